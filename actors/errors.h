@@ -1,0 +1,41 @@
+#pragma once
+
+#include <caf/all.hpp>
+
+#include "schema/codec.h"
+#include "schema/errors.h"
+
+namespace embers {
+
+// An embers error as CAF's responses carry it (category "embers"), and back. CAF's own errors, e.g. of a
+// request to an actor that is gone, come back as kUnavailable (so does no error, the reason of a normal end),
+// its timeouts as kTimeout.
+caf::error to_caf(const Error& error);
+Error from_caf(const caf::error& error);
+
+// Runs a handler's body: what it throws becomes an error response, so that no exception kills the actor and
+// every request is answered. `kind` names the message that may turn out malformed.
+template <class F>
+auto guarded(Kind kind, F&& body) -> caf::result<decltype(body())> {
+  try {
+    return decoding(kind, body);
+  } catch (const Error& e) {
+    return to_caf(e);
+  } catch (const std::exception& e) {
+    return to_caf(Error(ErrorCode::kInternal, e.what()));
+  }
+}
+
+// The same for handlers that answer later through a promise, or not at all: errors go to `deliver`.
+template <class F, class Deliver>
+void guarded(Kind kind, F&& body, Deliver&& deliver) {
+  try {
+    decoding(kind, body);
+  } catch (const Error& e) {
+    deliver(e);
+  } catch (const std::exception& e) {
+    deliver(Error(ErrorCode::kInternal, e.what()));
+  }
+}
+
+}  // namespace embers

@@ -1,0 +1,288 @@
+#include "actors/optimizer.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "actors/accumulate.h"
+#include "actors/errors.h"
+#include "actors/ledger.h"
+
+namespace embers {
+namespace {
+
+using PushPromise = caf::typed_response_promise<Message<wire::PushReply>>;
+using CommitPromise = caf::typed_response_promise<Message<wire::CommitReply>>;
+
+struct Staged {
+  uint32_t attempt;
+  uint32_t examples;
+  Message<wire::PushRequest> message;
+};
+
+struct OptimizerState {
+  OptimizerState() = default;  // no aggregate: see actors/README.md
+  OwnerConfig config;
+  LocalShardActor shard;
+  Ledger ledger;
+  std::map<uint64_t, Staged> staged;      // by minibatch; sync only
+  std::vector<CommitPromise> committing;  // all that asked for the commit under way; empty when none is
+  static inline const char* name = "optimizer";
+
+  void check(const Origin& origin) const {
+    if (origin.job != config.job)
+      fail(ErrorCode::kMismatch, "a push of job {:016x} at an owner of job {:016x}", origin.job, config.job);
+    if (ledger.is_fenced(origin.incarnation))
+      fail(ErrorCode::kFenced, "the master gave this worker up, its work went to others: start a new one");
+    if (origin.map_version != config.map.version)
+      fail(ErrorCode::kStaleMap, "a push routed by shard map {}, now {}", origin.map_version,
+           config.map.version);
+  }
+
+  // The gradients of a push, each of its table's dim and kind of key.
+  std::vector<TableSlices> gradients(const Message<wire::PushRequest>& m) const {
+    auto tables = read_slices(m.get().getTables(), config.tables.size());
+    std::erase_if(tables, [](const TableSlices& t) { return t.keys.empty(); });
+    for (const TableSlices& t : tables) {
+      const TableSpec& spec = config.tables[t.table];
+      if (t.width != spec.dim || t.keys.kind != spec.key_kind)
+        fail(ErrorCode::kInvalid,
+             "gradients of dim {} with {} keys pushed to table '{}' of dim {} with {} keys", t.width,
+             embers::name(t.keys.kind), spec.name, spec.dim, embers::name(spec.key_kind));
+    }
+    return tables;
+  }
+
+  Message<wire::PushReply> push_reply(wire::PushReply::Outcome outcome, uint64_t staleness = 0) const {
+    return make_message<wire::PushReply>([&](wire::PushReply::Builder b) {
+      b.setOutcome(outcome);
+      b.setVersion(ledger.version);
+      b.setExamples(ledger.examples);
+      b.setStaleness(staleness);
+    });
+  }
+
+  Message<wire::CommitReply> commit_reply() const {
+    return make_message<wire::CommitReply>([&](wire::CommitReply::Builder b) {
+      b.setVersion(ledger.version);
+      b.setExamples(ledger.examples);
+    });
+  }
+
+  void stage(const Origin& origin, const Message<wire::PushRequest>& m) {
+    if (origin.version != ledger.version)
+      fail(ErrorCode::kStaleVersion,
+           "minibatch {} of epoch {} was computed on version {}, the model is at {}", origin.minibatch,
+           origin.epoch, origin.version, ledger.version);
+    const auto known = staged.find(origin.minibatch);
+    if (known != staged.end() && known->second.attempt > origin.attempt)
+      fail(ErrorCode::kStaleLease, "minibatch {} of epoch {}: attempt {} came after attempt {}",
+           origin.minibatch, origin.epoch, origin.attempt, known->second.attempt);
+    staged.insert_or_assign(origin.minibatch, Staged{origin.attempt, origin.examples, m});
+  }
+};
+
+using Self = OptimizerActor::stateful_pointer<OptimizerState>;
+
+// One apply on the shard; `done` runs after its acknowledgement, `failed` with its error.
+template <class Done, class Failed>
+void request_apply(Self self, ApplyPtr batch, Done done, Failed failed) {
+  self->request(self->state.shard, caf::infinite, apply_atom::value, std::move(batch))
+      .then([done](uint64_t) mutable { done(); }, [failed](caf::error& e) mutable { failed(e); });
+}
+
+void push_async(Self self, const Origin& origin, const Message<wire::PushRequest>& m, PushPromise promise) {
+  Ledger& ledger = self->state.ledger;
+  auto batch = std::make_shared<ApplyBatch>();
+  batch->tables = self->state.gradients(m);
+  batch->keepalive = std::make_shared<Message<wire::PushRequest>>(m);
+  // A push without gradients followed no pull from this owner: nothing of it is stale.
+  const bool late = !batch->tables.empty() && ledger.version > origin.version;
+  const uint64_t staleness = late ? ledger.version - origin.version : 0;
+  batch->version = ++ledger.version;
+  batch->step.step = ++ledger.minibatches;
+  ledger.mark_applied(origin.minibatch, origin.examples);
+  request_apply(
+      self, batch,
+      [self, origin, staleness, promise]() mutable {
+        self->state.ledger.examples += origin.examples;
+        self->state.ledger.staleness += staleness;
+        promise.deliver(self->state.push_reply(wire::PushReply::Outcome::APPLIED, staleness));
+      },
+      [self, origin, promise](const caf::error& e) mutable {
+        self->state.ledger.unmark(origin.minibatch);
+        --self->state.ledger.minibatches;
+        promise.deliver(e);
+      });
+}
+
+void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
+  const Origin origin = read(m.get().getOrigin());
+  self->state.check(origin);
+  if (self->state.ledger.is_applied(origin.epoch, origin.minibatch)) {
+    ++self->state.ledger.duplicates;
+    promise.deliver(self->state.push_reply(wire::PushReply::Outcome::DUPLICATE));
+  } else if (self->state.config.sync) {
+    self->state.gradients(m);
+    self->state.stage(origin, m);
+    promise.deliver(self->state.push_reply(wire::PushReply::Outcome::STAGED));
+  } else {
+    push_async(self, origin, m, promise);
+  }
+}
+
+// The staged minibatches of a commit, in its order.
+std::vector<WeightedSlices> staged_parts(const OptimizerState& state, wire::CommitRequest::Reader commit) {
+  std::vector<WeightedSlices> parts;
+  std::set<uint64_t> seen;
+  for (const auto part : commit.getMinibatches()) {
+    const auto staged = state.staged.find(part.getMinibatch());
+    if (staged == state.staged.end())
+      fail(ErrorCode::kInternal, "commit of version {}: minibatch {} was never staged", commit.getVersion(),
+           part.getMinibatch());
+    if (!seen.insert(part.getMinibatch()).second)
+      fail(ErrorCode::kInvalid, "commit of version {}: minibatch {} is in it twice", commit.getVersion(),
+           part.getMinibatch());
+    parts.push_back({static_cast<float>(part.getWeight()), state.gradients(staged->second.message)});
+  }
+  return parts;
+}
+
+// Books a version's minibatches as applied once the shard acknowledged it.
+void book_commit(OptimizerState& state, wire::CommitRequest::Reader commit) {
+  for (const auto part : commit.getMinibatches()) {
+    const auto staged = state.staged.find(part.getMinibatch());
+    state.ledger.examples += staged->second.examples;
+    ++state.ledger.minibatches;
+    state.ledger.mark_applied(part.getMinibatch(), staged->second.examples);
+    state.staged.erase(staged);
+  }
+  state.ledger.version = commit.getVersion();
+}
+
+void commit(Self self, const Message<wire::CommitRequest>& m, CommitPromise promise) {
+  OptimizerState& state = self->state;
+  const auto request = m.get();
+  if (request.getVersion() == state.ledger.version) {
+    promise.deliver(state.commit_reply());
+    return;
+  }
+  if (!state.committing.empty() &&
+      request.getVersion() == state.ledger.version + 1) {  // asked again: one apply for all
+    state.committing.push_back(promise);
+    return;
+  }
+  if (request.getVersion() != state.ledger.version + 1)
+    fail(ErrorCode::kStaleVersion, "commit of version {} at version {}", request.getVersion(),
+         state.ledger.version);
+  auto sums = std::make_shared<const std::vector<AccumulatedTable>>(
+      accumulate(staged_parts(state, request), state.config.tables));
+  auto batch = std::make_shared<ApplyBatch>();
+  batch->version = batch->step.step = request.getVersion();
+  for (const AccumulatedTable& t : *sums)
+    batch->tables.push_back({t.table, t.keys, state.config.tables[t.table].dim, t.values});
+  batch->keepalive = sums;
+  state.committing.push_back(promise);
+  request_apply(
+      self, batch,
+      [self, m] {
+        book_commit(self->state, m.get());
+        for (CommitPromise& p : std::exchange(self->state.committing, {}))
+          p.deliver(self->state.commit_reply());
+      },
+      [self](const caf::error& e) {
+        for (CommitPromise& p : std::exchange(self->state.committing, {})) p.deliver(e);
+      });
+}
+
+void resume(OptimizerState& state, wire::ResumeRequest::Reader request) {
+  state.ledger.begin_epoch(request.getEpoch());
+  state.ledger.version = request.getVersion();
+  state.ledger.examples = request.getExamples();
+  state.ledger.minibatches = request.getMinibatches();
+  for (const uint64_t minibatch : request.getApplied()) state.ledger.mark_applied(minibatch, 0);
+}
+
+Message<wire::StatsReply> stats_reply(const Ledger& ledger, const StoreStats& store,
+                                      wire::StatsRequest::Reader request) {
+  std::vector<std::pair<uint64_t, uint32_t>> applied;
+  for (const uint64_t minibatch : request.getMinibatches())
+    if (const auto records = ledger.applied(request.getEpoch(), minibatch))
+      applied.emplace_back(minibatch, *records);
+  return make_message<wire::StatsReply>([&](wire::StatsReply::Builder b) {
+    b.setVersion(ledger.version);
+    b.setExamples(ledger.examples);
+    b.setMinibatches(ledger.minibatches);
+    b.setDuplicates(ledger.duplicates);
+    b.setStaleness(ledger.staleness);
+    b.setRows(store.rows);
+    b.setResidentBytes(store.resident_bytes);
+    auto list = b.initApplied(applied.size());
+    for (unsigned i = 0; i < applied.size(); ++i) {
+      list[i].setMinibatch(applied[i].first);
+      list[i].setExamples(applied[i].second);
+    }
+  });
+}
+
+OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& config,
+                                                 const LocalShardActor& shard) {
+  self->state.config = config;
+  self->state.shard = shard;
+  return {
+      [self](const Message<wire::PushRequest>& m) -> caf::result<Message<wire::PushReply>> {
+        auto promise = self->make_response_promise<Message<wire::PushReply>>();
+        guarded(
+            Kind::kPushRequest, [&] { push(self, m, promise); },
+            [&](const Error& e) { promise.deliver(to_caf(e)); });
+        return promise;
+      },
+      [self](const Message<wire::CommitRequest>& m) -> caf::result<Message<wire::CommitReply>> {
+        auto promise = self->make_response_promise<Message<wire::CommitReply>>();
+        guarded(
+            Kind::kCommitRequest, [&] { commit(self, m, promise); },
+            [&](const Error& e) { promise.deliver(to_caf(e)); });
+        return promise;
+      },
+      [self](const Message<wire::FenceRequest>& m) {
+        return guarded(Kind::kFenceRequest, [&] {
+          self->state.ledger.fence(m.get().getIncarnation());
+          return make_message<wire::Empty>();
+        });
+      },
+      [self](const Message<wire::StatsRequest>& m) -> caf::result<Message<wire::StatsReply>> {
+        auto promise = self->make_response_promise<Message<wire::StatsReply>>();
+        self->request(self->state.shard, caf::infinite, stats_atom::value)
+            .then(
+                [=](const StoreStats& s) mutable {
+                  guarded(
+                      Kind::kStatsRequest,
+                      [&] { promise.deliver(stats_reply(self->state.ledger, s, m.get())); },
+                      [&](const Error& e) { promise.deliver(to_caf(e)); });
+                },
+                [=](caf::error& e) mutable { promise.deliver(std::move(e)); });
+        return promise;
+      },
+      [self](const Message<wire::ResumeRequest>& m) {
+        return guarded(Kind::kResumeRequest, [&] {
+          resume(self->state, m.get());
+          self->send(self->state.shard, version_atom::value, self->state.ledger.version);
+          return make_message<wire::Empty>();
+        });
+      },
+      [self](const Message<wire::EndRequest>& m) {
+        return guarded(Kind::kEndRequest, [&] {
+          if (self->state.config.on_end) self->state.config.on_end(m.get().getOk(), m.get().getMessage());
+          return make_message<wire::Empty>();
+        });
+      },
+  };
+}
+
+}  // namespace
+
+OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& config, LocalShardActor shard) {
+  return system.spawn(optimizer_behavior, config, std::move(shard));
+}
+
+}  // namespace embers

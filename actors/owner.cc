@@ -1,0 +1,15 @@
+#include "actors/owner.h"
+
+namespace embers {
+
+OwnerHandles spawn_owner(caf::actor_system& system, const OwnerConfig& config) {
+  const LocalShardActor shard = spawn_shard(system, config);
+  return {spawn_optimizer(system, config, shard), caf::actor_cast<ShardActor>(shard)};
+}
+
+void end_owner(const OwnerHandles& owner) {
+  caf::anon_send_exit(owner.optimizer, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(owner.shard, caf::exit_reason::user_shutdown);
+}
+
+}  // namespace embers

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actors/message_types.h"
+#include "actors/transport/client.h"
+
+namespace embers {
+
+// Proxies of an owner process that listens at `endpoints`. Rows go over a bulk connection; with
+// `control_apart` (the master) its orders go over a control connection of their own, so that they never wait
+// behind rows. `same_host` says whether Unix sockets among the endpoints can be reached: they are tried
+// first, and else left out.
+OwnerHandles remote_owner(Transport& transport, const std::vector<std::string>& endpoints, bool same_host,
+                          const HelloInfo& hello, std::chrono::duration<double> timeout, bool control_apart);
+
+}  // namespace embers

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schema/codec.h"
+#include "schema/partition.h"
+
+namespace embers {
+
+// Stage "route": unique keys -> one part per owner. Plain arithmetic, no actors.
+
+// The keys of one table that one owner holds.
+struct RoutedTable {
+  TableId table;
+  size_t source;  // index of the table in the routed list
+  Keys keys;
+  std::vector<uint32_t> positions;  // of each key in the source table's list, ascending
+};
+
+// For each owner (by shard id) its tables, those without a key left out. An owner may end up with none.
+using Routed = std::vector<std::vector<RoutedTable>>;
+
+// One list of keys to be routed.
+struct TableKeyList {
+  TableId table;
+  KeysView keys;
+};
+
+Routed route(std::span<const TableKeyList> tables, const ShardMap& map, size_t owners);
+
+// Rows that came from one owner go to their places: out[positions[i]] = rows[i], rows of `dim` floats.
+void scatter(std::span<const float> rows, uint32_t dim, std::span<const uint32_t> positions,
+             std::span<float> out);
+
+// The other way for gradients: out[i] = values[positions[i]].
+void collect(std::span<const float> values, uint32_t dim, std::span<const uint32_t> positions,
+             std::span<float> out);
+
+}  // namespace embers

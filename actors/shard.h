@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/message_types.h"
+#include "schema/codec.h"
+#include "schema/partition.h"
+#include "schema/table_spec.h"
+#include "storage/optimizer.h"
+
+namespace embers {
+
+// What an owner is, constant after its start.
+struct OwnerConfig {
+  uint64_t job = 0;    // number of the run: messages of another one are refused
+  uint32_t shard = 0;  // its id in the shard map
+  uint64_t seed = 1;
+  bool sync = false;
+  std::vector<TableSpec> tables;  // by TableId
+  ShardMap map;
+  std::string backend = "memory";
+  // Called in an actor's thread when the master ends the job.
+  std::function<void(bool ok, const std::string& message)> on_end;
+};
+
+// One apply, from the optimizer actor to its shard, within the process: gradients of each table, one per key.
+struct ApplyBatch {
+  uint64_t version = 0;           // the version that it makes
+  storage::Optimizer::Step step;  // learning_rate 0: each table's own
+  std::vector<TableSlices> tables;
+  std::shared_ptr<const void> keepalive;  // owner of what `tables` view
+};
+using ApplyPtr = std::shared_ptr<const ApplyBatch>;
+
+struct StoreStats {
+  uint64_t rows = 0;
+  uint64_t resident_bytes = 0;
+};
+
+using apply_atom = caf::atom_constant<caf::atom("apply")>;
+using version_atom = caf::atom_constant<caf::atom("version")>;
+using stats_atom = caf::atom_constant<caf::atom("stats")>;
+
+// The shard as its optimizer sees it.
+using LocalShardActor =
+    ShardActor::extend<caf::replies_to<apply_atom, ApplyPtr>::with<uint64_t>,
+                       caf::reacts_to<version_atom, uint64_t>, caf::replies_to<stats_atom>::with<StoreStats>>;
+
+// Spawns the single owner and only writer of a shard's rows, above a Store. Throws Error for a spec that
+// storage refuses (unknown initializer, optimizer or backend).
+LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config);
+
+}  // namespace embers
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::ApplyPtr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::StoreStats)

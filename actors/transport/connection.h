@@ -1,0 +1,81 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/transport/event_loop.h"
+#include "actors/transport/frame.h"
+
+namespace embers {
+
+// One socket that carries frames both ways. Lives on its io_context, which one thread runs.
+//
+// *Thread safety*: send() and close() from any thread; everything else on the io thread.
+// Invariants: (1) chunks of one message arrive in order, chunks of several may alternate, so that a small
+// message never waits behind a large one; (2) after on_close nothing is called any more; (3) at most
+// kMaxInFlight requests of the peer are unanswered: then reading stops until an answer is written, so that a
+// peer cannot make this process hoard.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+  static constexpr size_t kMaxInFlight = 256;
+  static constexpr int kFinishSeconds = 2;
+
+  Connection(std::shared_ptr<EventLoop> loop, Socket socket);
+
+  // Set before start(), called on the io thread. An Error that on_frame throws is told to the peer and ends
+  // the connection, as does a frame that fails its checks.
+  std::function<void(InFrame)> on_frame;
+  std::function<void(const Error& why)> on_close;
+
+  void start();
+  void send(OutFrame frame);
+  // Sends what is queued, then ends the connection; at the latest after kFinishSeconds.
+  void finish();
+  // Tells the peer why in an ErrorReply, then ends the connection.
+  void reject(const Error& why);
+  void close(const Error& why);
+  // The peer has shaken hands: from now on messages may be large (io thread).
+  void trust() { max_words_ = kMaxMessageWords; }
+  bool trusted() const { return max_words_ == kMaxMessageWords; }
+  // Replaces the handlers from the next frame on (io thread; also from within on_frame).
+  void set_handlers(std::function<void(InFrame)> on_frame, std::function<void(const Error&)> on_close);
+
+ private:
+  void read_header();
+  void read_chunk();
+  void chunk_complete();
+  void write_some();
+  void written();
+  void fail_with(const boost::system::error_code& e);
+
+  const std::shared_ptr<EventLoop> loop_;  // before all that is on it
+  Socket socket_;
+  bool closed_ = false;
+
+  // Reading.
+  size_t max_words_ = 1 << 13;
+  FrameHeader header_;
+  std::map<uint64_t, InFrame> partial_;  // by (correlation, reply) of messages of several chunks
+  InFrame current_;
+  size_t in_flight_ = 0;
+  bool paused_ = false;
+
+  // Writing.
+  struct Outgoing {
+    OutFrame frame;
+    uint32_t next_chunk = 0;
+  };
+  std::deque<Outgoing> queue_;
+  std::vector<OutFrame> busy_;  // one chunk each, being written
+  std::vector<boost::asio::const_buffer> buffers_;
+  bool writing_ = false;
+  bool finishing_ = false;
+  Error ending_{ErrorCode::kUnavailable, "the connection was ended here"};
+  boost::asio::steady_timer timer_;
+};
+
+}  // namespace embers

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+namespace embers {
+
+// Where a process listens: "HOST:PORT", "[IPv6]:PORT" or "unix:/path".
+struct Endpoint {
+  bool unix_socket = false;
+  std::string host;  // or the socket's path
+  std::string port;
+
+  std::string text() const;
+  friend bool operator==(const Endpoint&, const Endpoint&) = default;
+};
+
+// kInvalid naming what is wrong with the text. Port 0 stands for any free port when listening.
+Endpoint parse_endpoint(const std::string& text);
+
+}  // namespace embers

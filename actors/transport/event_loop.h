@@ -1,0 +1,40 @@
+#pragma once
+
+#include <utility>  // Boost 1.74's Asio forgets it
+
+#include <boost/asio.hpp>
+
+#include <mutex>
+
+namespace embers {
+
+// The io_context of a transport. Shared by all that has sockets or timers on it, because actors keep links
+// and connections for a moment after the transport's end.
+class EventLoop {
+ public:
+  boost::asio::io_context context{1};
+
+  // Runs `work` on the loop's thread; not at all once the loop has ended. Any thread.
+  template <class Work>
+  void post(Work&& work) {
+    const std::lock_guard lock(mutex_);
+    if (!ended_) boost::asio::post(context, std::forward<Work>(work));
+  }
+
+  // For when its thread has ended: lets go of the links and connections that still had something to run,
+  // which share the loop themselves.
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    context.restart();
+    context.poll();
+  }
+
+ private:
+  std::mutex mutex_;
+  bool ended_ = false;  // guarded by mutex_
+};
+
+}  // namespace embers

@@ -1,0 +1,193 @@
+#include "actors/transport/server.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <variant>
+
+namespace embers {
+namespace asio = boost::asio;
+namespace {
+
+constexpr int kHandshakeSeconds = 10;
+constexpr auto kAcceptPause = std::chrono::milliseconds(200);
+
+using down_atom = caf::atom_constant<caf::atom("down")>;
+
+[[noreturn]] void fail_listen(const Endpoint& endpoint, const std::string& why) {
+  fail(ErrorCode::kInvalid, "cannot listen on {}: {}", endpoint.text(), why);
+}
+
+// Whether somebody answers at this Unix socket.
+bool is_alive(const std::string& path) {
+  asio::io_context io;
+  asio::local::stream_protocol::socket probe(io);
+  boost::system::error_code e;
+  probe.connect(asio::local::stream_protocol::endpoint(path), e);
+  return !e;
+}
+
+void check_is_request(const InFrame& frame) {
+  if (frame.reply() || frame.error())
+    fail(ErrorCode::kBadFrame, "a reply from a client, of which nothing was asked");
+}
+
+void check_hello(wire::Hello::Reader hello, const Server::Options& options) {
+  if (hello.getProtocol() != kProtocol)
+    fail(ErrorCode::kMismatch, "protocol {} here, {} at the peer: install the same embers on all hosts",
+         kProtocol, hello.getProtocol());
+  if (hello.getNumberFormat() != kNumberFormat)
+    fail(ErrorCode::kMismatch, "number format {} here, {} at the peer", kNumberFormat,
+         hello.getNumberFormat().cStr());
+  if (hello.getJob() == 0 && !options.accept_strangers)
+    fail(ErrorCode::kMismatch, "this is a shard of a job: give the address of the job's master");
+  if (hello.getJob() == options.job || (hello.getJob() == 0 && options.accept_strangers)) return;
+  fail(ErrorCode::kMismatch, "job {:016x} here, job {:016x} at the peer: it belongs to another run",
+       options.job, hello.getJob());
+}
+
+}  // namespace
+
+struct Server::Acceptor {
+  std::variant<asio::ip::tcp::acceptor, asio::local::stream_protocol::acceptor> acceptor;
+  std::string socket_path;  // of a Unix socket, to be removed at the end
+};
+
+std::shared_ptr<Server> Server::listen(Transport& transport, const std::vector<Endpoint>& endpoints,
+                                       Options options) {
+  std::shared_ptr<Server> server(new Server(transport, options));
+  for (const Endpoint& endpoint : endpoints) server->add(endpoint);
+  return server;
+}
+
+Server::~Server() { stop(); }
+
+void Server::stop() {
+  for (const auto& a : acceptors_)
+    if (!a->socket_path.empty()) ::unlink(std::exchange(a->socket_path, "").c_str());
+  asio::post(transport_.io(), [acceptors = acceptors_] {
+    boost::system::error_code ignored;
+    for (const auto& a : acceptors) std::visit([&](auto& acceptor) { acceptor.close(ignored); }, a->acceptor);
+  });
+}
+
+void Server::add(const Endpoint& endpoint) {
+  try {
+    if (endpoint.unix_socket) {
+      if (std::error_code ignored; std::filesystem::is_socket(endpoint.host, ignored)) {
+        if (is_alive(endpoint.host)) fail_listen(endpoint, "address already in use");
+        ::unlink(endpoint.host.c_str());
+      }
+      acceptors_.push_back(std::make_shared<Acceptor>(
+          Acceptor{asio::local::stream_protocol::acceptor(
+                       transport_.io(), asio::local::stream_protocol::endpoint(endpoint.host)),
+                   endpoint.host}));
+      endpoints_.push_back(endpoint);
+      return;
+    }
+    asio::ip::tcp::resolver resolver(transport_.io());
+    const asio::ip::tcp::endpoint address =
+        *resolver.resolve(endpoint.host, endpoint.port, asio::ip::resolver_base::passive);
+    asio::ip::tcp::acceptor acceptor(transport_.io(), address);
+    endpoints_.push_back({false, endpoint.host, std::to_string(acceptor.local_endpoint().port())});
+    acceptors_.push_back(std::make_shared<Acceptor>(Acceptor{std::move(acceptor), ""}));
+  } catch (const boost::system::system_error& e) {
+    fail_listen(endpoint, e.code().message());
+  }
+}
+
+void Server::start() {
+  for (const auto& acceptor : acceptors_) accept(acceptor);
+}
+
+void Server::accept(const std::shared_ptr<Acceptor>& acceptor) {
+  std::visit(
+      [&](auto& a) {
+        if (!a.is_open()) return;
+        a.async_accept([weak = weak_from_this(), acceptor](auto e, auto socket) {
+          const auto self = weak.lock();
+          if (!self || e == asio::error::operation_aborted) return;
+          if (!e) {
+            self->greet(Connection::Socket(std::move(socket)));
+            return self->accept(acceptor);
+          }
+          spdlog::warn("a connection could not be accepted: {}", e.message());
+          self->accept_later(acceptor);
+        });
+      },
+      acceptor->acceptor);
+}
+
+// Out of descriptors, say: the same at once would fail the same way.
+void Server::accept_later(const std::shared_ptr<Acceptor>& acceptor) {
+  auto timer = std::make_shared<asio::steady_timer>(transport_.io(), kAcceptPause);
+  timer->async_wait([timer, weak = weak_from_this(), acceptor](auto) {
+    if (const auto self = weak.lock()) self->accept(acceptor);
+  });
+}
+
+void Server::greet(Connection::Socket socket) {
+  const auto connection = transport_.adopt(std::move(socket));
+  const std::weak_ptr<Connection> weak = connection;
+  connection->on_frame = [server = weak_from_this(), weak](InFrame frame) {
+    const auto self = server.lock();
+    const auto c = weak.lock();
+    if (self && c) self->shake_hands(c, frame);
+  };
+  connection->on_close = [](const Error& why) {
+    spdlog::debug("a connection ended in the handshake: {}", why.what());
+  };
+  connection->start();
+  auto timer = std::make_shared<asio::steady_timer>(transport_.io(), std::chrono::seconds(kHandshakeSeconds));
+  timer->async_wait([timer, weak](auto) {
+    if (const auto c = weak.lock(); c && !c->trusted())
+      c->close(Error(ErrorCode::kTimeout, fmt::format("no handshake within {} s", kHandshakeSeconds)));
+  });
+}
+
+void Server::shake_hands(const std::shared_ptr<Connection>& connection, InFrame& frame) {
+  check_is_request(frame);
+  const auto hello = decode<wire::Hello>(frame);
+  decoding(Kind::kHello, [&] { check_hello(hello.get(), options_); });
+  connection->trust();
+  const auto session = transport_.system().spawn(session_behavior, connection, handlers_);
+  connection->set_handlers(
+      [session](InFrame f) { caf::anon_send(session, std::move(f)); },
+      [session](const Error& why) { caf::anon_send(session, down_atom::value, std::string(why.what())); });
+  connection->send(out_frame(make_message<wire::Welcome>([&](wire::Welcome::Builder b) {
+                               b.setProtocol(kProtocol);
+                               b.setJob(options_.job);
+                             }),
+                             Destination{}, 0, FrameHeader::kReply));
+}
+
+caf::behavior Server::session_behavior(Session* self, std::shared_ptr<Connection> connection,
+                                       std::shared_ptr<const Handlers> handlers) {
+  return {
+      [=](InFrame& frame) {
+        const FrameHeader header = frame.header;
+        try {
+          check_is_request(frame);
+          const auto handler = handlers->find({header.destination, header.kind});
+          if (handler == handlers->end())
+            fail(ErrorCode::kBadFrame, "destination {} takes no {} here", header.destination,
+                 name(static_cast<Kind>(header.kind)));
+          handler->second(self, connection, frame);
+        } catch (const Error& e) {
+          answer_error(connection, header, e);
+        }
+      },
+      [=](down_atom, const std::string& why) { self->quit(to_caf(Error(ErrorCode::kUnavailable, why))); },
+  };
+}
+
+void answer_error(const std::shared_ptr<Connection>& connection, const FrameHeader& request,
+                  const Error& error) {
+  connection->send(out_frame(make_error(error.code(), error.what()),
+                             static_cast<Destination>(request.destination), request.correlation,
+                             FrameHeader::kReply | FrameHeader::kError));
+  if (error.code() == ErrorCode::kBadFrame) connection->finish();
+}
+
+}  // namespace embers

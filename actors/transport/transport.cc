@@ -1,0 +1,72 @@
+#include "actors/transport/transport.h"
+
+#include <algorithm>
+#include <future>
+
+#include "actors/transport/client.h"
+
+namespace embers {
+namespace {
+
+constexpr int kBufferBytes = 4 << 20;
+
+void tune(Connection::Socket& socket) {
+  boost::system::error_code ignored;
+  if (socket.local_endpoint(ignored).protocol().family() == AF_UNIX) {
+    socket.set_option(boost::asio::socket_base::send_buffer_size(kBufferBytes), ignored);
+    socket.set_option(boost::asio::socket_base::receive_buffer_size(kBufferBytes), ignored);
+  } else {
+    socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+  }
+}
+
+}  // namespace
+
+Transport::Transport(caf::actor_system& system)
+    : system_(system), work_(boost::asio::make_work_guard(io())), thread_([this] { io().run(); }) {}
+
+Transport::~Transport() { stop(); }
+
+std::shared_ptr<Connection> Transport::adopt(Connection::Socket socket) {
+  tune(socket);
+  auto connection = std::make_shared<Connection>(loop_, std::move(socket));
+  const std::lock_guard lock(mutex_);
+  std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
+  connections_.push_back(connection);
+  return connection;
+}
+
+void Transport::adopt(const std::shared_ptr<Link>& link) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(links_, [](const auto& weak) { return weak.expired(); });
+  links_.push_back(link);
+}
+
+void Transport::stop() {
+  if (!thread_.joinable()) return;
+  std::vector<std::weak_ptr<Connection>> open;
+  std::promise<void> told;
+  // On the io thread: no link becomes connected meanwhile, and what finish() posts runs before what was told.
+  loop_->post([&] {
+    const std::lock_guard lock(mutex_);
+    for (const auto& weak : links_)
+      if (const auto link = weak.lock()) link->finish();
+    for (const auto& weak : connections_)
+      if (const auto connection = weak.lock()) connection->finish();
+    open = connections_;
+    loop_->post([&] { told.set_value(); });
+  });
+  told.get_future().wait();
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(Connection::kFinishSeconds + 1);
+  const auto all_closed = [&] {
+    return std::all_of(open.begin(), open.end(), [](const auto& weak) { return weak.expired(); });
+  };
+  while (!all_closed() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  io().stop();
+  thread_.join();
+  loop_->end();
+}
+
+}  // namespace embers

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "actors/transport/connection.h"
+#include "actors/transport/endpoint.h"
+
+namespace embers {
+
+class Link;
+
+// Actors for semantics, Asio for bytes: owns the io thread and every connection of the process. A Link
+// (client.h) gives proxies of remote actors, a Server (server.h) lets remote peers reach local ones.
+//
+// *Thread safety*: all members from any thread.
+class Transport {
+ public:
+  explicit Transport(caf::actor_system& system);
+  ~Transport();  // stop()
+
+  caf::actor_system& system() { return system_; }
+  boost::asio::io_context& io() { return loop_->context; }
+  const std::shared_ptr<EventLoop>& loop() { return loop_; }
+
+  // Makes a connection of a socket that is connected, and keeps count of it.
+  std::shared_ptr<Connection> adopt(Connection::Socket socket);
+
+  // Keeps count of a link, so that stop() ends it though it may not be connected yet.
+  void adopt(const std::shared_ptr<Link>& link);
+
+  // Lets every connection send what is queued, ends it, and stops the io thread. Call when the actors that
+  // use it are done; takes at most Connection::kFinishSeconds and a little.
+  void stop();
+
+ private:
+  caf::actor_system& system_;
+  const std::shared_ptr<EventLoop> loop_ = std::make_shared<EventLoop>();
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Connection>> connections_;  // guarded by mutex_
+  std::vector<std::weak_ptr<Link>> links_;              // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace embers

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <future>
+#include <memory>
+
+#include "actors/owner.h"
+#include "apps/console.h"
+#include "apps/job_setup.h"
+#include "worker/worker.h"
+
+namespace embers {
+
+// A whole job in this process: owners, master and workers, the same actors as in a job of many processes.
+// Runs it to its end; SIGINT and SIGTERM stop it gracefully.
+JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> config, Console& console);
+
+}  // namespace embers

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// The sub-commands of `embers`. Each returns the exit status, or throws embers::Error.
+namespace embers {
+
+// Options of every command that runs a job file.
+struct JobOptions {
+  std::string job;               // path of the job file
+  std::vector<std::string> set;  // --set a.b=c
+  std::string report;            // --report FILE
+  std::string output;            // --output DIR
+  std::string resume;            // --resume DIR
+  std::string dump_rows;         // --dump-rows FILE
+  uint32_t save_every = 0;       // --save-every N epochs
+};
+
+struct MasterOptions {
+  JobOptions job;
+  std::vector<std::string> listen{"127.0.0.1:7700"};
+  uint32_t shards = 0, workers = 0;  // 0: as the job file says
+  double connect_timeout = 20;       // seconds
+};
+
+struct JoinOptions {
+  std::string master;
+  std::vector<std::string> set;  // worker: paths that differ on this host
+  std::vector<std::string>
+      listen;  // shard: where, instead of the address that reaches the master and a Unix socket
+  double connect_timeout = 20;
+};
+
+struct EvaluateOptions {
+  JobOptions job;                 // resume: the model's directory
+  std::vector<std::string> data;  // files instead of the job's test files
+  std::string out;                // predict: CSV file
+};
+
+struct SynthOptions {
+  uint64_t rows = 100000, seed = 1;
+  std::string out = "data";
+};
+
+struct BenchOptions {
+  std::string report;  // --report FILE
+  bool quick = false;  // --quick: a smaller grid, for a look
+};
+
+int train(const JobOptions& options);
+int serve_master(const MasterOptions& options);
+int serve_shard(const JoinOptions& options);
+int serve_worker(const JoinOptions& options);
+int evaluate(const EvaluateOptions& options);
+int predict(const EvaluateOptions& options);
+int synth_criteo(const SynthOptions& options);
+int check(const JobOptions& options);
+int bench_lookup(const BenchOptions& options);
+int run_op();  // standard input to standard output
+
+}  // namespace embers

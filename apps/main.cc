@@ -1,0 +1,220 @@
+// The `embers` command: parses the command line and runs one sub-command.
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <cstdint>
+#include <functional>
+
+#include "apps/commands.h"
+#include "apps/op.h"
+#include "schema/errors.h"
+#include "schema/tune_malloc.h"
+
+namespace {
+
+using namespace embers;
+
+// Which sub-command was chosen, to be run once everything is parsed.
+using Chosen = std::function<int()>;
+
+// An empty word is what an unset variable of a shell leaves behind, not a wish.
+const CLI::Validator kNotEmpty(
+    [](const std::string& text) { return std::string(text.empty() ? "is empty" : ""); }, "", "not empty");
+
+const CLI::Validator kSeconds(
+    [](const std::string& text) {
+      double seconds = 0;
+      const bool good = CLI::detail::lexical_cast(text, seconds) && seconds >= 0 && seconds <= 31'536'000;
+      return std::string(good ? "" : "must be a number of seconds from 0 to 31536000");
+    },
+    "SECONDS");
+
+void add_job(CLI::App& app, JobOptions& o) {
+  app.add_option("JOB", o.job, "job file (TOML)")->required();
+  app.add_option("--set", o.set, "override a value of the job file: section.key=value (may be repeated)")
+      ->allow_extra_args(false);
+}
+
+void add_job_options(CLI::App& app, JobOptions& o, bool trains) {
+  add_job(app, o);
+  app.add_option("--report", o.report, "write the result as JSON to this file")->check(kNotEmpty);
+  if (!trains) return;
+  app.add_option("--output", o.output, "save rows, slots, dense parameters and a manifest to this directory")
+      ->check(kNotEmpty);
+  app.add_option("--save-every", o.save_every, "also save every N epochs; needs --output")
+      ->check(CLI::Range(1, INT32_MAX))
+      ->needs("--output");
+  app.add_option("--resume", o.resume, "go on from this saved directory")->check(kNotEmpty);
+  app.add_option("--dump-rows", o.dump_rows, "write every row as text: table, key, values, divided by tabs")
+      ->check(kNotEmpty);
+}
+
+void add_join_options(CLI::App& app, JoinOptions& o) {
+  app.add_option("--master", o.master, "address of the master: HOST:PORT or unix:/path")->required();
+  app.add_option("--connect-timeout", o.connect_timeout, "seconds to keep trying to reach it")
+      ->check(kSeconds)
+      ->capture_default_str();
+}
+
+void add_training(CLI::App& app, Chosen& chosen, JobOptions& train_options, MasterOptions& master_options,
+                  JoinOptions& shard_options, JoinOptions& worker_options) {
+  CLI::App* train_app = app.add_subcommand("train", "train a job in this one process");
+  add_job_options(*train_app, train_options, true);
+  train_app->callback([&] { chosen = [&] { return train(train_options); }; });
+
+  CLI::App* master =
+      app.add_subcommand("master", "run the master of a job that shard and worker processes join");
+  add_job_options(*master, master_options.job, true);
+  master->add_option("--listen", master_options.listen, "HOST:PORT or unix:/path (may be repeated)")
+      ->capture_default_str()
+      ->allow_extra_args(false);
+  master->add_option("--shards", master_options.shards,
+                     "owner processes to wait for (default: storage.shards)");
+  master->add_option("--workers", master_options.workers, "workers to wait for (default: training.workers)");
+  master
+      ->add_option("--connect-timeout", master_options.connect_timeout,
+                   "seconds to keep trying to reach an owner")
+      ->check(kSeconds)
+      ->capture_default_str();
+  master->callback([&] { chosen = [&] { return serve_master(master_options); }; });
+
+  CLI::App* shard = app.add_subcommand("shard", "hold a share of the rows of a job");
+  add_join_options(*shard, shard_options);
+  shard
+      ->add_option(
+          "--listen", shard_options.listen,
+          "HOST:PORT or unix:/path for workers (may be repeated; default: a free port and a Unix socket)")
+      ->allow_extra_args(false);
+  shard->callback([&] { chosen = [&] { return serve_shard(shard_options); }; });
+
+  CLI::App* worker = app.add_subcommand("worker", "compute minibatches of a job");
+  add_join_options(*worker, worker_options);
+  worker
+      ->add_option("--set", worker_options.set,
+                   "override a value of the job for this host, e.g. data.dir=/mnt/data")
+      ->allow_extra_args(false);
+  worker->callback([&] { chosen = [&] { return serve_worker(worker_options); }; });
+}
+
+void add_using(CLI::App& app, Chosen& chosen, EvaluateOptions& evaluate_options,
+               EvaluateOptions& predict_options, JobOptions& check_options, SynthOptions& synth_options) {
+  const auto add = [&](const char* name, const char* what, EvaluateOptions& o) {
+    CLI::App* sub = app.add_subcommand(name, what);
+    add_job_options(*sub, o.job, false);
+    sub->add_option("--model", o.job.resume, "directory that training saved with --output")
+        ->required()
+        ->check(kNotEmpty);
+    sub->add_option("--data", o.data, "files instead of the job's test files");
+    return sub;
+  };
+  add("evaluate", "loss, AUC and accuracy of a saved model on the test files", evaluate_options)
+      ->callback([&] { chosen = [&] { return evaluate(evaluate_options); }; });
+  CLI::App* predict_app =
+      add("predict", "scores of a saved model for every record of the test files", predict_options);
+  predict_app->add_option("--out", predict_options.out, "CSV file: record,score,label")
+      ->required()
+      ->check(kNotEmpty);
+  predict_app->callback([&] { chosen = [&] { return predict(predict_options); }; });
+
+  CLI::App* check_app =
+      app.add_subcommand("check", "validate a job file, its model and its data files without training");
+  add_job(*check_app, check_options);
+  check_app->callback([&] { chosen = [&] { return check(check_options); }; });
+
+  CLI::App* synth = app.add_subcommand("synth", "generate data");
+  synth->require_subcommand(1);
+  CLI::App* criteo = synth->add_subcommand("criteo", "a click log in Criteo's format with a planted teacher");
+  criteo->add_option("--rows", synth_options.rows, "records in all; the last tenth goes to test.txt")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{10}, INT64_MAX));
+  criteo->add_option("--seed", synth_options.seed, "the same seed gives the same bytes")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, INT64_MAX));
+  criteo->add_option("--out", synth_options.out, "directory for train.txt and test.txt")
+      ->capture_default_str();
+  criteo->callback([&] { chosen = [&] { return synth_criteo(synth_options); }; });
+}
+
+void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options) {
+  CLI::App* bench = app.add_subcommand("bench", "measure embers beside others");
+  bench->require_subcommand(1);
+  CLI::App* lookup =
+      bench->add_subcommand("lookup", "the lookup operators beside libtorch's, about 2 minutes and 6 GB");
+  lookup->add_option("--report", bench_options.report, "write the result as JSON to this file");
+  lookup->add_flag("--quick", bench_options.quick, "a smaller grid");
+  lookup->callback([&] { chosen = [&] { return bench_lookup(bench_options); }; });
+
+  CLI::App* op_app = app.add_subcommand("op", "run one operator on a case given as JSON");
+  op_app->footer(op::kHelp);
+  op_app->callback([&] { chosen = run_op; });
+}
+
+CLI::App* find_command(CLI::App& app, const std::string& name) {
+  const auto known = app.get_subcommands([&](CLI::App* sub) { return sub->check_name(name); });
+  if (known.empty()) fail(ErrorCode::kInvalid, "there is no command '{}'; see embers help", name);
+  return known.front();
+}
+
+void add_help(CLI::App& app, Chosen& chosen, std::vector<std::string>& path) {
+  CLI::App* help = app.add_subcommand("help", "what embers can do, or the options of one command");
+  help->add_option("COMMAND", path, "e.g. train");
+  help->callback([&] {
+    chosen = [&] {
+      CLI::App* what = &app;
+      std::string before;
+      for (const std::string& name : path) {
+        before += what->get_name() + ' ';
+        what = find_command(*what, name);
+      }
+      fmt::print("{}", what->help(before + what->get_name()));
+      return 0;
+    };
+  });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"embers: embedding row server. Trains models whose embedding tables outgrow one machine.",
+               "embers"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "embers " EMBERS_VERSION);
+  Chosen chosen;
+  JobOptions train_options, check_options;
+  MasterOptions master_options;
+  JoinOptions shard_options, worker_options;
+  EvaluateOptions evaluate_options, predict_options;
+  SynthOptions synth_options;
+  BenchOptions bench_options;
+  std::vector<std::string> help_path;
+  add_training(app, chosen, train_options, master_options, shard_options, worker_options);
+  add_using(app, chosen, evaluate_options, predict_options, check_options, synth_options);
+  add_checking(app, chosen, bench_options);
+  add_help(app, chosen, help_path);
+  if (argc > 1 && argv[1][0] != '-') find_command(app, argv[1]);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  return chosen();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tune_malloc();
+  std::signal(SIGPIPE, SIG_IGN);
+  spdlog::set_default_logger(spdlog::stderr_color_mt("embers"));
+  spdlog::set_pattern("%H:%M:%S %v");
+  try {
+    return run(argc, argv);
+  } catch (const embers::Error& e) {
+    fmt::print(stderr, "embers: error: {}\n", e.what());
+    return embers::exit_status(e.code());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "embers: error: {}\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <caf/all.hpp>
+
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace embers {
+
+// Settings of the actor system that suit embers; see runtime.cc.
+class SystemConfig : public caf::actor_system_config {
+ public:
+  SystemConfig();
+};
+
+// While it lives, calls `stop` with the signal's name (in a thread of its own) at the first SIGINT or
+// SIGTERM; a second one ends the process at once with status 128 + its number. One at a time.
+class SignalWatch {
+ public:
+  explicit SignalWatch(std::function<void(const std::string& signal)> stop);
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+ private:
+  int pipe_[2];
+  std::thread thread_;
+};
+
+// Ends the process with this status without waiting for actors that may be in the middle of something: for
+// failures.
+[[noreturn]] void end_process(int status);
+
+std::string host_name();
+// Tells whether two processes share a host: "" where it cannot be known.
+std::string boot_id();
+uint64_t random_number();  // never 0
+// The local address from which `host` is reached; "127.0.0.1" when it cannot be told.
+std::string local_address_towards(const std::string& host, const std::string& port);
+
+}  // namespace embers

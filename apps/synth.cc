@@ -1,0 +1,21 @@
+// embers synth: generated data.
+#include <spdlog/spdlog.h>
+
+#include "apps/commands.h"
+#include "data/synth.h"
+
+namespace embers {
+
+int synth_criteo(const SynthOptions& options) {
+  auto last = std::chrono::steady_clock::now();
+  data::write_criteo(options.rows, options.seed, options.out, [&](uint64_t done) {
+    const auto now = std::chrono::steady_clock::now();
+    if (done < options.rows && now - last < std::chrono::seconds(1)) return;
+    last = now;
+    spdlog::info("{} of {} rows", done, options.rows);
+  });
+  fmt::print("{} rows in {}/train.txt and {}/test.txt\n", options.rows, options.out, options.out);
+  return 0;
+}
+
+}  // namespace embers

@@ -1,0 +1,22 @@
+// embers train: the whole job in this process.
+#include <spdlog/spdlog.h>
+
+#include "apps/cluster.h"
+#include "apps/commands.h"
+
+namespace embers {
+
+int train(const JobOptions& options) {
+  Console console;
+  const JobSetup setup = set_up(load_job(options), Purpose::kTrain, index_dir_of(options.output));
+  const auto lock = lock_output(options);
+  const auto config = master_config(setup, options);
+  console.event(
+      fmt::format("job '{}': {} training records in {} minibatches, {} tables, {} workers, {} shards",
+                  setup.job.job.name, config->train_records, config->train_minibatches,
+                  config->model.tables.size(), config->workers, config->shards));
+  conclude(run_in_process(setup, config, console), options.report);
+  return 0;
+}
+
+}  // namespace embers

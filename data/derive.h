@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/job.h"
+#include "data/minibatch.h"
+
+namespace embers::data {
+
+// A categorical feature that a model makes of the data's features, as features of the job file are made of
+// columns. In its Feature
+//   column   is a categorical feature of the data, or a numeric one for a bucketized feature (its value as
+//   the
+//            job file's transform left it); so of the inputs in `crossed`
+//   weights  is a numeric feature, the weight of the example's one id; or "". An id keeps the weight that the
+//            feature it is made of gives it; a cross cannot take such features.
+//   key_kind is found out, `missing` is not used: the data's feature has had its say.
+// Constant after construction; any thread.
+class Derivation {
+ public:
+  // kInvalid naming the feature for one that the schema does not have (nearest suggested), or not of the kind
+  // that is needed.
+  Derivation(Feature feature, const FeatureSchema& schema);
+
+  const Feature& feature() const { return feature_; }
+  // What it adds to the features of a minibatch. Its name is the feature's description, so that features that
+  // are made alike are one; the feature's own name is for messages.
+  CategoricalFeature schema() const;
+  // N examples of ids. kInvalid naming record and feature for a value that the feature cannot take, and for a
+  // weight beside any number of ids but one or none.
+  Ids derive(const Minibatch& minibatch) const;
+
+ private:
+  struct Source {
+    bool numeric;
+    size_t index;  // into Minibatch::ids, or of a column of Minibatch::numeric
+    KeyKind kind;  // unless numeric
+    bool weighted;
+  };
+  class Pass;
+  static Source source_of(const std::string& name, const Feature& feature, const FeatureSchema& schema);
+
+  Feature feature_;
+  size_t numerics_;              // columns of Minibatch::numeric
+  std::vector<Source> sources_;  // one, or the inputs of a cross
+  int weights_ = -1;             // column of Minibatch::numeric, or -1
+};
+
+// A text that tells everything that makes up a categorical feature, so that features with one description
+// have the same ids: "crossed(hash_bucket_size=100, ..., identity(age, ...))".
+std::string describe(const Feature& feature);
+
+}  // namespace embers::data

@@ -1,0 +1,191 @@
+#include "data/job.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "data/job_parts.h"
+#include "schema/errors.h"
+#include "schema/suggest.h"
+
+namespace embers::data {
+namespace {
+
+const std::vector<std::string>& section_names() {
+  static const std::vector<std::string> names = {"job",     "model",     "data",     "features",
+                                                 "columns", "optimizer", "training", "storage"};
+  return names;
+}
+
+void check_sections(const toml::table& root) {
+  for (const auto& [key, node] : in_file_order(root)) {
+    const std::string name(key->str());
+    const auto& names = section_names();
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      fail(ErrorCode::kInvalid, "{}: unknown section '{}'{}", where(key->source()), name,
+           suggestion(name, names));
+    }
+    as_section(*node, fmt::format("'{}'", name));
+  }
+}
+
+constexpr double kMinHeartbeat =
+    0.1;  // four beats go into it; a busy machine takes longer for one than 25 ms
+constexpr double kMaxTimeout = 31'536'000;  // a year
+constexpr int64_t kMaxThreads = 4096;
+
+void read_job_section(Section section, Job& job) {
+  section.read("name", job.job.name);
+  section.read_count("seed", job.job.seed, 0, std::numeric_limits<int64_t>::max());
+  section.read_positive("heartbeat_timeout", job.job.heartbeat_timeout);
+  if (job.job.heartbeat_timeout < kMinHeartbeat) {
+    section.fail_at("heartbeat_timeout",
+                    fmt::format("'heartbeat_timeout' must be at least {} s", kMinHeartbeat));
+  }
+  section.read_positive("worker_timeout", job.job.worker_timeout);
+  for (const auto& [key, value] : {std::pair("heartbeat_timeout", job.job.heartbeat_timeout),
+                                   std::pair("worker_timeout", job.job.worker_timeout)}) {
+    if (value > kMaxTimeout) section.fail_at(key, fmt::format("'{}' must be at most {} s", key, kMaxTimeout));
+  }
+  section.done();
+}
+
+void read_model(const toml::table& table, Job& job) {
+  Section section(table, "[model]");
+  section.read("name", job.model.name);
+  section.read("library", job.model.library);
+  if (job.model.name.empty() && job.model.library.empty()) {
+    section.fail_at("name", "needs a 'name': the model to train");
+  }
+  job.model.params = to_json(table);
+  job.model.params.erase("name");
+  job.model.params.erase("library");
+}
+
+void read_training(Section section, Job& job) {
+  auto& training = job.training;
+  section.read_choice("mode", training.mode, {{"async", Mode::kAsync}, {"sync", Mode::kSync}});
+  section.read_choice("reduction", training.reduction,
+                      {{"mean", Reduction::kMean}, {"sum", Reduction::kSum}});
+  section.read_count("batch_size", training.batch_size, 1);
+  section.read_count("epochs", training.epochs, 1);
+  section.read_count("workers", training.workers, 1);
+  section.read_count("grads_to_wait", training.grads_to_wait, 1);
+  section.read_count("prefetch", training.prefetch, 0);
+  section.read_count("threads", training.threads, 1, kMaxThreads);
+  section.read_count("minibatches_per_lease", training.minibatches_per_lease, 1);
+  section.done();
+}
+
+constexpr int64_t kMaxShards = 65535;  // numbers of shards are 16 bits wide in the shard map
+constexpr int64_t kMaxBuckets = 1 << 20;
+
+void read_storage(Section section, Job& job) {
+  auto& storage = job.storage;
+  section.read("backend", storage.backend);
+  if (storage.backend != "memory") {
+    section.fail_at("backend", fmt::format("backend '{}' is not available; known: memory", storage.backend));
+  }
+  section.read_count("shards", storage.shards, 1, kMaxShards);
+  section.read_count("buckets", storage.buckets, 1, kMaxBuckets);
+  if (storage.shards > storage.buckets) {
+    section.fail_at("shards", fmt::format("'shards' is {}, more than the {} buckets to spread over them",
+                                          storage.shards, storage.buckets));
+  }
+  if (const toml::node* const tables = section.find("tables")) {
+    storage.tables = read_table_overrides(as_section(*tables, "[storage.tables]"));
+  }
+  section.done();
+}
+
+}  // namespace
+
+const toml::table& as_section(const toml::node& node, const std::string& title) {
+  if (const toml::table* const table = node.as_table()) return *table;
+  fail(ErrorCode::kInvalid, "{}: {} must be a section", where(node.source()), title);
+}
+
+JobText read_job(const std::string& path, std::vector<std::string> overrides) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  // Reading a directory opens, and fails only here.
+  if (!file || (file.peek() != std::ifstream::traits_type::eof() && !(text << file.rdbuf())) || file.bad()) {
+    fail(ErrorCode::kInvalid, "cannot read job file '{}'; give the path of a TOML file", path);
+  }
+  return {path, text.str(), std::move(overrides)};
+}
+
+Job parse_job(JobText text) {
+  const toml::table root = parse_document(text);
+  check_sections(root);
+  Job job;
+  job.source = std::move(text);
+  const auto section = [&](const char* name) -> const toml::table* {
+    const toml::node* const node = root.get(name);
+    return node == nullptr ? nullptr : node->as_table();
+  };
+  for (const char* const name : {"model", "data"}) {
+    if (section(name) == nullptr) {
+      fail(ErrorCode::kInvalid, "{}: section [{}] is missing", job.source.path, name);
+    }
+  }
+  if (const auto* table = section("job")) read_job_section(Section(*table, "[job]"), job);
+  read_model(*section("model"), job);
+  Section data(*section("data"), "[data]");
+  read_data(data, job.data);
+  job.features = read_features(section("features"), job.data);
+  if (const auto* table = section("columns")) job.columns = read_input_columns(*table, job.features);
+  if (const auto* table = section("optimizer")) {
+    job.optimizer = read_spec<OptimizerSpec>(Section(*table, "[optimizer]"));
+  }
+  if (const auto* table = section("training")) read_training(Section(*table, "[training]"), job);
+  if (const auto* table = section("storage")) read_storage(Section(*table, "[storage]"), job);
+  return job;
+}
+
+std::vector<std::string> settings(const JobText& text) {
+  static const std::set<std::string> own = {"data.dir", "model.library", "training.prefetch",
+                                            "training.threads"};
+  std::vector<std::string> lines;
+  for (const auto& [section, node] : parse_document(text)) {
+    for (const auto& [key, value] : *node.as_table()) {
+      const std::string name = fmt::format("{}.{}", section.str(), key.str());
+      if (!own.contains(name)) lines.push_back(fmt::format("{} = {}", name, to_json(value).dump()));
+    }
+  }
+  return lines;
+}
+
+std::string Job::place(const std::vector<std::string>& keys) const {
+  const toml::table root = parse_document(source);
+  const toml::node* node = &root;
+  for (const std::string& key : keys) {
+    const toml::table* const table = node->as_table();
+    const toml::node* const next = table == nullptr ? nullptr : table->get(key);
+    if (next == nullptr) break;
+    node = next;
+  }
+  return node == &root ? source.path : where(node->source());
+}
+
+FeatureSchema Job::feature_schema() const {
+  FeatureSchema schema;
+  for (const Feature& feature : features) {
+    if (feature.categorical) {
+      schema.categorical.push_back(
+          {feature.name, feature.key_kind, feature.ids.buckets(), !feature.weights.empty()});
+    } else {
+      schema.numeric.push_back(feature.name);
+    }
+  }
+  return schema;
+}
+
+int FeatureSchema::categorical_index(const std::string& name) const {
+  for (size_t i = 0; i < categorical.size(); ++i) {
+    if (categorical[i].name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+}  // namespace embers::data

@@ -1,0 +1,68 @@
+#include <fnmatch.h>
+
+#include "data/job_parts.h"
+#include "schema/errors.h"
+
+namespace embers::data {
+namespace {
+
+// The entry that decides a table's dim: the last that matches and has one; nullptr if none does.
+const TableOverride* dim_entry(const std::vector<TableOverride>& entries, const std::string& table) {
+  const TableOverride* last = nullptr;
+  for (const TableOverride& entry : entries) {
+    if (entry.dim && entry.matches(table)) last = &entry;
+  }
+  return last;
+}
+
+TableOverride read_override(Section section, std::string match) {
+  TableOverride entry;
+  entry.match = std::move(match);
+  if (section.find("dim") != nullptr) section.read_count("dim", entry.dim.emplace(0), 1);
+  entry.initializer = read_named<InitializerSpec>(section, "initializer");
+  entry.optimizer = read_named<OptimizerSpec>(section, "optimizer");
+  entry.constraint = read_named<ConstraintSpec>(section, "constraint");
+  if (section.find("learning_rate") != nullptr) section.read("learning_rate", entry.learning_rate.emplace(0));
+  section.done();
+  return entry;
+}
+
+}  // namespace
+
+bool TableOverride::matches(const std::string& table) const {
+  return fnmatch(match.c_str(), table.c_str(), 0) == 0;
+}
+
+std::vector<TableOverride> read_table_overrides(const toml::table& table) {
+  std::vector<TableOverride> entries;
+  for (const auto& [key, node] : in_file_order(table)) {
+    const std::string match(key->str());
+    const std::string title = fmt::format("[storage.tables.\"{}\"]", match);
+    entries.push_back(read_override(Section(as_section(*node, title), title), match));
+  }
+  return entries;
+}
+
+uint32_t Job::dim_for(const std::string& table, uint32_t otherwise) const {
+  const TableOverride* const entry = dim_entry(storage.tables, table);
+  return entry == nullptr ? otherwise : *entry->dim;
+}
+
+void Job::apply_overrides(TableSpec& table) const {
+  table.optimizer = optimizer;
+  for (const TableOverride& entry : storage.tables) {
+    if (!entry.matches(table.name)) continue;
+    if (entry.initializer) table.initializer = *entry.initializer;
+    if (entry.optimizer) table.optimizer = *entry.optimizer;
+    if (entry.constraint) table.constraint = *entry.constraint;
+    if (entry.learning_rate) table.optimizer.params["learning_rate"] = *entry.learning_rate;
+  }
+  const TableOverride* const entry = dim_entry(storage.tables, table.name);
+  if (entry != nullptr && *entry->dim != table.dim) {
+    fail(ErrorCode::kInvalid,
+         "{}: [storage.tables.\"{}\"] gives table '{}' dim {}, but the model made it with dim {}",
+         place({"storage", "tables", entry->match, "dim"}), entry->match, table.name, *entry->dim, table.dim);
+  }
+}
+
+}  // namespace embers::data

@@ -1,0 +1,348 @@
+#include "data/row_decoder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "data/categorical.h"
+#include "schema/errors.h"
+#include "schema/suggest.h"
+
+namespace embers::data {
+namespace {
+
+// A text for people: unprintable bytes escaped, long ones cut.
+std::string shown(std::string_view text) {
+  constexpr size_t kLongest = 60;
+  Keys one(KeyKind::kBytes);
+  one.push_back(text.substr(0, kLongest));
+  return fmt::format("'{}'{}", to_string(one, 0), text.size() > kLongest ? "..." : "");
+}
+
+template <class... Args>
+[[noreturn]] void bad(const Column& column, fmt::format_string<Args...> format, Args&&... args) {
+  throw BadRow(fmt::format("column '{}': {}", column.name, fmt::format(format, std::forward<Args>(args)...)));
+}
+
+template <class Number>
+Number parse_number(const Column& column, std::string_view text, const char* kind) {
+  std::string_view digits = text;
+  if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
+  Number value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error == std::errc::result_out_of_range) bad(column, "{} is out of the range of {}", shown(text), kind);
+  if (error != std::errc() || end != digits.data() + digits.size())
+    bad(column, "{} is no {}", shown(text), kind);
+  return value;
+}
+
+int64_t parse_int(const Column& column, std::string_view text) {
+  return parse_number<int64_t>(column, text, "int64 number");
+}
+
+// A number that is finite also as a float.
+double parse_float(const Column& column, std::string_view text) {
+  const double value = parse_number<double>(column, text, "finite number");
+  if (!std::isfinite(value)) bad(column, "{} is no finite number", shown(text));
+  if (!std::isfinite(static_cast<float>(value))) bad(column, "{} is out of the range of float", shown(text));
+  return value;
+}
+
+bool contains(const std::vector<std::string>& texts, std::string_view text) {
+  return std::find(texts.begin(), texts.end(), text) != texts.end();
+}
+
+float parse_label(const Column& column, std::string_view text) {
+  if (column.positive.empty()) return static_cast<float>(parse_float(column, text));
+  if (contains(column.positive, text)) return 1;
+  if (!column.negative.empty() && !contains(column.negative, text)) {
+    bad(column, "label {} is outside the declared values", shown(text));
+  }
+  return 0;
+}
+
+float transformed(const Feature& feature, double x) {
+  if (feature.transform == Transform::kLog1p) return static_cast<float>(std::log1p(std::max(x, 0.0)));
+  return static_cast<float>((x - feature.a) / feature.b);
+}
+
+}  // namespace
+
+// What a row's columns hold and which features they feed. The values are those of the row being decoded.
+struct RowDecoder::Plan {
+  struct Value {
+    explicit Value(const Column& column) : column(&column) {}
+    const Column* column;
+    bool used = false;  // feeds a feature, or is the label
+    bool missing = false;
+    double number = 0;
+    std::vector<std::string_view> texts;  // without the missing ones
+    std::vector<int64_t> ints;            // of an int column, beside the texts
+    std::vector<double> numbers;          // of a float column, beside the texts
+    std::vector<bool> present;            // of each value, whether it is among the above
+  };
+  struct NumericFeature {
+    const Feature* feature;
+    const Value* value;
+    float missing;  // transformed
+  };
+  struct CategoricalFeature {
+    const Feature* feature = nullptr;
+    const Value* value = nullptr;             // none for a crossed feature
+    const Value* weights = nullptr;           // if any
+    std::vector<CategoricalFeature> crossed;  // inputs of a crossed feature
+    int64_t missing = 0;                      // key of an int64 feature
+    std::string_view missing_text;
+    // Of the row being decoded, where they are made: they are added when the row is known to be good.
+    std::vector<int64_t> ids;                  // unless raw
+    std::vector<float> id_weights;             // of the raw keys or ids, where the feature has weights
+    std::vector<std::vector<uint64_t>> terms;  // of the inputs of a cross
+  };
+
+  explicit Plan(const Job& job) : missing(job.data.missing) {
+    // Features point to values, so the values are all there before.
+    for (const Column& column : job.data.columns) values.emplace_back(column);
+    for (Value& value : values) {
+      if (value.column->type == ColumnType::kLabel) label = &value;
+      value.used = &value == label;
+    }
+    for (const Feature& feature : job.features) add(feature);
+  }
+
+  Value& value_of(const std::string& column) {
+    const auto value =
+        std::find_if(values.begin(), values.end(), [&](const Value& v) { return v.column->name == column; });
+    value->used = true;
+    return *value;
+  }
+
+  void add(const Feature& feature) {
+    if (feature.categorical) {
+      categorical.push_back(planned(feature));
+      return;
+    }
+    Value& value = value_of(feature.column);
+    numeric.push_back({&feature, &value, transformed(feature, feature.missing_number)});
+  }
+
+  CategoricalFeature planned(const Feature& feature) {
+    CategoricalFeature c;
+    c.feature = &feature;
+    c.missing_text = feature.missing_key;
+    if (!feature.weights.empty()) c.weights = &value_of(feature.weights);
+    if (feature.ids.kind == IdKind::kCrossed) {
+      for (const Feature& input : feature.crossed) c.crossed.push_back(planned(input));
+      c.terms.resize(c.crossed.size());
+      return c;
+    }
+    c.value = &value_of(feature.column);
+    if (feature.has_missing_key && reads_ints(c)) c.missing = std::stoll(feature.missing_key);
+    return c;
+  }
+
+  // Whether a feature that is not crossed takes its column's values as int64 numbers.
+  static bool reads_ints(const CategoricalFeature& c) {
+    if (c.feature->ids.kind == IdKind::kBucketized) return false;
+    return c.feature->ids.kind == IdKind::kRaw ? c.feature->key_kind == KeyKind::kInt64
+                                               : c.value->column->type == ColumnType::kInt;
+  }
+
+  void parse(Value& value, std::string_view text);
+  void parse_piece(Value& value, std::string_view text);
+  void add_numeric(Minibatch& out) const;
+  static Values values_of(const CategoricalFeature& feature);
+  static void make_ids(CategoricalFeature& feature);
+  static void make_weights(CategoricalFeature& feature);
+  static void add_keys(const CategoricalFeature& feature, Ids& ids);
+
+  const std::vector<std::string>& missing;
+  std::vector<Value> values;  // in order of declaration
+  const Value* label = nullptr;
+  std::vector<NumericFeature> numeric;          // order of Minibatch::numeric
+  std::vector<CategoricalFeature> categorical;  // order of Minibatch::ids
+};
+
+void RowDecoder::Plan::parse_piece(Value& value, std::string_view text) {
+  value.present.push_back(!contains(missing, text));
+  if (!value.present.back()) return;
+  if (value.column->type == ColumnType::kInt) {
+    value.ints.push_back(parse_int(*value.column, text));
+    value.number = static_cast<double>(value.ints.back());
+  } else if (value.column->type == ColumnType::kFloat) {
+    value.number = parse_float(*value.column, text);
+    value.numbers.push_back(value.number);
+  } else if (value.column->type == ColumnType::kLabel) {
+    value.number = parse_label(*value.column, text);
+  }
+  value.texts.push_back(text);
+}
+
+void RowDecoder::Plan::parse(Value& value, std::string_view text) {
+  value.texts.clear();
+  value.ints.clear();
+  value.numbers.clear();
+  value.present.clear();
+  const std::string& separator = value.column->separator;
+  for (size_t end; !separator.empty() && (end = text.find(separator)) != std::string_view::npos;) {
+    parse_piece(value, text.substr(0, end));
+    text.remove_prefix(end + separator.size());
+  }
+  parse_piece(value, text);
+  value.missing = value.texts.empty();
+  if (value.missing && &value == label) bad(*value.column, "the label is missing");
+}
+
+void RowDecoder::Plan::add_numeric(Minibatch& out) const {
+  for (const NumericFeature& n : numeric) {
+    out.numeric.push_back(n.value->missing ? n.missing : transformed(*n.feature, n.value->number));
+  }
+}
+
+// What the feature reads of the row: the column's values, or what stands for a missing one.
+Values RowDecoder::Plan::values_of(const CategoricalFeature& c) {
+  const bool replaced = c.value->missing && c.feature->has_missing_key;
+  if (c.feature->ids.kind == IdKind::kBucketized) {
+    if (replaced) return std::span(&c.feature->missing_number, 1);
+    return std::span(&c.value->number, c.value->missing ? 0 : 1);
+  }
+  if (reads_ints(c)) return replaced ? std::span(&c.missing, 1) : std::span<const int64_t>(c.value->ints);
+  return replaced ? std::span(&c.missing_text, 1) : std::span<const std::string_view>(c.value->texts);
+}
+
+void RowDecoder::Plan::make_ids(CategoricalFeature& c) {
+  c.ids.clear();
+  try {
+    if (c.value != nullptr) return append_ids(c.feature->ids, values_of(c), c.ids);
+    for (size_t i = 0; i < c.crossed.size(); ++i) {
+      c.terms[i].clear();
+      append_cross_terms(c.crossed[i].feature->ids, values_of(c.crossed[i]), c.terms[i]);
+    }
+    append_crosses(c.feature->ids, c.terms, c.ids);
+  } catch (const BadValue& problem) {
+    throw BadRow(fmt::format("feature '{}': {}", c.feature->name, problem.what()));
+  }
+}
+
+// One weight for each value that is there; 1 for what stands for a missing one.
+void RowDecoder::Plan::make_weights(CategoricalFeature& c) {
+  c.id_weights.clear();
+  const auto& weights = *c.weights;
+  if (c.value != nullptr && c.value->missing && c.feature->has_missing_key) return c.id_weights.push_back(1);
+  const std::vector<bool> present =
+      c.value != nullptr ? c.value->present : std::vector<bool>(c.ids.size(), true);
+  const bool nothing = c.ids.empty() && c.value == nullptr && weights.missing;  // an empty text is one value
+  if (present.size() != weights.present.size() && !nothing) {
+    bad(*weights.column, "{} weights for {} values of feature '{}'", weights.present.size(), present.size(),
+        c.feature->name);
+  }
+  for (size_t i = 0, at = 0; i < present.size(); ++i) {
+    if (present[i] && !weights.present[i]) {
+      bad(*weights.column, "the weight of value {} of feature '{}' is missing", i + 1, c.feature->name);
+    }
+    if (present[i]) c.id_weights.push_back(static_cast<float>(weights.numbers[at]));
+    at += weights.present[i] ? 1 : 0;
+  }
+}
+
+void RowDecoder::Plan::add_keys(const CategoricalFeature& c, Ids& ids) {
+  const bool weighted = c.weights != nullptr;
+  if (c.feature->ids.kind == IdKind::kRaw) {
+    const Values values = values_of(c);
+    if (const auto* const ints = std::get_if<std::span<const int64_t>>(&values)) {
+      for (const int64_t key : *ints) ids.keys.push_back(key);
+    } else {
+      for (const std::string_view key : std::get<std::span<const std::string_view>>(values))
+        ids.keys.push_back(key);
+    }
+    if (weighted) ids.weights.insert(ids.weights.end(), c.id_weights.begin(), c.id_weights.end());
+  } else {
+    for (size_t i = 0; i < c.ids.size(); ++i) {
+      if (c.ids[i] < 0) continue;
+      ids.keys.push_back(c.ids[i]);
+      if (weighted) ids.weights.push_back(c.id_weights[i]);
+    }
+  }
+  ids.offsets.push_back(static_cast<int64_t>(ids.keys.size()));
+}
+
+RowDecoder::RowDecoder(const Job& job)
+    : plan_(std::make_unique<Plan>(job)), dialect_(job.data), splitter_(dialect_) {}
+
+RowDecoder::~RowDecoder() = default;
+
+void RowDecoder::decode(std::string_view row, const std::vector<uint32_t>& order, Minibatch& out) {
+  if (splitter_.split(row) != FieldError::kNone) {
+    throw BadRow(
+        fmt::format("text after the closing quote of field {}; double a quote that is part of the text",
+                    splitter_.fields().size()));
+  }
+  const auto& fields = splitter_.fields();
+  if (fields.size() != plan_->values.size()) {
+    throw BadRow(fmt::format("expected {} columns, found {}", plan_->values.size(), fields.size()));
+  }
+  for (size_t i = 0; i < fields.size(); ++i) {
+    Plan::Value& value = plan_->values[order.empty() ? i : order[i]];
+    if (value.used) plan_->parse(value, fields[i]);
+  }
+  for (Plan::CategoricalFeature& c : plan_->categorical) {
+    if (c.feature->ids.kind != IdKind::kRaw) Plan::make_ids(c);
+    if (c.weights != nullptr) Plan::make_weights(c);
+  }
+  plan_->add_numeric(out);
+  for (size_t i = 0; i < plan_->categorical.size(); ++i) plan_->add_keys(plan_->categorical[i], out.ids[i]);
+  if (plan_->label != nullptr) out.labels.push_back(static_cast<float>(plan_->label->number));
+  ++out.examples;
+}
+
+Minibatch RowDecoder::start(uint64_t epoch, uint64_t index, uint64_t examples) const {
+  Minibatch minibatch;
+  minibatch.epoch = epoch;
+  minibatch.index = index;
+  minibatch.numeric.reserve(examples * plan_->numeric.size());
+  minibatch.labels.reserve(examples);
+  minibatch.records.reserve(examples);
+  for (const auto& c : plan_->categorical) {
+    Ids& ids = minibatch.ids.emplace_back();
+    ids.keys = Keys(c.feature->key_kind);
+    ids.keys.reserve(examples);
+    ids.offsets.reserve(examples + 1);
+  }
+  return minibatch;
+}
+
+void RowDecoder::finish(Minibatch& minibatch) const {
+  for (Ids& ids : minibatch.ids) {
+    const int64_t width = ids.examples() == 0 ? 0 : ids.offsets[1];
+    bool dense = width > 0;
+    for (int64_t e = 0; dense && e < ids.examples(); ++e)
+      dense = ids.offsets[e + 1] - ids.offsets[e] == width;
+    ids.width = dense ? width : 0;
+  }
+}
+
+std::vector<uint32_t> header_order(const std::vector<std::string>& names, const std::vector<Column>& columns,
+                                   const std::string& place) {
+  if (names.size() != columns.size()) {
+    fail(ErrorCode::kInvalid, "{}: the header has {} names, the job file declares {} columns", place,
+         names.size(), columns.size());
+  }
+  std::vector<std::string> declared;
+  for (const Column& column : columns) declared.push_back(column.name);
+  std::vector<uint32_t> order;
+  for (const std::string& name : names) {
+    const auto it = std::find(declared.begin(), declared.end(), name);
+    if (it == declared.end())
+      fail(ErrorCode::kInvalid,
+           "{}: the header names {}, which is no declared column{} (header = true: the "
+           "first line of each file must name the columns)",
+           place, shown(name), suggestion(name, declared));
+    const auto column = static_cast<uint32_t>(it - declared.begin());
+    if (std::find(order.begin(), order.end(), column) != order.end())
+      fail(ErrorCode::kInvalid, "{}: the header names {} twice", place, shown(name));
+    order.push_back(column);
+  }
+  return std::is_sorted(order.begin(), order.end()) ? std::vector<uint32_t>() : order;
+}
+
+}  // namespace embers::data

@@ -1,0 +1,30 @@
+# Finds the C++ Actor Framework, for which Debian ships neither CMake nor pkg-config files.
+#
+#   find_package(CAF COMPONENTS core)      defines CAF::core (and CAF::io when asked for)
+#   CAF_ROOT                               another prefix to look in first (e.g. one built with a sanitizer)
+#   CAF_VERSION                            as in caf/config.hpp, e.g. 1706 for 0.17.6
+find_path(CAF_INCLUDE_DIR caf/all.hpp HINTS ${CAF_ROOT}/include)
+if(CAF_INCLUDE_DIR)
+  file(STRINGS ${CAF_INCLUDE_DIR}/caf/config.hpp caf_version_line REGEX "#define CAF_VERSION [0-9]+")
+  string(REGEX MATCH "[0-9]+$" CAF_VERSION "${caf_version_line}")
+endif()
+foreach(component ${CAF_FIND_COMPONENTS})
+  find_library(CAF_${component}_LIBRARY caf_${component} HINTS ${CAF_ROOT}/lib)
+  if(CAF_${component}_LIBRARY)
+    set(CAF_${component}_FOUND TRUE)
+  endif()
+endforeach()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(CAF REQUIRED_VARS CAF_INCLUDE_DIR HANDLE_COMPONENTS VERSION_VAR CAF_VERSION)
+if(CAF_FOUND)
+  find_package(Threads REQUIRED)
+  foreach(component ${CAF_FIND_COMPONENTS})
+    if(NOT TARGET CAF::${component})
+      add_library(CAF::${component} UNKNOWN IMPORTED)
+      set_target_properties(CAF::${component} PROPERTIES
+        IMPORTED_LOCATION ${CAF_${component}_LIBRARY}
+        INTERFACE_INCLUDE_DIRECTORIES ${CAF_INCLUDE_DIR})
+      target_link_libraries(CAF::${component} INTERFACE Threads::Threads)
+    endif()
+  endforeach()
+endif()

@@ -1,0 +1,26 @@
+# What a user's own model needs: headers and libraries of schema, data and model, and find_package(embers). The embers
+# command installs itself (apps/).
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+set(embers_libraries schema data model)
+set(embers_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/embers)
+foreach(library ${embers_libraries})
+  set_target_properties(embers_${library} PROPERTIES EXPORT_NAME ${library}
+                        INSTALL_RPATH "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  # Headers include each other as "model/model.h".
+  target_include_directories(embers_${library} INTERFACE
+                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/embers>)
+  install(TARGETS embers_${library} EXPORT embersTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/${library}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/${library}
+          FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(DIRECTORY ${CMAKE_BINARY_DIR}/schema/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/schema
+        FILES_MATCHING PATTERN "*.capnp.h" PATTERN CMakeFiles EXCLUDE)
+
+install(EXPORT embersTargets NAMESPACE embers:: DESTINATION ${embers_package_dir})
+configure_package_config_file(${CMAKE_SOURCE_DIR}/deploy/cmake/embersConfig.cmake.in embersConfig.cmake
+                              INSTALL_DESTINATION ${embers_package_dir})
+write_basic_package_version_file(embersConfigVersion.cmake COMPATIBILITY ExactVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/embersConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/embersConfigVersion.cmake
+        DESTINATION ${embers_package_dir})

@@ -1,0 +1,63 @@
+#include "master/leases.h"
+
+#include <algorithm>
+
+namespace embers {
+
+LeaseBook::LeaseBook(uint64_t total, uint64_t first, const std::vector<uint64_t>& again)
+    : total_(total), next_(std::min(first, total)), limit_(total) {
+  for (const uint64_t minibatch : again)
+    if (minibatch < next_) again_.emplace(minibatch, 0);  // those from `first` on are to be done anyway
+}
+
+std::optional<LeaseBook::Lease> LeaseBook::grant(uint64_t worker, uint32_t most) {
+  Lease lease{last_lease_ + 1, {}};
+  while (lease.parts.size() < most && !again_.empty() && again_.begin()->first < limit_) {
+    const auto [minibatch, attempts] = *again_.begin();
+    again_.erase(again_.begin());
+    lease.parts.push_back({minibatch, attempts + 1});
+  }
+  while (lease.parts.size() < most && next_ < std::min(limit_, total_)) lease.parts.push_back({next_++, 1});
+  if (lease.parts.empty()) return std::nullopt;
+  ++last_lease_;
+  for (const Part& p : lease.parts) held_[p.minibatch] = {worker, lease.id, p.attempt};
+  return lease;
+}
+
+std::map<uint64_t, LeaseBook::Held>::iterator LeaseBook::find(uint64_t lease, uint64_t minibatch,
+                                                              uint32_t attempt) {
+  const auto held = held_.find(minibatch);
+  const bool his = held != held_.end() && held->second.lease == lease && held->second.attempt == attempt;
+  return his ? held : held_.end();
+}
+
+bool LeaseBook::complete(uint64_t lease, uint64_t minibatch, uint32_t attempt) {
+  const auto held = find(lease, minibatch, attempt);
+  if (held == held_.end()) return false;
+  held_.erase(held);
+  return true;
+}
+
+bool LeaseBook::give_back(uint64_t lease, uint64_t minibatch, uint32_t attempt) {
+  const auto held = find(lease, minibatch, attempt);
+  if (held == held_.end()) return false;
+  again_[minibatch] = held->second.attempt;
+  held_.erase(held);
+  return true;
+}
+
+size_t LeaseBook::revoke(uint64_t worker) {
+  return std::erase_if(held_, [&](const auto& entry) {
+    if (entry.second.worker != worker) return false;
+    again_[entry.first] = entry.second.attempt;
+    return true;
+  });
+}
+
+std::vector<uint64_t> LeaseBook::again() const {
+  std::vector<uint64_t> out;
+  for (const auto& [minibatch, attempts] : again_) out.push_back(minibatch);
+  return out;
+}
+
+}  // namespace embers

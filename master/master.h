@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/message_types.h"
+#include "data/job.h"
+#include "master/evaluation.h"
+#include "master/report.h"
+#include "schema/float_buffer.h"
+#include "schema/table_spec.h"
+
+namespace embers {
+
+// How the job ended.
+struct JobResult {
+  std::optional<Error> error;
+  Report report;
+  Evaluation evaluation;  // of the test set, the last one
+};
+
+// Everything a master needs to know, constant after its start. What it needs of the model came from a
+// function wired in apps/: the master never sees libtorch.
+struct MasterConfig {
+  enum class Task : uint8_t { kTrain, kEvaluate };
+
+  data::Job job;
+  Task task = Task::kTrain;
+  uint64_t run = 0;  // random number of this run, never 0
+  ModelSpec model;
+  std::shared_ptr<const FloatBuffer> dense, buffers;  // first values of dense_chunks()
+
+  uint32_t workers = 1;                      // the job starts when so many have joined; more may join later
+  uint32_t shards = 1;                       // and so many owners
+  std::vector<OwnerHandles> local_owners;    // owners in this process, shards 0, 1, ...; they need not join
+  std::vector<std::string> local_endpoints;  // where workers of other processes reach a local owner
+  std::string boot_id;                       // of this host, see wire::JoinRequest
+  // Proxies of an owner process that joined with these endpoints.
+  std::function<OwnerHandles(const std::vector<std::string>& endpoints, uint64_t incarnation)> connect_owner;
+
+  uint64_t train_minibatches = 0, train_records = 0;
+  std::vector<std::string> train_signature;  // Dataset::signature() of the training data
+  std::vector<std::string> settings;         // what a worker must agree with, beside the model
+  uint64_t test_minibatches = 0;             // 0: no evaluation
+  std::string index_dir;                     // passed on to workers
+  std::string output;                        // checkpoint directory, or ""
+  uint32_t save_every = 0;                   // epochs; 0: only at the end
+  std::string resume;                        // checkpoint to go on from (or to evaluate), or ""
+  std::string dump_rows;                     // file for all rows at the end, or ""
+
+  std::function<void(const Progress&)> on_progress;       // every second, in the master's thread
+  std::function<void(const std::string& line)> on_event;  // joins, losses, saves: for people
+  std::function<void(JobResult)> on_end;                  // once
+};
+
+using stop_atom = caf::atom_constant<caf::atom("stop")>;
+
+// The master as its own process sees it: (stop, why) saves and ends the job.
+using LocalMasterActor = MasterActor::extend<caf::reacts_to<stop_atom, std::string>>;
+
+// Spawns the master of a job. It admits owners and workers, leases minibatches, commits versions, evaluates,
+// saves, and ends the job; it is never on the data path of rows.
+//
+//   gathering ──► preparing ──► training ──► evaluating ──► saving ──► training …
+//       │             │            │  ▲           │            │
+//       │             │     commit └──┘           │            └──► ending ──► over
+//       └─────────────┴── stop: save if anything was trained ──────► ending
+//   any ── a lost owner, an error of a worker ──► failed ──► over
+LocalMasterActor spawn_master(caf::actor_system& system, std::shared_ptr<const MasterConfig> config);
+
+}  // namespace embers

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "actors/errors.h"
+#include "master/leases.h"
+#include "master/master.h"
+#include "master/membership.h"
+#include "master/snapshot.h"
+#include "master/versions.h"
+
+namespace embers {
+
+using tick_atom = caf::atom_constant<caf::atom("tick")>;
+using MasterImpl = LocalMasterActor::extend<caf::reacts_to<tick_atom>>;
+
+// The master's state machine; see master.h for its picture. Used only within its actor.
+struct MasterState {
+  using Self = MasterImpl::stateful_pointer<MasterState>;
+  using Clock = std::chrono::steady_clock;
+  template <class Reply>
+  using Promise = caf::typed_response_promise<Message<Reply>>;
+  enum class Phase : uint8_t {
+    kGathering,
+    kPreparing,
+    kTraining,
+    kEvaluating,
+    kSaving,
+    kEnding,
+    kFailed,
+    kOver
+  };
+
+  static inline const char* name = "master";
+
+  void start(Self self, std::shared_ptr<const MasterConfig> config);
+
+  // --- membership (master_members.cc) ------------------------------------------------------------
+  Message<wire::JobReply> describe_job() const;
+  void join(wire::JoinRequest::Reader request, const caf::actor_addr& sender,
+            Promise<wire::JoinReply> promise);
+  Message<wire::HeartbeatReply> heartbeat(wire::HeartbeatRequest::Reader request);
+  void leave(uint64_t incarnation);
+  void down(const caf::down_msg& down);
+  void tick();
+
+  // --- the job (master.cc) -----------------------------------------------------------------------
+  void lease(uint64_t incarnation, Promise<wire::LeaseReply> promise);
+  Message<wire::DoneReply> done(wire::DoneRequest::Reader request);
+  void stop(const std::string& why);
+  void fail_job(const Error& error);
+  void worker_failed(wire::FailRequest::Reader request);
+
+ private:
+  struct WaitingLease {
+    uint64_t incarnation;
+    Promise<wire::LeaseReply> promise;
+  };
+  struct WaitingJoin {
+    uint64_t incarnation;
+    Promise<wire::JoinReply> promise;
+  };
+
+  // membership
+  void join_owner(Member& member);
+  void check_worker(wire::JoinRequest::Reader request);
+  void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
+  void answer_joins();
+  Message<wire::JoinReply> join_reply(const Member& member) const;
+  void lose_worker(uint64_t incarnation, const std::string& why);
+  void forget_worker(uint64_t incarnation);
+  void check_silence();
+  Clock::duration silence() const {  // after which a member is given up on
+    return std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(config->job.job.heartbeat_timeout));
+  }
+  void report_progress();
+
+  // the job
+  bool over_or_failed() const { return phase == Phase::kFailed || phase == Phase::kOver; }
+  bool sync() const { return config->job.training.mode == data::Mode::kSync; }
+  void maybe_start();
+  void begin_epoch(uint32_t number, uint64_t next, const std::vector<uint64_t>& again);
+  void serve_leases();
+  LeaseBook& book() { return phase == Phase::kEvaluating ? eval_book : train_book; }
+  bool may_grant() const;
+  void trained(wire::DoneRequest::Reader request);
+  void evaluated(wire::DoneRequest::Reader request);
+  void after_progress();
+  void commit();
+  bool drained() const;
+  void end_epoch();
+  OwnerStats settle(const std::vector<Message<wire::StatsReply>>& replies);
+  void close_epoch(const OwnerStats& stats);
+  void begin_evaluation();
+  void end_evaluation();
+  void save_or_go_on();
+  void finish();
+  void end_owners();
+  void over();
+  Cursor cursor() const;
+  SnapshotContext snapshot_context() const;
+
+  // Runs `work` in an actor of its own, then `then` here; an error fails the job.
+  void background(std::function<void(caf::blocking_actor*)> work, std::function<void()> then);
+  // Asks every owner; `then` runs with all the answers. An error fails the job, naming the owner.
+  template <class T>
+  void ask_owners(const Message<T>& question,
+                  std::function<void(const std::vector<Message<typename KindOf<T>::Reply>>&)> then);
+  void with_stats(std::function<void(const OwnerStats&)> then);
+  void event(const std::string& line) const {
+    if (config->on_event) config->on_event(line);
+  }
+
+  Self self = nullptr;
+  std::shared_ptr<const MasterConfig> config;
+  std::vector<std::string> model_signature;
+  std::vector<std::string> numeric_settings;  // of the first worker
+  std::chrono::duration<double> beat{1};      // between heartbeats and ticks
+  Phase phase = Phase::kGathering;
+  std::optional<Error> error;  // once failed
+  std::string stopping;        // why the job stops early, or ""
+
+  Membership members;
+  Clock::time_point last_tick = Clock::now();
+  std::map<uint32_t, OwnerHandles> owners;          // by shard id
+  std::map<caf::actor_addr, uint32_t> owner_links;  // monitored proxies
+  std::vector<WaitingJoin> waiting_joins;
+  std::vector<WaitingLease> waiting_leases;
+  Clock::time_point alone_since;  // without any worker, while training or evaluating
+  Clock::time_point deadline;     // of an ending or failed job
+  std::set<uint64_t> told;        // workers that know of the end or failure
+  size_t owners_to_tell = 0;      // of a failure
+
+  uint32_t epoch = 0;
+  LeaseBook train_book, eval_book;
+  std::vector<Partial> partial;  // of a stopped async epoch
+  VersionWindow window;          // sync
+  bool committing = false;
+  bool stats_pending = false;
+  Clock::time_point epoch_start, evaluation_start;
+  uint64_t epoch_first_examples = 0;  // the owners' count at its begin
+  OwnerStats stats;                   // the latest
+  double loss_sum = 0, epoch_loss_sum = 0;
+  uint64_t loss_examples = 0, epoch_loss_examples = 0;
+  RecentWindow recent;
+  Evaluation evaluation;
+  Report report;
+};
+
+}  // namespace embers

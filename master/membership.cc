@@ -1,0 +1,46 @@
+#include "master/membership.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace embers {
+
+std::string Member::describe() const {
+  return fmt::format("{} {} (pid {} on {})", owner ? "shard" : "worker", number, pid, host);
+}
+
+Member& Membership::add(Member member) {
+  member.incarnation = ++last_incarnation_;
+  member.number = member.owner ? static_cast<uint32_t>(owners()) : workers_joined_++;
+  member.last_seen = Clock::now();
+  return members_[member.incarnation] = std::move(member);
+}
+
+Member* Membership::find(uint64_t incarnation) {
+  const auto found = members_.find(incarnation);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+Member* Membership::find(const caf::actor_addr& sender) {
+  for (auto& [incarnation, member] : members_)
+    if (member.sender == sender) return &member;
+  return nullptr;
+}
+
+Member* Membership::silent_since(Clock::time_point deadline) {
+  for (auto& [incarnation, member] : members_)
+    if (member.last_seen < deadline) return &member;
+  return nullptr;
+}
+
+void Membership::grant_time(Clock::time_point now) {
+  for (auto& [incarnation, member] : members_) member.last_seen = now;
+}
+
+size_t Membership::count(bool owner) const {
+  return std::count_if(members_.begin(), members_.end(),
+                       [&](const auto& m) { return m.second.owner == owner; });
+}
+
+}  // namespace embers

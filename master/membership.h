@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <caf/all.hpp>
+
+namespace embers {
+
+// A process (or an actor of this process) that joined the job.
+struct Member {
+  uint64_t incarnation = 0;
+  bool owner = false;
+  uint32_t number = 0;  // shard id, or running number of the worker
+  std::string host;
+  uint64_t pid = 0;
+  std::vector<std::string> endpoints;  // owners
+  std::string boot_id;
+  caf::actor_addr sender;  // its connection: monitored
+  std::chrono::steady_clock::time_point last_seen;
+
+  std::string describe() const;  // "worker 2 (pid 4711 on host)"
+};
+
+// Who is in the job. Plain state, owned by the master.
+class Membership {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Numbers the member and gives it an incarnation that was never used before.
+  Member& add(Member member);
+  void remove(uint64_t incarnation) { members_.erase(incarnation); }
+  Member* find(uint64_t incarnation);
+  Member* find(const caf::actor_addr& sender);
+  // Everybody counts as seen at this moment.
+  void grant_time(Clock::time_point now);
+  // A member that has been silent since before `deadline`.
+  Member* silent_since(Clock::time_point deadline);
+  size_t workers() const { return count(false); }
+  size_t owners() const { return count(true); }
+  uint32_t workers_joined() const { return workers_joined_; }
+  const std::map<uint64_t, Member>& all() const { return members_; }
+
+ private:
+  size_t count(bool owner) const;
+
+  std::map<uint64_t, Member> members_;  // by incarnation
+  uint64_t last_incarnation_ = 0;
+  uint32_t workers_joined_ = 0;
+};
+
+}  // namespace embers

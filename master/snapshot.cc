@@ -1,0 +1,183 @@
+#include "master/snapshot.h"
+
+#include <algorithm>
+#include <set>
+
+#include "actors/ask.h"
+#include "actors/route.h"
+#include "storage/checkpoint.h"
+
+namespace embers {
+namespace {
+
+constexpr uint32_t kScanRows = 1 << 16;
+constexpr size_t kRestoreRows = 8192;
+
+using Visitor = std::function<void(const TableSlices& rows)>;
+
+// Visits every row of a table at every owner.
+void scan(caf::blocking_actor* self, const SnapshotContext& context, TableId table, bool slots,
+          const Visitor& visit) {
+  for (const OwnerHandles& owner : context.owners) {
+    for (uint64_t cursor = 0; cursor != UINT64_MAX;) {
+      const auto reply =
+          ask(self, owner.shard, make_message<wire::ScanRequest>([&](wire::ScanRequest::Builder b) {
+                b.setTable(table);
+                b.setCursor(cursor);
+                b.setLimit(kScanRows);
+                b.setSlots(slots);
+              }));
+      decoding(Kind::kScanReply, [&] {
+        for (const TableSlices& rows : read_slices(reply.get().getRows(), context.model.tables.size()))
+          if (!rows.keys.empty()) visit(rows);
+        cursor = reply.get().getNext();
+      });
+    }
+  }
+}
+
+// Sends rows to the owners of their buckets.
+void restore(caf::blocking_actor* self, const SnapshotContext& context, const TableSlices& rows,
+             bool only_absent) {
+  const TableKeyList list{rows.table, rows.keys};
+  const Routed routed = route({&list, 1}, context.map, context.owners.size());
+  for (size_t owner = 0; owner < routed.size(); ++owner) {
+    for (const RoutedTable& part : routed[owner]) {
+      std::vector<float> values(part.keys.size() * rows.width);
+      collect(rows.values, rows.width, part.positions, values);
+      const TableSlices slices{part.table, part.keys, rows.width, values};
+      ask(self, context.owners[owner].shard, make_restore({&slices, 1}, only_absent));
+    }
+  }
+}
+
+nlohmann::json to_json(const Cursor& c) {
+  nlohmann::json partial = nlohmann::json::array();
+  for (const Partial& p : c.partial) partial.push_back({{"minibatch", p.minibatch}, {"owners", p.owners}});
+  return {{"epoch", c.epoch},     {"next", c.next},         {"again", c.again},
+          {"version", c.version}, {"examples", c.examples}, {"minibatches", c.minibatches},
+          {"partial", partial},   {"shards", c.shards},     {"mode", c.sync ? "sync" : "async"},
+          {"data", c.data}};
+}
+
+Cursor cursor_from_json(const nlohmann::json& json, const std::string& directory) {
+  try {
+    Cursor c;
+    json.at("epoch").get_to(c.epoch);
+    json.at("next").get_to(c.next);
+    json.at("again").get_to(c.again);
+    json.at("version").get_to(c.version);
+    json.at("examples").get_to(c.examples);
+    json.at("minibatches").get_to(c.minibatches);
+    for (const auto& p : json.at("partial"))
+      c.partial.push_back({p.at("minibatch").get<uint64_t>(), p.at("owners").get<std::vector<uint32_t>>()});
+    json.at("shards").get_to(c.shards);
+    c.sync = json.at("mode") == "sync";
+    json.at("data").get_to(c.data);
+    return c;
+  } catch (const nlohmann::json::exception& e) {
+    fail(ErrorCode::kCorrupt, "{}/manifest.json: the cursor does not read back: {}", directory, e.what());
+  }
+}
+
+void check_same_model(const ModelSpec& saved, const ModelSpec& now, const std::string& directory) {
+  const auto saved_lines = signature(saved);
+  const auto lines = signature(now);
+  for (size_t i = 0; i < std::max(saved_lines.size(), lines.size()); ++i) {
+    const std::string was = i < saved_lines.size() ? saved_lines[i] : "nothing more";
+    const std::string is = i < lines.size() ? lines[i] : "nothing more";
+    if (was != is)
+      fail(ErrorCode::kMismatch, "{} was saved by another model: {} there, {} in this job", directory, was,
+           is);
+  }
+  for (size_t t = 0; t < now.tables.size(); ++t)
+    if (saved.tables[t].optimizer.name != now.tables[t].optimizer.name)
+      fail(ErrorCode::kMismatch, "{}: table '{}' was saved with the slots of optimizer {}, this job uses {}",
+           directory, now.tables[t].name, saved.tables[t].optimizer.name, now.tables[t].optimizer.name);
+}
+
+}  // namespace
+
+void save_checkpoint(caf::blocking_actor* self, const SnapshotContext& context, const std::string& directory,
+                     const std::string& job, const Cursor& cursor) {
+  const auto writer = storage::CheckpointWriter::make(directory);
+  for (TableId t = 0; t < context.model.tables.size(); ++t)
+    scan(self, context, t, true, [&](const TableSlices& rows) { writer->add(t, rows.keys, rows.values); });
+  writer->finish(context.model, {{"job", job}, {"cursor", to_json(cursor)}});
+}
+
+Cursor load_checkpoint(caf::blocking_actor* self, const SnapshotContext& context,
+                       const std::string& directory) {
+  const auto reader = storage::CheckpointReader::open(directory);
+  check_same_model(reader->model(), context.model, directory);
+  for (TableId t = 0; t < context.model.tables.size(); ++t)
+    reader->read(t, kRestoreRows, [&](KeysView keys, std::span<const float> values) {
+      if (keys.empty()) return;
+      const auto width = static_cast<uint32_t>(values.size() / keys.size());
+      restore(self, context, {t, keys, width, values}, false);
+    });
+  return cursor_from_json(reader->manifest().value("cursor", nlohmann::json::object()), directory);
+}
+
+void init_dense(caf::blocking_actor* self, const SnapshotContext& context, const FloatBuffer& dense,
+                const FloatBuffer& buffers) {
+  for (const bool buffer : {false, true}) {
+    Keys keys(KeyKind::kBytes);
+    for (const DenseChunk& chunk : dense_chunks(context.model, buffer)) keys.push_back(chunk.key);
+    if (keys.empty()) continue;
+    const TableId table = context.model.table_id(buffer ? kBufferTable : kDenseTable);
+    restore(self, context, {table, keys, kDenseChunk, (buffer ? buffers : dense).span()}, true);
+  }
+}
+
+void check_same_epoch(const Cursor& saved, const Cursor& now, const std::string& directory) {
+  if (saved.next == 0) return;
+  const std::string when = fmt::format("{} was saved in the middle of epoch {}", directory, saved.epoch);
+  if (saved.data != now.data) {
+    const auto [was, is] =
+        std::mismatch(saved.data.begin(), saved.data.end(), now.data.begin(), now.data.end());
+    fail(ErrorCode::kMismatch, "{}, with {}; this job has {}: go on with the same", when,
+         was == saved.data.end() ? "nothing more" : *was, is == now.data.end() ? "nothing more" : *is);
+  }
+  if (now.sync && !saved.again.empty())
+    fail(ErrorCode::kMismatch,
+         "{}, in async mode and with minibatches missing in the middle, which sync mode cannot put in order: "
+         "go "
+         "on in async mode until the epoch's end",
+         when);
+  if (!saved.partial.empty() && saved.shards != now.shards)
+    fail(ErrorCode::kMismatch,
+         "{}, when minibatch {} had reached some of {} shards but not all; this job has {}: go on with as "
+         "many",
+         when, saved.partial.front().minibatch, saved.shards, now.shards);
+}
+
+void resume_owners(caf::blocking_actor* self, const SnapshotContext& context, const Cursor& cursor) {
+  const std::set<uint64_t> again(cursor.again.begin(), cursor.again.end());
+  std::vector<uint64_t> applied;
+  for (uint64_t m = 0; m < cursor.next; ++m)
+    if (!again.contains(m)) applied.push_back(m);
+  for (size_t owner = 0; owner < context.owners.size(); ++owner) {
+    std::vector<uint64_t> here = applied;
+    for (const Partial& p : cursor.partial)
+      if (std::find(p.owners.begin(), p.owners.end(), owner) != p.owners.end()) here.push_back(p.minibatch);
+    ask(self, context.owners[owner].optimizer,
+        make_message<wire::ResumeRequest>([&](wire::ResumeRequest::Builder b) {
+          b.setEpoch(cursor.epoch);
+          b.setVersion(cursor.version);
+          b.setExamples(cursor.examples);
+          b.setMinibatches(cursor.minibatches);
+          auto list = b.initApplied(here.size());
+          for (unsigned i = 0; i < here.size(); ++i) list.set(i, here[i]);
+        }));
+  }
+}
+
+void dump_rows(caf::blocking_actor* self, const SnapshotContext& context, const std::string& file) {
+  const auto dump = storage::RowDump::make(file, context.model);
+  for (TableId t = 0; t < context.model.tables.size(); ++t)
+    scan(self, context, t, false, [&](const TableSlices& rows) { dump->add(t, rows.keys, rows.values); });
+  dump->finish();
+}
+
+}  // namespace embers

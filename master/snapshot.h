@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/message_types.h"
+#include "schema/float_buffer.h"
+#include "schema/partition.h"
+#include "schema/table_spec.h"
+
+namespace embers {
+
+// A minibatch that reached some owners before its worker was lost, and nobody finished before the job
+// stopped.
+struct Partial {
+  uint64_t minibatch = 0;
+  std::vector<uint32_t> owners;  // shard ids that applied it
+};
+
+// Where a job stands between two versions: with the rows, all that a resumed job needs.
+struct Cursor {
+  uint32_t epoch = 1;           // to be worked on, from 1
+  uint64_t next = 0;            // its first minibatch that was never granted
+  std::vector<uint64_t> again;  // its minibatches before `next` that are not done
+  uint64_t version = 0;
+  uint64_t examples = 0;          // applied in the job
+  uint64_t minibatches = 0;       // applied in the job
+  std::vector<Partial> partial;   // async; all of them are in `again` too
+  uint32_t shards = 0;            // owners when it was made
+  bool sync = false;              // mode when it was made
+  std::vector<std::string> data;  // what decided its minibatches: Dataset::signature()
+};
+
+// Rows between owners and files. These functions run in an actor of their own and wait for each answer; a
+// training job calls them only while nothing is leased, so that what they read is one cut.
+struct SnapshotContext {
+  std::vector<OwnerHandles> owners;
+  ShardMap map;
+  ModelSpec model;
+};
+
+// Writes all rows with slots, and the manifest, to `directory` (see storage/checkpoint.h).
+void save_checkpoint(caf::blocking_actor* self, const SnapshotContext& context, const std::string& directory,
+                     const std::string& job, const Cursor& cursor);
+
+// Brings the rows of a checkpoint to the owners that hold their buckets now; kMismatch naming what differs
+// when it was made by another model.
+Cursor load_checkpoint(caf::blocking_actor* self, const SnapshotContext& context,
+                       const std::string& directory);
+
+// The first values of dense parameters and buffers, set if absent: [chunks x kDenseChunk] each, in order of
+// dense_chunks.
+void init_dense(caf::blocking_actor* self, const SnapshotContext& context, const FloatBuffer& dense,
+                const FloatBuffer& buffers);
+
+// kMismatch saying what this job must have as the one that stopped in the middle of an epoch had.
+void check_same_epoch(const Cursor& saved, const Cursor& now, const std::string& directory);
+
+// Tells every owner where the job stands.
+void resume_owners(caf::blocking_actor* self, const SnapshotContext& context, const Cursor& cursor);
+
+// Writes every row to a text file (see storage/checkpoint.h, RowDump).
+void dump_rows(caf::blocking_actor* self, const SnapshotContext& context, const std::string& file);
+
+}  // namespace embers

@@ -1,0 +1,41 @@
+#include "master/versions.h"
+
+#include <algorithm>
+
+namespace embers {
+
+VersionWindow::VersionWindow(uint64_t version, uint64_t first, uint64_t total, uint32_t window,
+                             data::Reduction reduction)
+    : version_(version),
+      begin_(first),
+      limit_(std::min(first + window, total)),
+      total_(total),
+      window_(window),
+      reduction_(reduction) {}
+
+Message<wire::CommitRequest> VersionWindow::commit(uint32_t epoch) const {
+  uint64_t examples = 0;
+  for (const auto& [minibatch, done] : done_) examples += done.examples;
+  return make_message<wire::CommitRequest>([&](wire::CommitRequest::Builder b) {
+    b.setEpoch(epoch);
+    b.setVersion(version_ + 1);
+    auto parts = b.initMinibatches(done_.size());
+    unsigned i = 0;
+    for (const auto& [minibatch, done] : done_) {
+      parts[i].setMinibatch(minibatch);
+      parts[i].setAttempt(done.attempt);
+      const double share =
+          examples == 0 ? 0.0 : static_cast<double>(done.examples) / static_cast<double>(examples);
+      parts[i++].setWeight(reduction_ == data::Reduction::kMean ? share : 1.0);
+    }
+  });
+}
+
+void VersionWindow::advance() {
+  ++version_;
+  begin_ = limit_;
+  limit_ = std::min(begin_ + window_, total_);
+  done_.clear();
+}
+
+}  // namespace embers

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "actors/message_types.h"
+#include "data/job.h"
+
+namespace embers {
+
+// Sync mode: which minibatches make the next version. Version v consumes `window` of them in the epoch's
+// order; an epoch's last version may be short. Plain state, owned by the master.
+class VersionWindow {
+ public:
+  VersionWindow() = default;
+  VersionWindow(uint64_t version, uint64_t first, uint64_t total, uint32_t window, data::Reduction reduction);
+
+  // Minibatches below this may be leased now.
+  uint64_t limit() const { return limit_; }
+  uint64_t begin() const { return begin_; }
+  uint64_t version() const { return version_; }
+  void complete(uint64_t minibatch, uint32_t attempt, uint64_t examples) {
+    done_[minibatch] = {attempt, examples};
+  }
+  bool ready() const { return begin_ < limit_ && done_.size() == limit_ - begin_; }
+  // The commit that makes the next version: minibatches in order, weighted by examples for a mean.
+  Message<wire::CommitRequest> commit(uint32_t epoch) const;
+  // The commit is acknowledged: on to the next window.
+  void advance();
+
+ private:
+  struct Done {
+    uint32_t attempt;
+    uint64_t examples;
+  };
+  uint64_t version_ = 0, begin_ = 0, limit_ = 0, total_ = 0;
+  uint32_t window_ = 1;
+  data::Reduction reduction_ = data::Reduction::kMean;
+  std::map<uint64_t, Done> done_;
+};
+
+}  // namespace embers

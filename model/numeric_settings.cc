@@ -1,0 +1,53 @@
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include "model/step.h"
+
+namespace embers {
+namespace {
+
+// OpenBLAS is behind libtorch's BLAS or it is not: only the dynamic linker knows.
+template <class Function>
+Function* openblas(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+std::string openblas_text(const char* name) {
+  const auto function = openblas<char*()>(name);
+  return function == nullptr ? "unknown" : function();
+}
+
+// "AVX512", from the line of libtorch's own report that tells which of its kernels run.
+std::string vector_capability() {
+  const std::string report = at::show_config();
+  const std::string label = "CPU capability usage: ";
+  const size_t at = report.find(label);
+  if (at == std::string::npos) return "unknown";
+  const size_t begin = at + label.size();
+  return report.substr(begin, report.find('\n', begin) - begin);
+}
+
+}  // namespace
+
+void set_threads(uint32_t threads) {
+  const int count = static_cast<int>(threads);
+  at::set_num_threads(count);
+  if (const auto set = openblas<void(int)>("openblas_set_num_threads")) set(count);
+}
+
+std::vector<std::string> numeric_settings(uint32_t threads, std::string* warning) {
+  const bool fast = openblas<char*()>("openblas_get_config") != nullptr;
+  if (!fast && warning != nullptr)
+    *warning =
+        "libtorch runs on a BLAS that is not OpenBLAS, which may be 30 times slower: install "
+        "libopenblas0-pthread";
+  return {fmt::format("threads={}", threads),
+          fmt::format("blas={}", fast ? openblas_text("openblas_get_config") : "reference"),
+          fmt::format("blas_core={}", openblas_text("openblas_get_corename")),
+          fmt::format("libtorch={}", TORCH_VERSION), fmt::format("vector={}", vector_capability())};
+}
+
+}  // namespace embers

@@ -1,0 +1,293 @@
+#include "schema/codec.h"
+
+#include <bit>
+#include <cstring>
+
+namespace embers {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "rows travel as little-endian floats");
+
+constexpr size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
+
+// A builder whose only segment is the final buffer, behind the one word of segment table. Only the first
+// `structure` words are zeroed, as Cap'n Proto wants of memory for structs; blobs must come after all structs
+// and be written in full.
+class FlatBuilder final : public capnp::MessageBuilder {
+ public:
+  FlatBuilder(size_t structure, size_t blobs) : words_(checked(1 + structure + blobs)) {
+    std::memset(words_.data(), 0, (1 + structure) * 8);
+  }
+
+  kj::ArrayPtr<capnp::word> allocateSegment(capnp::uint) override {
+    KJ_REQUIRE(!used_, "a flat message outgrew its buffer");
+    used_ = true;
+    return {words_.data() + 1, words_.size() - 1};
+  }
+
+  // Before anything of this size is allocated: a small request may ask for a huge reply.
+  static size_t checked(size_t words) {
+    if (words > kMaxMessageWords)
+      fail(ErrorCode::kInvalid, "a message of {} MiB is too large: use a smaller batch_size", words >> 17);
+    return words;
+  }
+
+  template <class T>
+  Message<T> finish() {
+    const size_t size = getSegmentsForOutput()[0].size();
+    const uint32_t table[2] = {0, static_cast<uint32_t>(size)};
+    std::memcpy(words_.data(), table, sizeof table);
+    words_.shrink(1 + size);
+    return Message<T>(std::move(words_));
+  }
+
+ private:
+  Words words_;
+  bool used_ = false;
+};
+
+// Words of structs of a message with `tables` entries, roots and origin included; generous.
+constexpr size_t structure_words(size_t tables) { return 48 + 8 * tables; }
+
+size_t blob_words(const TableSlices& t) {
+  return words_of(t.keys.ints.size_bytes()) + words_of(t.keys.ends.size_bytes()) +
+         words_of(t.keys.bytes.size()) + words_of(t.values.size_bytes());
+}
+
+size_t blob_words(std::span<const TableSlices> tables) {
+  size_t words = 0;
+  for (const TableSlices& t : tables) words += blob_words(t);
+  return words;
+}
+
+template <class T>
+capnp::Data::Reader blob(std::span<const T> data) {
+  return {reinterpret_cast<const kj::byte*>(data.data()), data.size_bytes()};
+}
+
+void write(wire::Origin::Builder out, const Origin& origin) {
+  out.setJob(origin.job);
+  out.setIncarnation(origin.incarnation);
+  out.setEpoch(origin.epoch);
+  out.setMinibatch(origin.minibatch);
+  out.setAttempt(origin.attempt);
+  out.setLease(origin.lease);
+  out.setVersion(origin.version);
+  out.setMapVersion(origin.map_version);
+  out.setExamples(origin.examples);
+}
+
+void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlices> tables) {
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const TableSlices& t = tables[i];
+    wire::TableKeys::Builder entry = out[i];
+    entry.setTable(t.table);
+    entry.setCount(static_cast<uint32_t>(t.keys.size()));
+    entry.setWidth(t.width);
+    if (!t.keys.ints.empty()) entry.setInts(blob(t.keys.ints));
+    if (!t.keys.ends.empty()) entry.setEnds(blob(t.keys.ends));
+    if (!t.keys.bytes.empty()) entry.setBytes(blob(std::span(t.keys.bytes)));
+    if (!t.values.empty()) entry.setValues(blob(t.values));
+  }
+}
+
+template <class T>
+std::span<const T> numbers(capnp::Data::Reader data, std::string_view what) {
+  if (data.size() % sizeof(T) != 0)
+    fail(ErrorCode::kBadFrame, "{} bytes of {} are no whole number of items", data.size(), what);
+  return {reinterpret_cast<const T*>(data.begin()), data.size() / sizeof(T)};
+}
+
+KeysView read_keys(wire::TableKeys::Reader entry) {
+  const size_t count = entry.getCount();
+  const auto ints = numbers<int64_t>(entry.getInts(), "int64 keys");
+  const auto ends = numbers<uint32_t>(entry.getEnds(), "key ends");
+  const auto bytes = entry.getBytes();
+  if (ints.size() == count && ends.empty() && bytes.size() == 0) return {KeyKind::kInt64, ints, {}, {}};
+  if (ends.size() != count || !ints.empty())
+    fail(ErrorCode::kBadFrame, "{} keys announced for table {}, {} int64 and {} bytes keys found", count,
+         entry.getTable(), ints.size(), ends.size());
+  for (size_t i = 0, last = 0; i < count; last = ends[i++])
+    if (ends[i] < last || ends[i] > bytes.size())
+      fail(ErrorCode::kBadFrame, "key {} of table {} ends outside its bytes", i, entry.getTable());
+  return {KeyKind::kBytes, {}, ends, {reinterpret_cast<const char*>(bytes.begin()), bytes.size()}};
+}
+
+}  // namespace
+
+Origin read(wire::Origin::Reader o) {
+  return {o.getJob(),   o.getIncarnation(), o.getEpoch(),      o.getMinibatch(), o.getAttempt(),
+          o.getLease(), o.getVersion(),     o.getMapVersion(), o.getExamples()};
+}
+
+Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, bool create,
+                                     std::span<const TableSlices> tables) {
+  FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
+  auto root = builder.initRoot<wire::PullRequest>();
+  write(root.initOrigin(), origin);
+  root.setMode(mode);
+  root.setCreate(create);
+  write(root.initTables(tables.size()), tables);
+  return builder.finish<wire::PullRequest>();
+}
+
+Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsShape> shapes,
+                                         const std::function<void(size_t, std::span<float>)>& fill) {
+  size_t blobs = 0;
+  for (const RowsShape& s : shapes) blobs += words_of(s.keys * s.dim * sizeof(float));
+  FlatBuilder builder(structure_words(shapes.size()), blobs);
+  auto root = builder.initRoot<wire::PullReply>();
+  root.setVersion(version);
+  auto tables = root.initTables(shapes.size());
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const size_t floats = shapes[i].keys * shapes[i].dim;
+    tables[i].setTable(shapes[i].table);
+    tables[i].setDim(shapes[i].dim);
+    if (floats == 0) continue;
+    auto rows = tables[i].initRows(floats * sizeof(float));
+    fill(i, {reinterpret_cast<float*>(rows.begin()), floats});
+  }
+  return builder.finish<wire::PullReply>();
+}
+
+Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables) {
+  FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
+  auto root = builder.initRoot<wire::PushRequest>();
+  write(root.initOrigin(), origin);
+  write(root.initTables(tables.size()), tables);
+  return builder.finish<wire::PushRequest>();
+}
+
+Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, bool only_absent) {
+  FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
+  auto root = builder.initRoot<wire::RestoreRequest>();
+  root.setOnlyAbsent(only_absent);
+  write(root.initTables(tables.size()), tables);
+  return builder.finish<wire::RestoreRequest>();
+}
+
+Message<wire::ScanReply> make_scan_reply(uint64_t next, const TableSlices& rows) {
+  FlatBuilder builder(structure_words(1), blob_words(rows));
+  auto root = builder.initRoot<wire::ScanReply>();
+  root.setNext(next);
+  write(root.initRows(1), {&rows, 1});
+  return builder.finish<wire::ScanReply>();
+}
+
+Message<wire::ErrorReply> make_error(ErrorCode code, std::string_view text) {
+  return make_message<wire::ErrorReply>([&](wire::ErrorReply::Builder b) {
+    b.setCode(static_cast<uint8_t>(code));
+    b.setMessage(std::string(text));
+  });
+}
+
+namespace {
+
+template <class Spec>
+void write_named(wire::Named::Builder out, const Spec& spec) {
+  out.setName(spec.name);
+  auto params = out.initParams(spec.params.size());
+  unsigned i = 0;
+  for (const auto& [name, value] : spec.params) {
+    params[i].setName(name);
+    params[i++].setValue(value);
+  }
+}
+
+template <class Spec>
+Spec read_named(wire::Named::Reader in) {
+  Spec spec{in.getName(), {}};
+  for (const auto param : in.getParams()) spec.params[param.getName()] = param.getValue();
+  return spec;
+}
+
+}  // namespace
+
+void write(wire::Table::Builder out, const TableSpec& table) {
+  out.setName(table.name);
+  out.setDim(table.dim);
+  out.setKeyKind(static_cast<uint8_t>(table.key_kind));
+  out.setInputDim(table.input_dim);
+  write_named(out.initInitializer(), table.initializer);
+  write_named(out.initOptimizer(), table.optimizer);
+  write_named(out.initConstraint(), table.constraint);
+  out.setAccumulation(static_cast<uint8_t>(table.accumulation));
+}
+
+TableSpec read(wire::Table::Reader in) {
+  if (in.getKeyKind() > 1 || in.getAccumulation() > 1 || in.getDim() == 0)
+    fail(ErrorCode::kBadFrame, "table '{}' with dim {}, key kind {}, accumulation {}", in.getName().cStr(),
+         in.getDim(), in.getKeyKind(), in.getAccumulation());
+  TableSpec table;
+  table.name = in.getName();
+  table.dim = in.getDim();
+  table.key_kind = static_cast<KeyKind>(in.getKeyKind());
+  table.input_dim = in.getInputDim();
+  table.initializer = read_named<InitializerSpec>(in.getInitializer());
+  table.optimizer = read_named<OptimizerSpec>(in.getOptimizer());
+  table.constraint = read_named<ConstraintSpec>(in.getConstraint());
+  table.accumulation = static_cast<Accumulation>(in.getAccumulation());
+  return table;
+}
+
+std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables) {
+  // At most one entry a table. Also keeps entries without any bytes, of which a small message may announce
+  // millions, from costing memory here.
+  if (list.size() > tables)
+    fail(ErrorCode::kBadFrame, "keys of {} tables of a model with {}", list.size(), tables);
+  std::vector<TableSlices> out;
+  out.reserve(list.size());
+  for (const auto entry : list) {
+    if (entry.getTable() >= tables)
+      fail(ErrorCode::kBadFrame, "table number {} of a model with {} tables", entry.getTable(), tables);
+    TableSlices slices{entry.getTable(), read_keys(entry), entry.getWidth(),
+                       numbers<float>(entry.getValues(), "values")};
+    if (slices.values.size() != slices.keys.size() * slices.width)
+      fail(ErrorCode::kBadFrame, "{} values for {} keys of width {} of table {}", slices.values.size(),
+           slices.keys.size(), slices.width, slices.table);
+    out.push_back(slices);
+  }
+  return out;
+}
+
+std::span<const float> read_rows(wire::PullReply::Reader reply, size_t i, const RowsShape& expected) {
+  const auto tables = reply.getTables();
+  if (i >= tables.size())
+    fail(ErrorCode::kBadFrame, "a pull's reply with {} tables, {} expected", tables.size(), i + 1);
+  const auto entry = tables[i];
+  const auto rows = numbers<float>(entry.getRows(), "rows");
+  if (entry.getTable() != expected.table || entry.getDim() != expected.dim ||
+      rows.size() != expected.keys * expected.dim)
+    fail(ErrorCode::kBadFrame,
+         "a pull's reply with {} floats of dim {} for table {}, {} rows of dim {} of table {} expected",
+         rows.size(), entry.getDim(), entry.getTable(), expected.keys, expected.dim, expected.table);
+  return rows;
+}
+
+ShardMap read_shard_map(wire::JoinReply::Reader reply, size_t owners) {
+  const auto buckets = reply.getShardOfBucket();
+  if (buckets.size() == 0) fail(ErrorCode::kBadFrame, "an empty shard map");
+  ShardMap map{reply.getMapVersion(), {}};
+  for (const uint16_t shard : buckets) {
+    if (shard >= owners) fail(ErrorCode::kBadFrame, "shard {} in a map of {} shards", shard, owners);
+    map.shard_of_bucket.push_back(shard);
+  }
+  return map;
+}
+
+std::vector<std::string> read_texts(capnp::List<capnp::Text>::Reader texts) {
+  std::vector<std::string> out;
+  for (const auto text : texts) out.emplace_back(text.begin(), text.size());
+  return out;
+}
+
+void write_texts(capnp::List<capnp::Text>::Builder out, std::span<const std::string> texts) {
+  for (unsigned i = 0; i < texts.size(); ++i) out.set(i, texts[i]);
+}
+
+std::span<const float> read_floats(capnp::Data::Reader data) { return numbers<float>(data, "floats"); }
+std::span<const uint64_t> read_words(capnp::Data::Reader data) { return numbers<uint64_t>(data, "numbers"); }
+capnp::Data::Reader as_data(std::span<const float> floats) { return blob(floats); }
+capnp::Data::Reader as_data(std::span<const uint64_t> numbers) { return blob(numbers); }
+
+}  // namespace embers

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schema/errors.h"
+#include "schema/ids.h"
+#include "schema/message.h"
+#include "schema/partition.h"
+#include "schema/table_spec.h"
+
+// The one place, beside the *.capnp files, that knows how bytes of messages are laid out. Messages with rows
+// are built inside their final buffer: rows are gathered straight into it and read in place.
+namespace embers {
+
+// Keys of one table, with values (gradients, rows) or without.
+struct TableSlices {
+  TableId table = 0;
+  KeysView keys;
+  uint32_t width = 0;             // floats a key, 0 without values
+  std::span<const float> values;  // keys.size() x width
+};
+
+// Plain form of wire::Origin, field by field.
+struct Origin {
+  uint64_t job = 0;
+  uint64_t incarnation = 0;
+  uint32_t epoch = 0;
+  uint64_t minibatch = 0;
+  uint32_t attempt = 0;
+  uint64_t lease = 0;
+  uint64_t version = 0;
+  uint32_t map_version = 0;
+  uint32_t examples = 0;
+};
+
+Origin read(wire::Origin::Reader origin);
+
+// --- building ------------------------------------------------------------------------------------
+
+Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, bool create,
+                                     std::span<const TableSlices> tables);
+
+// The rows of one table of a pull's reply, to be filled in place.
+struct RowsShape {
+  TableId table;
+  uint32_t dim;
+  size_t keys;
+};
+// fill(i, rows) writes keys x dim floats of shapes[i] into the outgoing buffer.
+Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsShape> shapes,
+                                         const std::function<void(size_t i, std::span<float> rows)>& fill);
+
+Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables);
+Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, bool only_absent);
+Message<wire::ScanReply> make_scan_reply(uint64_t next, const TableSlices& rows);
+Message<wire::ErrorReply> make_error(ErrorCode code, std::string_view text);
+
+void write(wire::Table::Builder out, const TableSpec& table);
+
+// --- reading: every size is checked; what is wrong is kBadFrame ----------------------------------
+
+// Views into the message, valid as long as it. `tables` bounds table numbers.
+std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables);
+
+// Rows of table i of a pull's reply, which must be for this table, dim and number of keys.
+std::span<const float> read_rows(wire::PullReply::Reader reply, size_t i, const RowsShape& expected);
+
+TableSpec read(wire::Table::Reader table);
+ShardMap read_shard_map(wire::JoinReply::Reader reply, size_t owners);
+std::vector<std::string> read_texts(capnp::List<capnp::Text>::Reader texts);
+std::span<const float> read_floats(capnp::Data::Reader data);
+std::span<const uint64_t> read_words(capnp::Data::Reader data);
+capnp::Data::Reader as_data(std::span<const float> floats);
+capnp::Data::Reader as_data(std::span<const uint64_t> numbers);
+void write_texts(capnp::List<capnp::Text>::Builder out, std::span<const std::string> texts);
+
+// Runs `read`; a kj::Exception (malformed message) becomes kBadFrame naming the kind.
+template <class F>
+auto decoding(Kind kind, F&& read) {
+  try {
+    return read();
+  } catch (const kj::Exception& e) {
+    fail(ErrorCode::kBadFrame, "malformed {}: {}", name(kind), e.getDescription().cStr());
+  }
+}
+
+}  // namespace embers

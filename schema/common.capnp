@@ -1,0 +1,61 @@
+@0xe55194e9c6286015;
+# Structs that several messages share. Numbers in Data fields are little-endian; see codec.h for who may read them.
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("embers::wire");
+
+struct Origin {
+  # Who sends a data message, and what for. Set by the worker on every pull and push.
+  job @0 :UInt64;          # random number of the job's run, from the master's welcome
+  incarnation @1 :UInt64;  # the sender's, given by the master at the join; never used twice in a job
+  epoch @2 :UInt32;        # with minibatch the identity of the work: applied once, whatever is retried
+  minibatch @3 :UInt64;
+  attempt @4 :UInt32;      # fences: of two attempts at one minibatch the later one counts
+  lease @5 :UInt64;        # the lease under which the minibatch is computed
+  version @6 :UInt64;      # pull: version wanted (sync) or 0; push: model version computed on
+  mapVersion @7 :UInt32;   # the shard map that the sender routed by
+  examples @8 :UInt32;     # records in the minibatch
+  cut @9 :UInt64;          # checkpoint cut that the sender has seen, 0 before the first
+}
+
+struct Table {
+  # One embedding_table's spec, as schema/table_spec.h.
+  name @0 :Text;
+  dim @1 :UInt32;
+  keyKind @2 :UInt8;
+  inputDim @3 :Int64;
+  initializer @4 :Named;
+  optimizer @5 :Named;
+  accumulation @6 :UInt8;
+  constraint @7 :Named;    # name "" for none
+}
+
+struct Named {
+  # A name with number parameters.
+  name @0 :Text;
+  params @1 :List(Param);
+  struct Param {
+    name @0 :Text;
+    value @1 :Float64;
+  }
+}
+
+struct TableKeys {
+  # Keys of one table, of one kind.
+  table @0 :UInt32;   # TableId
+  count @1 :UInt32;   # number of keys
+  ints @2 :Data;      # int64 keys: count x 8 bytes; else empty
+  ends @3 :Data;      # byte-string keys: count x 4 bytes, end of each key in `bytes`, ascending
+  bytes @4 :Data;     # byte-string keys one after another
+  width @5 :UInt32;   # floats a key in `values`: dim, or dim plus slots; 0 without values
+  values @6 :Data;    # count x width float32, or empty
+}
+
+struct ErrorReply {
+  # Payload of a frame with the error flag.
+  code @0 :UInt8;     # schema/errors.h
+  message @1 :Text;
+}
+
+struct Empty {
+  # The answer of requests that have nothing to say but "done".
+}

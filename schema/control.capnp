@@ -1,0 +1,112 @@
+@0xaebe3ea00fa980fe;
+# Workers and owner processes to the master.
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("embers::wire");
+using Common = import "/schema/common.capnp";
+
+enum Role {
+  worker @0;
+  owner @1;
+}
+
+struct JobRequest {
+  # What is to be done? The first question of a process that knows only the master's address.
+}
+
+struct JobReply {
+  job @0 :UInt64;
+  path @1 :Text;                     # the job file's name, for messages
+  text @2 :Text;                     # its TOML
+  overrides @3 :List(Text);          # --set a.b=c, in order
+  indexDir @4 :Text;                 # where record indexes are kept, or ""
+}
+
+struct JoinRequest {
+  role @0 :Role;
+  host @1 :Text;                     # name for people
+  pid @2 :UInt64;
+  endpoints @3 :List(Text);          # owner: where it listens, "host:port" and "unix:/path"
+  bootId @4 :Text;                   # tells whether two processes share a host
+  model @5 :List(Text);              # worker: signature(ModelSpec), one line a table or parameter
+  numeric @6 :List(Text);            # worker: numeric settings, "name=value"
+  settings @7 :List(Text);           # worker: the job's values and what its data hold, "section.key = value"
+}
+
+struct JoinReply {
+  # Sent once every owner is there, so it may take long.
+  incarnation @0 :UInt64;
+  number @1 :UInt32;                 # worker: running number; owner: its shard id
+  tables @2 :List(Common.Table);
+  mapVersion @3 :UInt32;
+  shardOfBucket @4 :List(UInt16);
+  owners @5 :List(Owner);            # in order of shard id; only for workers
+  struct Owner {
+    endpoints @0 :List(Text);
+    bootId @1 :Text;
+  }
+}
+
+struct LeaseRequest {
+  # Give me work. Answered when there is some.
+  incarnation @0 :UInt64;
+}
+
+struct LeaseReply {
+  kind @0 :Kind;
+  lease @1 :UInt64;
+  epoch @2 :UInt32;
+  version @3 :UInt64;                # sync: the version to compute on
+  minibatches @4 :List(Part);
+  enum Kind {
+    train @0;
+    evaluate @1;                     # test set, read-only, file order
+    end @2;                          # no more work: leave
+  }
+  struct Part {
+    minibatch @0 :UInt64;
+    attempt @1 :UInt32;
+  }
+}
+
+struct DoneRequest {
+  # One minibatch of a lease is finished: every owner acknowledged its push, or it is evaluated.
+  incarnation @0 :UInt64;
+  lease @1 :UInt64;
+  epoch @2 :UInt32;
+  minibatch @3 :UInt64;
+  attempt @4 :UInt32;
+  examples @5 :UInt64;
+  skipped @6 :UInt64;                # bad rows left out (policy skip)
+  lossSum @7 :Float64;               # loss x examples
+  scores @8 :Data;                   # float32 per example
+  labels @9 :Data;                   # float32 per example; empty for data without labels
+  records @10 :Data;                 # evaluate: uint64 record number per example
+  latePulls @11 :UInt32;             # pulls during the forward pass
+  returned @12 :Bool;                # not finished: an owner refused it as stale; lease it again
+}
+
+struct DoneReply {
+  accepted @0 :Bool;                 # false: the lease had been given to somebody else
+}
+
+struct HeartbeatRequest {
+  incarnation @0 :UInt64;            # 0 before the join
+  stop @1 :Bool;                     # the user asked this process to stop: owner: end the job; worker: leave
+}
+
+struct HeartbeatReply {
+  interval @0 :Float64;              # seconds until the next one is expected
+  timeout @1 :Float64;               # seconds of silence after which either side gives the other up
+}
+
+struct FailRequest {
+  # The sender met an error that ends the job (bad data, a model that throws). The master stops everything with it.
+  incarnation @0 :UInt64;
+  code @1 :UInt8;
+  message @2 :Text;
+}
+
+struct LeaveRequest {
+  # A worker goes; what it had leased goes to others.
+  incarnation @0 :UInt64;
+}

@@ -1,0 +1,80 @@
+@0xd1578e72a532274a;
+# What the master asks of an owner.
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("embers::wire");
+using Common = import "/schema/common.capnp";
+
+struct CommitRequest {
+  # Sync: add up the staged minibatches in this order and apply them as one step.
+  epoch @0 :UInt32;
+  version @1 :UInt64;                # the version that the apply makes
+  minibatches @2 :List(Part);
+  struct Part {
+    minibatch @0 :UInt64;
+    attempt @1 :UInt32;
+    weight @2 :Float64;              # mean: examples / examples of the version; sum: 1
+  }
+}
+
+struct CommitReply {
+  version @0 :UInt64;
+  examples @1 :UInt64;               # records this owner has applied in the job
+}
+
+struct FenceRequest {
+  # From now on nothing is taken from this incarnation. What it staged stays: it counts once the master says so.
+  incarnation @0 :UInt64;
+}
+
+struct StatsRequest {
+  epoch @0 :UInt32;
+  minibatches @1 :List(UInt64);      # of that epoch: which of these are applied?
+}
+
+struct StatsReply {
+  version @0 :UInt64;
+  examples @1 :UInt64;               # records applied in the job
+  minibatches @2 :UInt64;            # minibatches applied in the job
+  duplicates @3 :UInt64;             # pushes refused because they had been applied
+  staleness @4 :UInt64;              # async: sum over pushes
+  rows @5 :UInt64;                   # embedding rows; reserved tables not counted
+  residentBytes @6 :UInt64;          # rows, slots and index of all tables
+  applied @7 :List(Applied);         # of those asked for
+  struct Applied {
+    minibatch @0 :UInt64;
+    examples @1 :UInt32;
+  }
+}
+
+struct RestoreRequest {
+  # Sets rows: the dense parameters' first values, or a checkpoint's rows.
+  tables @0 :List(Common.TableKeys); # width dim, or dim plus slots
+  onlyAbsent @1 :Bool;               # set-if-absent: rows that exist are left alone (width = dim)
+}
+
+struct ResumeRequest {
+  # Where the job stands, before the first lease of a (resumed) run.
+  epoch @0 :UInt32;
+  version @1 :UInt64;
+  examples @2 :UInt64;
+  minibatches @3 :UInt64;            # applied in the job so far: the optimizer's step
+  applied @4 :List(UInt64);          # minibatches of the epoch that are applied already
+}
+
+struct ScanRequest {
+  table @0 :UInt32;
+  cursor @1 :UInt64;                 # 0 first, then the reply's next
+  limit @2 :UInt32;                  # rows at most; the owner may give fewer
+  slots @3 :Bool;                    # values carry the slots too
+}
+
+struct ScanReply {
+  next @0 :UInt64;                   # UINT64_MAX after the last row
+  rows @1 :List(Common.TableKeys);   # one entry
+}
+
+struct EndRequest {
+  # The job is over: exit with status 0, or with 1 and the message.
+  ok @0 :Bool;
+  message @1 :Text;
+}

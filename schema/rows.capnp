@@ -1,0 +1,45 @@
+@0xc86b232f64ff0c17;
+# The data path: worker to owner.
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("embers::wire");
+using Common = import "/schema/common.capnp";
+
+enum ReadMode {
+  latest @0;   # whatever the owner has now
+  exact @1;    # exactly origin.version: a later one is an error, an earlier one is waited for
+}
+
+struct PullRequest {
+  origin @0 :Common.Origin;
+  mode @1 :ReadMode;
+  create @2 :Bool;                        # unknown keys get rows (training), or only their initial values are read
+  tables @3 :List(Common.TableKeys);      # keys that this owner holds, at most one entry a table, without values
+}
+
+struct PullReply {
+  version @0 :UInt64;                     # version that was read
+  tables @1 :List(Rows);                  # as the request's tables, in its order
+  struct Rows {
+    table @0 :UInt32;
+    dim @1 :UInt32;
+    rows @2 :Data;                        # keys x dim float32, in the order of the request's keys
+  }
+}
+
+struct PushRequest {
+  # Gradients of one minibatch that belong to this owner; empty tables when it has none, so that it can count.
+  origin @0 :Common.Origin;
+  tables @1 :List(Common.TableKeys);      # indexed slices: keys unique in a table, width = dim
+}
+
+struct PushReply {
+  outcome @0 :Outcome;
+  version @1 :UInt64;                     # the owner's after this push
+  examples @2 :UInt64;                    # records this owner has applied in the job, this push included
+  staleness @3 :UInt64;                   # async: applies between the pull and the push
+  enum Outcome {
+    applied @0;
+    staged @1;                            # sync: waits for the commit
+    duplicate @2;                         # (epoch, minibatch) was applied before; nothing changed
+  }
+}

@@ -1,0 +1,58 @@
+#include "schema/table_spec.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+namespace embers {
+
+int64_t DenseParam::numel() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+bool ModelSpec::has_embeddings() const {
+  return std::any_of(tables.begin(), tables.end(), [](const TableSpec& t) { return !is_reserved(t.name); });
+}
+
+TableId ModelSpec::table_id(const std::string& name) const {
+  for (TableId i = 0; i < tables.size(); ++i)
+    if (tables[i].name == name) return i;
+  fail(ErrorCode::kUnknownTable, "the model has no table '{}'", name);
+}
+
+std::vector<std::string> signature(const ModelSpec& model) {
+  std::vector<std::string> lines;
+  for (const TableSpec& t : model.tables)
+    lines.push_back(fmt::format("table '{}': dim {}, keys {}", t.name, t.dim, name(t.key_kind)));
+  for (const DenseParam& p : model.dense)
+    lines.push_back(fmt::format("{} '{}': shape [{}]", p.buffer ? "buffer" : "parameter", p.name,
+                                fmt::join(p.shape, ", ")));
+  return lines;
+}
+
+std::string signature_difference(const std::vector<std::string>& mine,
+                                 const std::vector<std::string>& theirs) {
+  for (size_t i = 0; i < std::max(mine.size(), theirs.size()); ++i) {
+    if (i < mine.size() && i < theirs.size() && mine[i] == theirs[i]) continue;
+    return fmt::format("{} at the master, {} at the worker", i < mine.size() ? mine[i] : "nothing more",
+                       i < theirs.size() ? theirs[i] : "nothing more");
+  }
+  return "";
+}
+
+std::vector<DenseChunk> dense_chunks(const ModelSpec& model, bool buffer) {
+  std::vector<DenseChunk> chunks;
+  for (size_t p = 0; p < model.dense.size(); ++p) {
+    const DenseParam& param = model.dense[p];
+    if (param.buffer != buffer) continue;
+    const int64_t numel = param.numel();
+    for (int64_t begin = 0, k = 0; begin < numel; begin += kDenseChunk, ++k)
+      chunks.push_back(
+          {p, begin, std::min<int64_t>(kDenseChunk, numel - begin), fmt::format("{}#{}", param.name, k)});
+  }
+  return chunks;
+}
+
+}  // namespace embers

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "schema/ids.h"
+
+namespace embers {
+
+// Number of a table within a job: its place in ModelSpec::tables.
+using TableId = uint32_t;
+
+// Names and parameters as the job file or the model gives them; storage/ knows what they mean and refuses
+// unknown ones. Keras names.
+struct InitializerSpec {
+  std::string name = "uniform";
+  std::map<std::string, double> params;
+  friend bool operator==(const InitializerSpec&, const InitializerSpec&) = default;
+};
+
+struct OptimizerSpec {
+  std::string name = "sgd";
+  std::map<std::string, double> params;
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
+};
+
+// What rows must fulfil after each apply; "" for nothing.
+struct ConstraintSpec {
+  std::string name;
+  std::map<std::string, double> params;
+  friend bool operator==(const ConstraintSpec&, const ConstraintSpec&) = default;
+};
+
+// How pushes of several minibatches to one key become one gradient.
+enum class Accumulation : uint8_t {
+  kSum = 0,   // added up (weighted by examples when the reduction is mean)
+  kLast = 1,  // the version's last minibatch wins: buffers such as BatchNorm's running mean
+};
+
+// One embedding table, or one of the two reserved ones.
+struct TableSpec {
+  std::string name;
+  uint32_t dim = 0;  // floats a row, slots not counted
+  KeyKind key_kind = KeyKind::kInt64;
+  int64_t input_dim = 0;  // number of rows when the model knows it (for fans), else 0
+  InitializerSpec initializer;
+  OptimizerSpec optimizer;
+  ConstraintSpec constraint;
+  Accumulation accumulation = Accumulation::kSum;
+  friend bool operator==(const TableSpec&, const TableSpec&) = default;
+};
+
+// Reserved tables: dense parameters and buffers travel as rows of kDenseChunk floats whose keys are
+// "<parameter name>#<chunk>", the last chunk padded with zeros.
+inline constexpr char kDenseTable[] = "_dense";
+inline constexpr char kBufferTable[] = "_buffers";
+inline constexpr uint32_t kDenseChunk = 1024;
+
+inline bool is_reserved(const std::string& table) { return table == kDenseTable || table == kBufferTable; }
+
+// One dense parameter or buffer of the model.
+struct DenseParam {
+  std::string name;  // as libtorch's named_parameters()
+  std::vector<int64_t> shape;
+  bool buffer = false;
+  int64_t numel() const;
+  friend bool operator==(const DenseParam&, const DenseParam&) = default;
+};
+
+// Everything the parameter server knows of a model.
+struct ModelSpec {
+  std::vector<TableSpec> tables;  // embedding tables in discovery order, then the reserved ones if needed
+  std::vector<DenseParam> dense;  // parameters, then buffers, each in the model's own order
+
+  bool has_embeddings() const;
+  // The id of the table of this name; kUnknownTable if there is none.
+  TableId table_id(const std::string& name) const;
+};
+
+// One line per table and dense parameter, e.g. "table 'education': dim 8, keys bytes". Two processes whose
+// lists are equal have the same model.
+std::vector<std::string> signature(const ModelSpec& model);
+
+// "" when equal, else the first difference for people: "table 'education': dim 8 here, dim 16 at worker".
+std::string signature_difference(const std::vector<std::string>& mine,
+                                 const std::vector<std::string>& theirs);
+
+// One dense parameter's place in a reserved table.
+struct DenseChunk {
+  size_t param;     // index into ModelSpec::dense
+  int64_t begin;    // first element of the flattened parameter
+  int64_t size;     // elements that count; the row's other floats are padding
+  std::string key;  // "<name>#<chunk>"
+};
+
+// The chunks of all parameters (buffer == false) or of all buffers (buffer == true), in order. Row r of a
+// pull of that reserved table is chunk r.
+std::vector<DenseChunk> dense_chunks(const ModelSpec& model, bool buffer);
+
+}  // namespace embers

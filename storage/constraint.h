@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schema/table_spec.h"
+
+namespace embers::storage {
+
+// What a row is made to fulfil after each apply that touched it: tf.keras.constraints max_norm, non_neg,
+// unit_norm and min_max_norm, with Keras' formulas, names and defaults. A norm is that of one row (Keras'
+// axis is 1 here: a lazy table has no columns to take norms of).
+class Constraint {
+ public:
+  // nullptr for a spec without a name. kInvalid for an unknown name or parameter (nearest suggested), or a
+  // value out of range.
+  static std::unique_ptr<const Constraint> make(const ConstraintSpec& spec);
+  virtual ~Constraint() = default;
+  virtual void apply(std::span<float> row) const = 0;
+};
+
+const std::vector<std::string>& constraint_names();
+
+}  // namespace embers::storage

@@ -1,0 +1,32 @@
+#include "storage/directory_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "schema/errors.h"
+
+namespace embers::storage {
+
+std::unique_ptr<const DirectoryLock> DirectoryLock::take(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0)
+    fail(ErrorCode::kInvalid, "cannot use directory '{}': {}", directory,
+         error ? error.message() : std::generic_category().message(errno));
+  std::unique_ptr<const DirectoryLock> lock(new DirectoryLock(descriptor));
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK)
+    fail(ErrorCode::kInvalid, "another job writes to '{}': choose another directory, or let it end",
+         directory);
+  return lock;  // a file system without locks
+}
+
+DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
+
+}  // namespace embers::storage

@@ -1,0 +1,63 @@
+#include "storage/model_json.h"
+
+#include "storage/optimizer.h"
+
+namespace embers::storage {
+namespace {
+
+using nlohmann::json;
+
+template <class Spec>
+json spec_to_json(const Spec& spec) {
+  return {{"name", spec.name}, {"params", spec.params}};
+}
+
+template <class Spec>
+Spec spec_from_json(const json& j) {
+  return {j.at("name").get<std::string>(), j.at("params").get<std::map<std::string, double>>()};
+}
+
+json slots_of(const TableSpec& table) {
+  const auto optimizer = Optimizer::make(table.optimizer);
+  json names = json::array();
+  for (const Optimizer::Slot& slot : optimizer->slots()) names.push_back(slot.name);
+  return names;
+}
+
+}  // namespace
+
+json table_to_json(const TableSpec& table) {
+  return {{"name", table.name},
+          {"dim", table.dim},
+          {"key_kind", name(table.key_kind)},
+          {"input_dim", table.input_dim},
+          {"initializer", spec_to_json(table.initializer)},
+          {"optimizer", spec_to_json(table.optimizer)},
+          {"constraint", spec_to_json(table.constraint)},
+          {"slots", slots_of(table)},
+          {"accumulation", table.accumulation == Accumulation::kSum ? "sum" : "last"}};
+}
+
+TableSpec table_from_json(const json& j) {
+  TableSpec table;
+  table.name = j.at("name");
+  table.dim = j.at("dim");
+  table.key_kind = j.at("key_kind") == name(KeyKind::kInt64) ? KeyKind::kInt64 : KeyKind::kBytes;
+  table.input_dim = j.at("input_dim");
+  table.initializer = spec_from_json<InitializerSpec>(j.at("initializer"));
+  table.optimizer = spec_from_json<OptimizerSpec>(j.at("optimizer"));
+  table.constraint = spec_from_json<ConstraintSpec>(j.at("constraint"));
+  table.accumulation = j.at("accumulation") == "sum" ? Accumulation::kSum : Accumulation::kLast;
+  return table;
+}
+
+json dense_to_json(const DenseParam& param) {
+  return {{"name", param.name}, {"shape", param.shape}, {"buffer", param.buffer}};
+}
+
+DenseParam dense_from_json(const json& j) {
+  return {j.at("name").get<std::string>(), j.at("shape").get<std::vector<int64_t>>(),
+          j.at("buffer").get<bool>()};
+}
+
+}  // namespace embers::storage

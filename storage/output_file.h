@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "storage/file.h"
+
+namespace embers::storage {
+
+// A file of results for people. A regular one is written under another name and replaces what stood at `path`
+// when it is whole (a link stays, what it leads to is replaced); a device or pipe is written to as it stands.
+// Errors: kInvalid naming the path and what the system said.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path);
+  ~OutputFile();  // without finish(): leaves nothing behind
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(std::string_view bytes) { file_.write(bytes); }
+  void finish();
+
+ private:
+  const std::filesystem::path final_, written_;  // equal when written in place
+  File file_;
+};
+
+// All of it at once.
+void write_file(const std::string& path, std::string_view text);
+
+// Finds out now, leaving nothing behind, whether an OutputFile can be written there later. kInvalid if not.
+void check_file(const std::string& path);
+
+}  // namespace embers::storage

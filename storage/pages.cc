@@ -1,0 +1,52 @@
+#include "storage/pages.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <new>
+#include <utility>
+
+namespace embers::storage {
+namespace {
+
+std::byte* map(size_t bytes) {
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<std::byte*>(at);
+}
+
+bool aligned(const std::byte* at) { return reinterpret_cast<uintptr_t>(at) % kHugePage == 0; }
+
+// The kernel places mappings side by side, so that after the first one the plain attempt is aligned already
+// and all of them merge into one (the number of mappings of a process is limited).
+std::byte* map_aligned(size_t bytes) {
+  std::byte* at = map(bytes);
+  if (aligned(at)) return at;
+  munmap(at, bytes);
+  at = map(bytes + kHugePage);
+  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(at) % kHugePage) % kHugePage;
+  if (before != 0) munmap(at, before);
+  if (before != kHugePage) munmap(at + before + bytes, kHugePage - before);
+  return at + before;
+}
+
+}  // namespace
+
+Pages::Pages(size_t bytes, bool huge) : data_(huge ? map_aligned(bytes) : map(bytes)), size_(bytes) {
+  if (huge) madvise(data_, size_, MADV_HUGEPAGE);  // advice: a kernel without huge pages may refuse it
+}
+
+Pages::~Pages() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+Pages::Pages(Pages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace embers::storage

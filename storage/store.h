@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "schema/ids.h"
+#include "schema/table_spec.h"
+
+namespace embers::storage {
+
+// Changes one row in place. `row` is dim floats, `slots` the optimizer's slots of the row one after another,
+// `grad` dim floats of the i-th key given to update().
+using UpdateKernel =
+    std::function<void(std::span<float> row, std::span<float> slots, std::span<const float> grad)>;
+
+// Where the rows of a shard live. *Thread safety*: none; a store belongs to one shard actor.
+//
+// Invariants: (1) a key has at most one row; (2) a row's slots are created with it; (3) only add_if_absent,
+// restore and update change anything.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // Adds the table; ids are given in order 0, 1, ... `slot_floats` are floats of slots a row, `slot_init`
+  // their first values (slot_floats of them).
+  virtual void add_table(const TableSpec& spec, std::span<const float> slot_init) = 0;
+
+  // Copies the rows of `keys` (repeats allowed) to out[keys.size() x dim]; found[i] says whether key i has a
+  // row, out is left alone where it has none. Returns how many were found.
+  virtual size_t gather(TableId table, KeysView keys, std::span<float> out, std::span<uint8_t> found) = 0;
+
+  // Creates rows for those `keys` that have none, from values[keys.size() x dim], slots at their first
+  // values. found[i] != 0 means that the caller knows key i to exist: it is skipped. Returns how many were
+  // created.
+  virtual size_t add_if_absent(TableId table, KeysView keys, std::span<const float> values,
+                               std::span<const uint8_t> found = {}) = 0;
+
+  // Applies kernel to the row of each key with its gradient, grads[keys.size() x dim], in order. A key
+  // without a row is kMissingKey naming table and key, and then nothing was changed.
+  virtual void update(TableId table, KeysView keys, std::span<const float> grads,
+                      const UpdateKernel& kernel) = 0;
+
+  // Sets rows with their slots, values[keys.size() x (dim + slot_floats)], whether they exist or not.
+  virtual void restore(TableId table, KeysView keys, std::span<const float> values) = 0;
+
+  // Calls visit(keys, values[n x (dim + slot_floats)]) once with up to `limit` rows from `cursor` on (0
+  // first, in order of creation), and returns the next cursor, or kScanEnd after the last row.
+  using Visitor = std::function<void(KeysView keys, std::span<const float> values)>;
+  virtual uint64_t scan(TableId table, uint64_t cursor, size_t limit, const Visitor& visit) = 0;
+  static constexpr uint64_t kScanEnd = UINT64_MAX;
+
+  virtual uint64_t rows(TableId table) const = 0;
+  // Bytes held for rows, slots and index of all tables.
+  virtual uint64_t resident_bytes() const = 0;
+};
+
+// The embedded default. Rows and slots contiguous in slabs, one index a table.
+std::unique_ptr<Store> make_memory_store();
+
+}  // namespace embers::storage

@@ -1,0 +1,180 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <optional>
+
+#include "actors/ask.h"
+#include "actors/transport/client.h"
+#include "actors/transport/server.h"
+#include "tests/support/actors.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_dir.h"
+
+namespace embers::testing_support {
+
+using namespace std::chrono_literals;
+
+// A shard that answers pulls with origin.examples floats of value origin.minibatch, refuses restores, and
+// never answers scans.
+struct FakeShardState {
+  std::vector<caf::typed_response_promise<Message<wire::ScanReply>>> unanswered;
+  static inline const char* name = "fake shard";
+};
+inline ShardActor::behavior_type fake_shard(ShardActor::stateful_pointer<FakeShardState> self,
+                                            const std::string& refusal) {
+  return {
+      [](const Message<wire::PullRequest>& m) -> caf::result<Message<wire::PullReply>> {
+        return guarded(Kind::kPullRequest, [&] {
+          const Origin o = read(m.get().getOrigin());
+          const RowsShape shape{0, 1, std::min(o.examples, 1u << 24)};
+          return make_pull_reply(o.version, {&shape, 1}, [&](size_t, std::span<float> rows) {
+            std::fill(rows.begin(), rows.end(), static_cast<float>(o.minibatch));
+          });
+        });
+      },
+      [refusal](const Message<wire::RestoreRequest>&) -> caf::result<Message<wire::Empty>> {
+        return to_caf(Error(ErrorCode::kMissingKey, refusal));
+      },
+      [self](const Message<wire::ScanRequest>&) -> caf::result<Message<wire::ScanReply>> {
+        return self->state.unanswered.emplace_back(self->make_response_promise<Message<wire::ScanReply>>());
+      },
+  };
+}
+
+// As one process of a job: an actor system and a transport.
+struct Process {
+  System system;
+  Transport transport{system};
+};
+
+// A process that serves a fake shard of run 7.
+struct ServerProcess : Process {
+  explicit ServerProcess(std::vector<std::string> addresses = {"127.0.0.1:0"},
+                         Server::Options options = {7, false}) {
+    std::vector<Endpoint> endpoints;
+    for (const std::string& address : addresses) endpoints.push_back(parse_endpoint(address));
+    server = Server::listen(transport, endpoints, options);
+    shard = static_cast<caf::actor_system&>(system).spawn(fake_shard,
+                                                          std::string("table 't' has no row for key '7'"));
+    server->serve<ShardInterface>(Destination::kShard, shard);
+    server->start();
+  }
+  ~ServerProcess() {
+    server.reset();
+    transport.stop();
+    caf::anon_send_exit(shard, caf::exit_reason::user_shutdown);
+  }
+  std::vector<Endpoint> endpoints() const { return server->endpoints(); }
+
+  std::shared_ptr<Server> server;
+  ShardActor shard;
+};
+
+// A process that talks to one server.
+struct ClientProcess : Process {
+  explicit ClientProcess(std::vector<Endpoint> endpoints, HelloInfo hello = {7},
+                         std::chrono::duration<double> timeout = 10s)
+      : link(Link::open(transport, std::move(endpoints), hello, timeout)),
+        shard(link->proxy<ShardInterface>(Destination::kShard)) {}
+
+  // Value of the floats of one pull, all the same; `words` are told apart by minibatch.
+  float pull(uint64_t minibatch, uint32_t floats) {
+    caf::scoped_actor self{system};
+    return value_of(ask(self.ptr(), shard, pull_request(minibatch, floats)), floats);
+  }
+  template <class T>
+  auto ask_shard(const Message<T>& question) {
+    caf::scoped_actor self{system};
+    return ask(self.ptr(), shard, question);
+  }
+  static Message<wire::PullRequest> pull_request(uint64_t minibatch, uint32_t floats) {
+    Origin o = origin(minibatch, 3);
+    o.examples = floats;
+    return make_pull(o, wire::ReadMode::LATEST, false, {});
+  }
+  static float value_of(const Message<wire::PullReply>& reply, uint32_t floats) {
+    const auto rows = read_rows(reply.get(), 0, {0, 1, floats});
+    for (const float x : rows)
+      if (x != rows[0]) ADD_FAILURE() << "the reply is a mixture";
+    return rows.empty() ? -1.0f : rows[0];
+  }
+
+  std::shared_ptr<Link> link;
+  ShardActor shard;
+};
+
+// A peer that says what it wants, byte by byte.
+class RawPeer {
+ public:
+  explicit RawPeer(const Endpoint& server) : socket_(io_) {
+    socket_.connect(
+        {boost::asio::ip::make_address(server.host), static_cast<uint16_t>(std::stoi(server.port))});
+  }
+  // False when the server has hung up.
+  bool send(std::string_view bytes) {
+    boost::system::error_code e;
+    boost::asio::write(socket_, boost::asio::buffer(bytes), e);
+    return !e;
+  }
+  template <class T>
+  bool send(const Message<T>& message, Destination destination, uint64_t correlation, uint16_t flags = 0) {
+    return send(bytes_of(message, destination, correlation, flags));
+  }
+  template <class T>
+  static std::string bytes_of(const Message<T>& message, Destination destination, uint64_t correlation,
+                              uint16_t flags = 0) {
+    FrameHeader h = out_frame(message, destination, correlation, flags).header;
+    h.total = h.words = static_cast<uint32_t>(message.words().size());
+    return frame(h, message.words().bytes());
+  }
+  static std::string frame(const FrameHeader& header, std::span<const std::byte> body) {
+    return std::string(reinterpret_cast<const char*>(&header), sizeof header) +
+           std::string(reinterpret_cast<const char*>(body.data()), body.size());
+  }
+  // The next message; nothing when the server has hung up.
+  std::optional<InFrame> receive() {
+    InFrame in;
+    boost::system::error_code e;
+    boost::asio::read(socket_, boost::asio::buffer(&in.header, sizeof in.header), e);
+    if (e) return std::nullopt;
+    check(in.header, kMaxMessageWords);
+    in.words = std::make_shared<Words>(in.header.words);
+    boost::asio::read(socket_, boost::asio::buffer(in.words->data(), in.words->size() * 8), e);
+    return e ? std::nullopt : std::optional(std::move(in));
+  }
+  // The error that the server ends the connection with.
+  Error receive_error() {
+    auto in = receive();
+    if (!in) return Error(ErrorCode::kInternal, "closed without an error");
+    try {
+      decode<wire::Welcome>(*in);
+    } catch (const Error& e) {
+      EXPECT_FALSE(receive()) << "the connection went on after: " << e.what();
+      return e;
+    }
+    return Error(ErrorCode::kInternal, "no error");
+  }
+  void shake_hands() {
+    send(hello(), Destination{}, 0);
+    auto in = receive();
+    ASSERT_TRUE(in);
+    decode<wire::Welcome>(*in);
+  }
+  static Message<wire::Hello> hello(uint32_t protocol = kProtocol, uint64_t job = 7,
+                                    const std::string& format = kNumberFormat) {
+    return make_message<wire::Hello>([&](wire::Hello::Builder b) {
+      b.setProtocol(protocol);
+      b.setJob(job);
+      b.setNumberFormat(format);
+    });
+  }
+  void hang_up() { socket_.close(); }
+
+ private:
+  boost::asio::io_context io_;
+  boost::asio::ip::tcp::socket socket_;
+};
+
+}  // namespace embers::testing_support

@@ -1,0 +1,12 @@
+// main of every benchmark program: runs as the embers command does.
+#include <benchmark/benchmark.h>
+
+#include "schema/tune_malloc.h"
+
+int main(int argc, char** argv) {
+  embers::tune_malloc();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -1,0 +1,220 @@
+// The master's books: leases, versions, members, metrics.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "master/evaluation.h"
+#include "master/leases.h"
+#include "master/membership.h"
+#include "master/report.h"
+#include "master/versions.h"
+
+namespace embers {
+namespace {
+
+TEST(LeaseBook, GrantsInOrderUpToItsLimit) {
+  LeaseBook book(10);
+  book.set_limit(3);
+  const auto lease = book.grant(1, 8);
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->parts.size(), 3);
+  EXPECT_EQ(lease->parts[2].minibatch, 2);
+  EXPECT_FALSE(book.grant(2, 8));
+  book.set_limit(10);
+  EXPECT_EQ(book.grant(2, 8)->parts[0].minibatch, 3);
+}
+
+TEST(LeaseBook, GoesOnFromACursor) {
+  LeaseBook book(10, 8, {5, 2, 9});
+  std::vector<uint64_t> granted;
+  while (const auto lease = book.grant(1, 1)) granted.push_back(lease->parts[0].minibatch);
+  EXPECT_EQ(granted, (std::vector<uint64_t>{2, 5, 8, 9}));
+}
+
+TEST(LeaseBook, DropsNothingAndHasNeverTwoHolders) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    std::mt19937_64 random(seed);
+    const uint64_t total = random() % 60;
+    LeaseBook book(total);
+    struct Held {
+      uint64_t worker, lease;
+      uint32_t attempt;
+    };
+    std::map<uint64_t, Held> held;
+    std::set<uint64_t> done;
+    std::set<std::pair<uint64_t, uint32_t>> attempts;
+    for (int step = 0; step < 2000 && !book.finished(); ++step) {
+      const uint64_t worker = random() % 4;
+      const uint64_t what = random() % 10;
+      if (what < 4) {
+        if (const auto lease = book.grant(worker, 1 + random() % 5))
+          for (const auto& part : lease->parts) {
+            ASSERT_FALSE(held.contains(part.minibatch)) << "two holders";
+            ASSERT_FALSE(done.contains(part.minibatch));
+            ASSERT_TRUE(attempts.insert({part.minibatch, part.attempt}).second);
+            held[part.minibatch] = {worker, lease->id, part.attempt};
+          }
+      } else if (what < 8 && !held.empty()) {
+        const auto it = std::next(held.begin(), random() % held.size());
+        const auto [minibatch, h] = *it;
+        ASSERT_FALSE(book.complete(h.lease + 1, minibatch, h.attempt)) << "another lease";
+        ASSERT_FALSE(book.complete(h.lease, minibatch, h.attempt + 1)) << "another attempt";
+        if (what == 7) {
+          ASSERT_TRUE(book.give_back(h.lease, minibatch, h.attempt));
+        } else {
+          ASSERT_TRUE(book.complete(h.lease, minibatch, h.attempt));
+          done.insert(minibatch);
+        }
+        ASSERT_FALSE(book.complete(h.lease, minibatch, h.attempt)) << "twice";
+        held.erase(it);
+      } else if (what == 8) {
+        const size_t released = std::erase_if(held, [&](const auto& e) { return e.second.worker == worker; });
+        ASSERT_EQ(book.revoke(worker), released);
+      }
+      ASSERT_EQ(book.done(), done.size());
+      ASSERT_EQ(book.idle(), held.empty());
+    }
+    EXPECT_TRUE(book.finished());
+    EXPECT_EQ(done.size(), total);
+  }
+}
+
+TEST(VersionWindow, IsReadyWhenAllItsMinibatchesAre) {
+  VersionWindow window(7, 0, 5, 2, data::Reduction::kMean);
+  EXPECT_EQ(window.limit(), 2);
+  window.complete(1, 3, 30);
+  EXPECT_FALSE(window.ready());
+  window.complete(0, 1, 10);
+  ASSERT_TRUE(window.ready());
+  const auto commit = window.commit(4);
+  EXPECT_EQ(commit.get().getVersion(), 8);
+  EXPECT_EQ(commit.get().getEpoch(), 4);
+  const auto parts = commit.get().getMinibatches();
+  ASSERT_EQ(parts.size(), 2);
+  EXPECT_EQ(parts[0].getMinibatch(), 0);
+  EXPECT_EQ(parts[0].getWeight(), 0.25);
+  EXPECT_EQ(parts[1].getAttempt(), 3);
+  EXPECT_EQ(parts[1].getWeight(), 0.75);
+  window.advance();
+  EXPECT_EQ(window.version(), 8);
+  EXPECT_EQ(window.limit(), 4);
+  EXPECT_FALSE(window.ready());
+  window.advance();
+  EXPECT_EQ(window.limit(), 5) << "the last version is short";
+  window.advance();
+  EXPECT_FALSE(window.ready()) << "there is none after it";
+}
+
+TEST(VersionWindow, WeighsNothingForASumAndSurvivesEmptyMinibatches) {
+  VersionWindow sum(0, 0, 1, 1, data::Reduction::kSum), mean(0, 0, 1, 1, data::Reduction::kMean);
+  sum.complete(0, 1, 30);
+  mean.complete(0, 1, 0);
+  EXPECT_EQ(sum.commit(1).get().getMinibatches()[0].getWeight(), 1);
+  EXPECT_EQ(mean.commit(1).get().getMinibatches()[0].getWeight(), 0);
+}
+
+TEST(Membership, NumbersMembersAndNeverUsesAnIncarnationTwice) {
+  Membership members;
+  Member owner;
+  owner.owner = true;
+  const uint64_t first = members.add({}).incarnation;
+  members.add(owner);
+  members.remove(first);
+  const Member& second = members.add({});
+  EXPECT_GT(second.incarnation, first + 1);
+  EXPECT_EQ(second.number, 1);
+  EXPECT_EQ(members.workers(), 1);
+  EXPECT_EQ(members.owners(), 1);
+  EXPECT_EQ(members.workers_joined(), 2);
+  EXPECT_EQ(members.find(first), nullptr);
+}
+
+TEST(Membership, FindsWhoIsSilent) {
+  Membership members;
+  const auto incarnation = members.add({}).incarnation;
+  members.add({});
+  const auto now = Membership::Clock::now();
+  members.find(incarnation)->last_seen = now - std::chrono::seconds(5);
+  EXPECT_EQ(members.silent_since(now - std::chrono::seconds(10)), nullptr);
+  ASSERT_NE(members.silent_since(now - std::chrono::seconds(2)), nullptr);
+  EXPECT_EQ(members.silent_since(now - std::chrono::seconds(2))->incarnation, incarnation);
+}
+
+double naive_auc(const std::vector<float>& scores, const std::vector<float>& labels) {
+  double right = 0, pairs = 0;
+  for (size_t i = 0; i < scores.size(); ++i)
+    for (size_t j = 0; j < scores.size(); ++j)
+      if (labels[i] > 0.5f && labels[j] <= 0.5f) {
+        ++pairs;
+        right += scores[i] > scores[j] ? 1 : scores[i] == scores[j] ? 0.5 : 0;
+      }
+  return right / pairs;
+}
+
+TEST(Auc, IsTheShareOfPairsInOrderTiesCountedHalf) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<float> scores{0.5f, 0.5f}, labels{0, 1};
+    for (uint64_t n = random() % 60; n > 0; --n) {
+      scores.push_back(static_cast<float>(random() % 10) / 10);
+      labels.push_back(static_cast<float>(random() % 2));
+    }
+    EXPECT_NEAR(auc(scores, labels), naive_auc(scores, labels), 1e-12);
+  }
+}
+
+TEST(Auc, DoesNotExistForOneClassNoLabelsOrScoresThatAreNaN) {
+  EXPECT_TRUE(std::isnan(auc(std::vector<float>{1, 2}, std::vector<float>{1, 1})));
+  EXPECT_TRUE(std::isnan(auc(std::vector<float>{1, 2}, {})));
+  EXPECT_TRUE(std::isnan(auc({}, {})));
+  EXPECT_TRUE(std::isnan(auc(std::vector<float>{1, NAN}, std::vector<float>{1, 0})));
+}
+
+TEST(Accuracy, CountsScoresOnTheRightSideOfAHalf) {
+  EXPECT_EQ(accuracy(std::vector<float>{0.5f, 0.4f, 0.9f, 0.1f}, std::vector<float>{1, 0, 0, 1}), 0.5);
+  EXPECT_TRUE(std::isnan(accuracy({}, {})));
+  EXPECT_TRUE(std::isnan(accuracy(std::vector<float>{1}, {})));
+}
+
+TEST(Evaluation, IsInMinibatchOrderWhoeverWasFirst) {
+  Evaluation evaluation;
+  evaluation.add(2, {{0.9f}, {1}, {20}, 0.5, 1});
+  evaluation.add(0, {{0.1f}, {0}, {0}, 1.5, 1});
+  std::vector<uint64_t> order;
+  for (const auto& [minibatch, result] : evaluation.results()) order.push_back(result.records[0]);
+  EXPECT_EQ(order, (std::vector<uint64_t>{0, 20}));
+  EXPECT_EQ(evaluation.metrics().loss, 1);
+  EXPECT_EQ(evaluation.metrics().auc, 1);
+  EXPECT_EQ(evaluation.metrics().examples, 2);
+}
+
+TEST(Evaluation, WithoutLabelsHasNoLoss) {
+  Evaluation evaluation;
+  evaluation.add(0, {{0.1f}, {}, {0}, 0, 1});
+  EXPECT_TRUE(std::isnan(evaluation.metrics().loss));
+  EXPECT_EQ(evaluation.metrics().examples, 1);
+}
+
+TEST(RecentWindow, ForgetsWhatIsLongPast) {
+  RecentWindow window;
+  EXPECT_TRUE(std::isnan(window.loss()));
+  window.add({{}, {}, {}, 1e6, 100});
+  for (int i = 0; i < 300; ++i) window.add({{}, {}, {}, 200, 100});
+  EXPECT_EQ(window.loss(), 2);
+}
+
+TEST(Report, WritesNumbersThatDoNotExistAsNull) {
+  Report report;
+  report.total.auc = NAN;
+  report.first_epoch = 3;
+  report.epochs.resize(2);
+  const auto json = to_json(report);
+  EXPECT_TRUE(json["auc"].is_null());
+  EXPECT_EQ(json["epochs"][1]["epoch"], 4);
+  EXPECT_GT(json["peak_memory_bytes"], 0);
+}
+
+}  // namespace
+}  // namespace embers

@@ -1,0 +1,41 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/step.h"
+
+namespace embers {
+namespace {
+
+std::string value_of(const std::vector<std::string>& lines, const std::string& name) {
+  for (const std::string& line : lines)
+    if (line.rfind(name + "=", 0) == 0) return line.substr(name.size() + 1);
+  return "";
+}
+
+TEST(NumericSettings, NameEverythingThatResultsDependOn) {
+  const std::vector<std::string> lines = numeric_settings(3);
+  EXPECT_EQ(value_of(lines, "threads"), "3");
+  EXPECT_EQ(value_of(lines, "libtorch").substr(0, 2), "1.");
+  for (const char* name : {"blas", "blas_core", "vector"})
+    EXPECT_FALSE(value_of(lines, name).empty()) << name;
+  EXPECT_EQ(lines, numeric_settings(3));
+}
+
+TEST(NumericSettings, WarnExactlyWhenTheBlasIsNotOpenBlas) {
+  std::string warning;
+  const bool fast = value_of(numeric_settings(1, &warning), "blas").find("OpenBLAS") != std::string::npos;
+  EXPECT_EQ(warning.empty(), fast);
+}
+
+TEST(SetThreads, LimitsTheThreadsOfOperators) {
+  set_threads(1);
+  EXPECT_EQ(at::get_num_threads(), 1);
+  set_threads(2);
+  EXPECT_EQ(at::get_num_threads(), 2);
+  set_threads(1);
+}
+
+}  // namespace
+}  // namespace embers

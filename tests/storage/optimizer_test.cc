@@ -1,0 +1,231 @@
+#include "storage/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "storage/apply.h"
+#include "tests/storage/store_testing.h"
+#include "tests/support/expect_error.h"
+
+namespace embers::storage {
+namespace {
+
+using testing_support::expect_error;
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+
+std::unique_ptr<const Optimizer> make(const std::string& name, std::map<std::string, double> params = {}) {
+  return Optimizer::make({name, std::move(params)});
+}
+
+// One element of a row by the formulas of torch's documentation, in float64.
+struct Exact {
+  double w, m = 0, v = 0, sum = 0.1;
+
+  void sgd(double lr, double g) { w -= lr * g; }
+  void adagrad(double lr, double g, double eps = 1e-7) {
+    sum += g * g;
+    w -= lr * g / (std::sqrt(sum) + eps);
+  }
+  void adam(uint64_t t, double lr, double g, double b1 = 0.9, double b2 = 0.999, double eps = 1e-7) {
+    m += (g - m) * (1 - b1);
+    v += (g * g - v) * (1 - b2);
+    const auto step = static_cast<double>(t);
+    w -= lr * std::sqrt(1 - std::pow(b2, step)) / (1 - std::pow(b1, step)) * m / (std::sqrt(v) + eps);
+  }
+};
+
+Floats random_floats(size_t n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  Floats values(n);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// Runs 200 steps of both and compares the row after each. Every step rounds a few times, at most 2^-24 of the
+// weight or the change each.
+template <class ExactStep>
+void expect_as_exact(const Optimizer& optimizer, double lr, const ExactStep& exact_step) {
+  constexpr size_t kDim = 13;
+  Floats row = random_floats(kDim, 1);
+  Floats slots = slot_init(optimizer, kDim);
+  std::vector<Exact> exact;
+  for (const float w : row) exact.push_back({w});
+  for (uint64_t t = 1; t <= 200; ++t) {
+    const Floats grad = random_floats(kDim, 100 + t);
+    optimizer.apply({t, lr}, row, slots, grad);
+    for (size_t i = 0; i < kDim; ++i) {
+      exact_step(exact[i], t, grad[i]);
+      ASSERT_NEAR(row[i], exact[i].w, 2e-6 + 2e-7 * std::sqrt(static_cast<double>(t))) << "step " << t;
+    }
+  }
+}
+
+TEST(Optimizer, SgdFollowsItsFormula) {
+  expect_as_exact(*make("sgd"), 0.01, [](Exact& e, uint64_t, double g) { e.sgd(0.01, g); });
+}
+
+TEST(Optimizer, AdagradFollowsItsFormula) {
+  expect_as_exact(*make("adagrad"), 0.05, [](Exact& e, uint64_t, double g) { e.adagrad(0.05, g); });
+  expect_as_exact(*make("adagrad", {{"epsilon", 0.5}}), 0.05,
+                  [](Exact& e, uint64_t, double g) { e.adagrad(0.05, g, 0.5); });
+}
+
+TEST(Optimizer, AdamFollowsItsFormula) {
+  expect_as_exact(*make("adam"), 0.001, [](Exact& e, uint64_t t, double g) { e.adam(t, 0.001, g); });
+  expect_as_exact(*make("adam", {{"beta_1", 0.5}, {"beta_2", 0.75}, {"epsilon", 0.01}}), 0.01,
+                  [](Exact& e, uint64_t t, double g) { e.adam(t, 0.01, g, 0.5, 0.75, 0.01); });
+}
+
+TEST(Optimizer, AdamUsesTheModelsStepForARowSeenForTheFirstTime) {
+  for (const uint64_t t : {1ull, 2ull, 1000ull, 1'000'000ull, 1'000'000'000'000ull}) {
+    const auto adam = make("adam");
+    Floats row{1}, slots = slot_init(*adam, 1);
+    adam->apply({t, 0.001}, row, slots, Floats{0.5});
+    Exact exact{1};
+    exact.adam(t, 0.001, 0.5);
+    EXPECT_NEAR(row[0], exact.w, 1e-7) << t;
+  }
+}
+
+TEST(Optimizer, AdamWithoutMemoryDividesByNothingWrong) {
+  const auto adam = make("adam", {{"beta_1", 0}, {"beta_2", 0}});
+  Floats row{1, 1}, slots = slot_init(*adam, 2);
+  adam->apply({1, 0.25}, row, slots, Floats{4, 0});
+  EXPECT_FLOAT_EQ(row[0], 0.75f);
+  EXPECT_EQ(row[1], 1.0f);
+}
+
+TEST(Optimizer, AZeroGradientNeverMakesANumberThatIsNone) {
+  for (const std::string& name : optimizer_names()) {
+    const auto optimizer = make(name);
+    Floats row{1, -2}, slots = slot_init(*optimizer, 2);
+    for (uint64_t t = 1; t < 5; ++t) optimizer->apply({t, 0.1}, row, slots, Floats{0, 0});
+    EXPECT_EQ(row, (Floats{1, -2})) << name;
+  }
+}
+
+TEST(Optimizer, AssignSetsTheRow) {
+  Floats row{1, 2};
+  make("assign")->apply({9, 0.5}, row, {}, Floats{3, -4});
+  EXPECT_EQ(row, (Floats{3, -4}));
+}
+
+// Vector code handles most elements and scalar code the rest; both must round alike.
+TEST(Optimizer, AnElementDoesNotDependOnDimOrPlace) {
+  constexpr size_t kDim = 67;
+  const Floats weights = random_floats(kDim, 1), grads = random_floats(kDim, 2);
+  for (const std::string& name : optimizer_names()) {
+    const auto optimizer = make(name);
+    Floats row = weights, slots = slot_init(*optimizer, kDim);
+    for (uint64_t t = 1; t <= 3; ++t) optimizer->apply({t, 0.01}, row, slots, grads);
+    for (size_t i = 0; i < kDim; ++i) {
+      Floats one{weights[i]}, one_slots = slot_init(*optimizer, 1);
+      for (uint64_t t = 1; t <= 3; ++t) optimizer->apply({t, 0.01}, one, one_slots, Floats{grads[i]});
+      ASSERT_EQ(one[0], row[i]) << name << " element " << i;
+    }
+  }
+}
+
+TEST(Optimizer, TheLearningRateComesWithTheStep) {
+  Floats row{1};
+  make("sgd", {{"learning_rate", 0.5}})->apply({1, 0.25}, row, {}, Floats{1});
+  EXPECT_EQ(row[0], 0.75f);
+}
+
+TEST(Optimizer, DefaultsAreKerass) {
+  EXPECT_EQ(make("sgd")->learning_rate(), 0.01);
+  EXPECT_EQ(make("adagrad")->learning_rate(), 0.01);
+  EXPECT_EQ(make("adam")->learning_rate(), 0.001);
+  EXPECT_EQ(make("adam", {{"learning_rate", 0.25}})->learning_rate(), 0.25);
+}
+
+TEST(Optimizer, SlotsHaveNamesAndFirstValues) {
+  EXPECT_EQ(slot_init(*make("sgd"), 3), Floats());
+  EXPECT_EQ(slot_init(*make("assign"), 3), Floats());
+  EXPECT_EQ(slot_init(*make("adagrad"), 3), Floats(3, 0.1f));
+  EXPECT_EQ(slot_init(*make("adagrad", {{"initial_accumulator_value", 0}}), 1), Floats(1, 0.0f));
+  EXPECT_EQ(slot_init(*make("adam"), 3), Floats(6, 0.0f));
+  EXPECT_EQ(make("adagrad")->slots()[0].name, "accumulator");
+  EXPECT_EQ(make("adam")->slots()[0].name, "m");
+  EXPECT_EQ(make("adam")->slots()[1].name, "v");
+}
+
+TEST(Optimizer, UsersAreOfferedAllButAssign) {
+  EXPECT_EQ(optimizer_names(), (std::vector<std::string>{"sgd", "adagrad", "adam"}));
+}
+
+void expect_refused(const std::string& name, std::map<std::string, double> params,
+                    std::initializer_list<std::string> parts) {
+  expect_error(ErrorCode::kInvalid, parts, [&] { make(name, params); });
+}
+
+TEST(Optimizer, AnUnknownNameSuggestsTheNearest) {
+  expect_refused("adagard", {}, {"'adagard'", "did you mean 'adagrad'?"});
+  expect_refused("", {}, {"known: sgd, adagrad, adam"});
+  expect_refused("assing", {}, {"known: sgd, adagrad, adam"});
+}
+
+TEST(Optimizer, AnUnknownParameterSuggestsTheNearest) {
+  expect_refused("adam", {{"beta1", 0.5}}, {"'adam'", "'beta1'", "did you mean 'beta_1'?"});
+  expect_refused("sgd", {{"momentum", 0.5}}, {"'sgd'", "'momentum'", "learning_rate"});
+  expect_refused("assign", {{"learning_rate", 1}}, {"'assign'", "takes no parameters"});
+}
+
+TEST(Optimizer, ValuesOutOfRangeAreRefused) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
+                   kInf = std::numeric_limits<double>::infinity();
+  for (const std::string& name : optimizer_names())
+    for (const double rate : {0.0, -0.1, kNan, kInf, -kInf, 1e-60, 1e60})
+      expect_refused(name, {{"learning_rate", rate}}, {"'" + name + "'", "learning_rate"});
+  for (const char* beta : {"beta_1", "beta_2"})
+    for (const double value : {-0.1, 1.0, 1.5, kNan})
+      expect_refused("adam", {{beta, value}}, {"'adam'", beta});
+  for (const char* name : {"adagrad", "adam"})
+    for (const double value : {0.0, -1e-7, 1e-60, kNan})
+      expect_refused(name, {{"epsilon", value}}, {name, "epsilon"});
+  for (const double value : {-0.1, kNan, 1e60})
+    expect_refused("adagrad", {{"initial_accumulator_value", value}},
+                   {"'adagrad'", "initial_accumulator_value"});
+}
+
+TEST(Optimizer, RowsOfAnotherOptimizersTableAreRefused) {
+  Floats row(2), grad(2), slots(3);
+  for (const char* name : {"sgd", "adagrad", "adam", "assign"})
+    expect_error(ErrorCode::kInternal, {"slots"}, [&] { make(name)->apply({}, row, slots, grad); });
+  expect_error(ErrorCode::kInternal, {"gradient"}, [&] { make("sgd")->apply({}, row, {}, Floats(3)); });
+}
+
+TEST(Apply, ChangesTheRowsOfTheKeysAndNoOthers) {
+  const auto store = make_memory_store();
+  const auto adagrad = make("adagrad");
+  store->add_table(spec("t", 2), slot_init(*adagrad, 2));
+  store->add_if_absent(0, ints({1, 2, 3}), Floats{1, 1, 2, 2, 3, 3});
+  apply(*store, 0, *adagrad, {1, 0.5}, ints({3, 1}), Floats{1, 2, 3, 4});
+  Floats rows(6), one{3, 3}, other{1, 1}, slots = slot_init(*adagrad, 2), other_slots = slots;
+  std::vector<uint8_t> found(3);
+  store->gather(0, ints({1, 2, 3}), rows, found);
+  adagrad->apply({1, 0.5}, one, slots, Floats{1, 2});
+  adagrad->apply({1, 0.5}, other, other_slots, Floats{3, 4});
+  EXPECT_EQ(rows, (Floats{other[0], other[1], 2, 2, one[0], one[1]}));
+}
+
+TEST(Apply, AMissingKeyChangesNothing) {
+  const auto store = make_memory_store();
+  store->add_table(spec("t", 1), {});
+  store->add_if_absent(0, ints({1}), Floats{5});
+  expect_error(ErrorCode::kMissingKey, {"'t'", "77"}, [&] {
+    apply(*store, 0, *make("sgd"), {}, ints({1, 77}), Floats{1, 1});
+  });
+  Floats row(1);
+  std::vector<uint8_t> found(1);
+  store->gather(0, ints({1}), row, found);
+  EXPECT_EQ(row[0], 5);
+}
+
+}  // namespace
+}  // namespace embers::storage

@@ -1,0 +1,267 @@
+// A worker between a master that follows a script and a real owner. The model counts records: see
+// support/probe_model.cc.
+#include "worker/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <fstream>
+#include <future>
+#include <mutex>
+
+#include "actors/ask.h"
+#include "model/step.h"
+#include "tests/support/actors.h"
+#include "tests/support/temp_dir.h"
+
+namespace embers {
+namespace {
+
+using namespace testing_support;
+using namespace std::chrono_literals;
+using Kinds = wire::LeaseReply::Kind;
+
+struct Done {
+  uint64_t minibatch;
+  bool returned;
+  uint64_t examples;
+};
+
+// What the master does, and what it was told. Any thread.
+class Script {
+ public:
+  std::vector<uint64_t> leases;  // minibatches to be given, one a lease; then END
+  Kinds kind = Kinds::TRAIN;
+  bool hold_done = false;  // answers to "done" wait for release()
+
+  size_t leased = 0;
+  std::vector<Done> done;
+  std::vector<std::string> failures;
+  int left = 0;
+  std::vector<caf::typed_response_promise<Message<wire::DoneReply>>> held;
+
+  template <class F>
+  auto locked(F&& f) {
+    const std::lock_guard lock(mutex_);
+    auto result = f();
+    changed_.notify_all();
+    return result;
+  }
+  template <class F>
+  bool wait(F&& f, std::chrono::milliseconds time = 20s) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, f);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+Message<wire::DoneReply> accepted() {
+  return make_message<wire::DoneReply>([](wire::DoneReply::Builder b) { b.setAccepted(true); });
+}
+
+MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::shared_ptr<Script> script,
+                                           std::vector<TableSpec> tables) {
+  return {
+      [](const Message<wire::JobRequest>&) { return make_message<wire::JobReply>(); },
+      [tables](const Message<wire::JoinRequest>&) {
+        return make_message<wire::JoinReply>([&](wire::JoinReply::Builder b) {
+          b.setIncarnation(1);
+          b.setMapVersion(1);
+          auto list = b.initTables(static_cast<unsigned>(tables.size()));
+          for (unsigned i = 0; i < tables.size(); ++i) write(list[i], tables[i]);
+          b.initShardOfBucket(16);
+          b.initOwners(1);
+        });
+      },
+      [script](const Message<wire::LeaseRequest>&) {
+        return script->locked([&] {
+          return make_message<wire::LeaseReply>([&](wire::LeaseReply::Builder b) {
+            b.setEpoch(1);
+            if (script->leased == script->leases.size()) return b.setKind(Kinds::END);
+            b.setKind(script->kind);
+            auto part = b.initMinibatches(1)[0];
+            part.setMinibatch(script->leases[script->leased++]);
+            part.setAttempt(1);
+          });
+        });
+      },
+      [script, self](const Message<wire::DoneRequest>& m) -> caf::result<Message<wire::DoneReply>> {
+        const auto r = m.get();
+        auto promise = self->make_response_promise<Message<wire::DoneReply>>();
+        script->locked([&] {
+          script->done.push_back({r.getMinibatch(), r.getReturned(), r.getExamples()});
+          if (script->hold_done)
+            script->held.push_back(promise);
+          else
+            promise.deliver(accepted());
+          return 0;
+        });
+        return promise;
+      },
+      [](const Message<wire::HeartbeatRequest>&) {
+        return make_message<wire::HeartbeatReply>([](wire::HeartbeatReply::Builder b) {
+          b.setInterval(1);
+          b.setTimeout(10);
+        });
+      },
+      [script](const Message<wire::FailRequest>& m) {
+        script->locked([&] { return script->failures.emplace_back(m.get().getMessage().cStr()), 0; });
+        return make_message<wire::Empty>();
+      },
+      [script](const Message<wire::LeaveRequest>&) {
+        script->locked([&] { return ++script->left; });
+        return make_message<wire::Empty>();
+      },
+  };
+}
+
+// Ten records of keys 0 to 3, two a minibatch.
+constexpr char kRecords[] = "0\n1\n0\n2\n0\n1\n3\n0\n0\n2\n";
+
+class WorkerTest : public testing::Test {
+ protected:
+  // The owner has seen `version` commits already when the worker starts; leases are of version 0.
+  void start(bool sync = false, const std::string& records = kRecords, uint64_t version = 0) {
+    std::ofstream(dir_ / "t.csv") << records;
+    job_ = data::parse_job(
+        {"job.toml",
+         "[model]\nname = \"count\"\nlibrary = \"" PROBE_MODEL "\"\n"
+         "[data]\ntrain = \"t.csv\"\ntest = \"t.csv\"\ncolumns = [{ name = \"k\", type = \"int\" }]\n"
+         "[features]\nk = { as = \"categorical\", keys = \"int64\" }\n"
+         "[optimizer]\nname = \"sgd\"\nlearning_rate = 1.0\n"
+         "[training]\nreduction = \"sum\"\nbatch_size = 2\nprefetch = 2\n",
+         {sync ? "training.mode=sync" : "training.mode=async"}});
+    job_.data.dir = dir_.path().string();
+    auto config = std::make_shared<WorkerConfig>();
+    config->runner = ModelRunner::make(job_);
+    owner_ = spawn_owner(system_, owner_config(sync, config->runner->spec().tables));
+    for (uint64_t v = 1; v <= version; ++v) commit(v);
+    caf::actor_system& system = system_;
+    master_ = system.spawn(scripted_master, script_, config->runner->spec().tables);
+    config->job = job_;
+    config->run = 7;
+    config->master = master_;
+    config->master_name = "the master";
+    config->train = data::Dataset::open(job_, data::Split::kTrain, "");
+    config->test = data::Dataset::open(job_, data::Split::kTest, "");
+    config->connect_owner = [owner = owner_](size_t, const auto&, const auto&, uint64_t) { return owner; };
+    config->on_end = [this](std::optional<Error> error) { ended_.set_value(std::move(error)); };
+    worker_ = spawn_worker(system_, config);
+  }
+  ~WorkerTest() override {
+    caf::anon_send_exit(master_, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(worker_, caf::exit_reason::kill);
+    end_owner(owner_);
+  }
+  std::optional<Error> end() {
+    auto future = ended_.get_future();
+    if (future.wait_for(20s) != std::future_status::ready) throw std::runtime_error("the worker did not end");
+    return future.get();
+  }
+  std::vector<float> rows(const std::vector<int64_t>& ints) {
+    caf::scoped_actor self{system_};
+    const Keys keys(ints);
+    const TableSlices slices{0, keys, 0, {}};
+    const auto reply =
+        ask(self.ptr(), owner_.shard, make_pull(origin(0), wire::ReadMode::LATEST, false, {&slices, 1}));
+    const auto floats = read_rows(reply.get(), 0, {0, 1, ints.size()});
+    return {floats.begin(), floats.end()};
+  }
+  void commit(uint64_t version) {
+    caf::scoped_actor self{system_};
+    ask(self.ptr(), owner_.optimizer,
+        make_message<wire::CommitRequest>([&](wire::CommitRequest::Builder b) { b.setVersion(version); }));
+  }
+
+  TempDir dir_;
+  System system_;
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  data::Job job_;
+  OwnerHandles owner_;
+  MasterActor master_;
+  WorkerActor worker_;
+  std::promise<std::optional<Error>> ended_;
+};
+
+TEST_F(WorkerTest, TrainsEveryRecordLeasedOnceAndLeavesAtTheEnd) {
+  script_->leases = {0, 1, 2, 3, 4};
+  start();
+  const auto error = end();
+  EXPECT_FALSE(error) << error->what();
+  EXPECT_EQ(rows({0, 1, 2, 3}), (std::vector<float>{5, 2, 2, 1}));
+  EXPECT_EQ(script_->done.size(), 5);
+  EXPECT_EQ(script_->left, 1);
+}
+
+TEST_F(WorkerTest, EvaluatesWithoutChangingOrCreatingAnything) {
+  script_->leases = {0, 1, 2, 3, 4};
+  script_->kind = Kinds::EVALUATE;
+  start();
+  EXPECT_FALSE(end());
+  EXPECT_EQ(script_->done.size(), 5);
+  EXPECT_EQ(script_->done[0].examples, 2);
+  caf::scoped_actor self{system_};
+  EXPECT_EQ(ask(self.ptr(), owner_.optimizer, make_message<wire::StatsRequest>()).get().getRows(), 0);
+}
+
+TEST_F(WorkerTest, HasNeverMoreUnderWayThanItsCredit) {
+  script_->leases = {0, 1, 2, 3, 4};
+  script_->hold_done = true;
+  start();
+  ASSERT_TRUE(script_->wait([&] { return script_->held.size() == 3; })) << "one that trains and two ahead";
+  EXPECT_FALSE(script_->wait([&] { return script_->leased > 3; }, 200ms));
+  script_->locked([&] {
+    script_->hold_done = false;
+    for (auto& promise : script_->held) promise.deliver(accepted());
+    return 0;
+  });
+  EXPECT_FALSE(end());
+  EXPECT_EQ(script_->done.size(), 5);
+}
+
+TEST_F(WorkerTest, GivesBackWorkThatAnOwnerRefusesAsStale) {
+  script_->leases = {0};
+  start(true, kRecords, 1);
+  const auto error = end();
+  EXPECT_FALSE(error) << error->what();
+  ASSERT_EQ(script_->done.size(), 1);
+  EXPECT_TRUE(script_->done[0].returned);
+  EXPECT_TRUE(script_->failures.empty());
+}
+
+TEST_F(WorkerTest, TellsTheMasterOfBadDataAndEnds) {
+  script_->leases = {0};
+  start(false, "0\nx\n");
+  const auto error = end();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kInvalid);
+  ASSERT_EQ(script_->failures.size(), 1);
+  EXPECT_NE(script_->failures[0].find("t.csv:2"), std::string::npos) << script_->failures[0];
+}
+
+TEST_F(WorkerTest, LeavesWhenItIsAskedToWithWhatIsUnderWayFinished) {
+  script_->leases.assign(1000000, 0);
+  start();
+  ASSERT_TRUE(script_->wait([&] { return script_->done.size() > 3; }));
+  caf::anon_send(worker_, leave_atom::value);
+  EXPECT_FALSE(end());
+  EXPECT_EQ(script_->left, 1);
+}
+
+TEST_F(WorkerTest, NamesTheMasterItLost) {
+  script_->leases.assign(1000000, 0);
+  script_->hold_done = true;
+  start();
+  ASSERT_TRUE(script_->wait([&] { return !script_->held.empty(); }));
+  caf::anon_send_exit(master_, caf::exit_reason::kill);
+  const auto error = end();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kLost);
+  EXPECT_NE(std::string(error->what()).find("the master"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace embers

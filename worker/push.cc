@@ -1,0 +1,124 @@
+#include "worker/push.h"
+
+#include "actors/errors.h"
+
+namespace embers {
+namespace {
+
+struct PusherState {
+  static inline const char* name = "pusher";
+};
+
+// One minibatch whose acknowledgements are on their way.
+struct Pushing {
+  WorkPtr work;
+  size_t open = 1;
+  bool failed = false;
+};
+
+Message<wire::DoneRequest> done_request(const Work& work) {
+  return make_message<wire::DoneRequest>([&](wire::DoneRequest::Builder b) {
+    b.setIncarnation(work.origin.incarnation);
+    b.setLease(work.origin.lease);
+    b.setEpoch(work.origin.epoch);
+    b.setMinibatch(work.origin.minibatch);
+    b.setAttempt(work.origin.attempt);
+    b.setReturned(work.refused);
+    b.setExamples(work.minibatch.examples);
+    b.setSkipped(work.minibatch.skipped);
+    b.setLossSum(work.result.loss_sum);
+    b.setScores(as_data(work.result.scores));
+    b.setLabels(as_data(work.minibatch.labels));
+    if (work.evaluate) b.setRecords(as_data(std::span<const uint64_t>(work.minibatch.records)));
+    b.setLatePulls(work.late_pulls);
+  });
+}
+
+using Self = StageActor::stateful_pointer<PusherState>;
+
+// A master that is gone or refuses is noticed by the worker's own leases and heartbeats too, but here the
+// work ends.
+void report_done(Self self, const MasterActor& master, const StageOwner& worker, const WorkPtr& work) {
+  self->request(master, caf::infinite, done_request(*work))
+      .then([=](const Message<wire::DoneReply>&) { self->send(worker, work); },
+            [=](caf::error& e) {
+              const Error why = from_caf(e);  // of a master that is gone the worker hears itself
+              if (remedy(why.code()) != Remedy::kRetry)
+                self->send(worker, StageFailure{why.code(), why.what()});
+            });
+}
+
+}  // namespace
+
+std::vector<Message<wire::PushRequest>> push_requests(const Work& work, const Owners& owners,
+                                                      const ModelSpec& model, const DenseKeys& keys) {
+  std::vector<TableKeyList> lists;
+  std::vector<std::span<const float>> values;
+  const auto add = [&](TableId table, KeysView list, std::span<const float> floats) {
+    if (list.empty() || floats.empty()) return;
+    lists.push_back({table, list});
+    values.push_back(floats);
+  };
+  for (const IndexedSlices& slices : work.result.gradients)
+    add(slices.table, slices.keys, slices.values.span());
+  if (!keys.dense.empty()) add(model.table_id(kDenseTable), keys.dense, work.result.dense.span());
+  if (!keys.buffers.empty()) add(model.table_id(kBufferTable), keys.buffers, work.result.buffers.span());
+
+  const Routed routed = route(lists, owners.map, owners.handles.size());
+  std::vector<Message<wire::PushRequest>> requests;
+  for (size_t owner = 0; owner < routed.size(); ++owner) {
+    std::vector<FloatBuffer> parts;
+    std::vector<TableSlices> tables;
+    for (const RoutedTable& part : routed[owner]) {
+      const uint32_t dim = owners.tables[part.table].dim;
+      std::span<const float> mine = values[part.source];
+      if (routed.size() > 1) {
+        parts.emplace_back(part.keys.size() * dim);
+        collect(values[part.source], dim, part.positions, parts.back().span());
+        mine = parts.back().span();
+      }
+      tables.push_back({part.table, part.keys, dim, mine});
+    }
+    Origin origin = work.origin;
+    if (!work.exact) origin.version = work.versions[owner];
+    requests.push_back(make_push(origin, tables));
+  }
+  return requests;
+}
+
+StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
+                        MasterActor master, StageOwner worker) {
+  const auto behavior = [](Self self, std::shared_ptr<const Owners> owners, const ModelSpec& model,
+                           const DenseKeys& keys, MasterActor master,
+                           StageOwner worker) -> StageActor::behavior_type {
+    return {[=](const WorkPtr& work) {
+      stage(worker, [&] {
+        auto pushing = std::make_shared<Pushing>();
+        pushing->work = work;
+        const auto acknowledged = [=] {
+          if (--pushing->open == 0 && !pushing->failed) report_done(self, master, worker, work);
+        };
+        if (!work->evaluate && !work->refused) {
+          const auto requests = push_requests(*work, *owners, model, keys);
+          pushing->open += requests.size();
+          for (size_t owner = 0; owner < requests.size(); ++owner)
+            self->request(owners->handles[owner].optimizer, caf::infinite, requests[owner])
+                .then([=](const Message<wire::PushReply>&) { acknowledged(); },
+                      [=](caf::error& e) {
+                        const Error why = from_caf(e);
+                        if (remedy(why.code()) == Remedy::kRefresh)
+                          work->refused = true;
+                        else if (!std::exchange(pushing->failed, true))
+                          self->send(worker, owner_failure(owner, why));
+                        acknowledged();
+                      });
+        }
+        acknowledged();
+      });
+    }};
+  };
+  return system.spawn(behavior, std::move(owners), model, DenseKeys(model), std::move(master),
+                      std::move(worker));
+}
+
+}  // namespace embers

@@ -1,0 +1,41 @@
+#include "worker/read.h"
+
+namespace embers {
+namespace {
+
+struct ReaderState {
+  ReaderState() = default;  // no aggregate: see actors/README.md
+  std::unique_ptr<data::MinibatchReader> train, test;
+  static inline const char* name = "reader";
+
+  data::MinibatchReader& reader(const Work& work) { return work.evaluate ? *test : *train; }
+};
+
+StageActor::behavior_type reader_behavior(StageActor::stateful_pointer<ReaderState> self,
+                                          const std::shared_ptr<const data::Dataset>& train,
+                                          const std::shared_ptr<const data::Dataset>& test,
+                                          std::shared_ptr<const ModelRunner> runner, StageActor next,
+                                          StageOwner worker) {
+  if (train) self->state.train = data::MinibatchReader::make(train, train->job().data.shuffle);
+  if (test) self->state.test = data::MinibatchReader::make(test, false);
+  return {[=](const WorkPtr& work) {
+    stage(worker, [&] {
+      work->minibatch = self->state.reader(*work).read(work->origin.epoch, work->origin.minibatch);
+      work->origin.examples = static_cast<uint32_t>(work->minibatch.examples);
+      runner->add_columns(work->minibatch);
+      work->lookups = runner->dedupe(work->minibatch);
+      self->send(next, work);
+    });
+  }};
+}
+
+}  // namespace
+
+StageActor spawn_reader(caf::actor_system& system, std::shared_ptr<const data::Dataset> train,
+                        std::shared_ptr<const data::Dataset> test, std::shared_ptr<const ModelRunner> runner,
+                        StageActor next, StageOwner worker) {
+  return system.spawn<caf::detached>(reader_behavior, std::move(train), std::move(test), std::move(runner),
+                                     std::move(next), std::move(worker));
+}
+
+}  // namespace embers

@@ -1,0 +1,264 @@
+#include "worker/worker.h"
+
+#include <unistd.h>
+
+#include <deque>
+
+#include "actors/errors.h"
+#include "worker/pull.h"
+#include "worker/push.h"
+#include "worker/read.h"
+#include "worker/train.h"
+
+namespace embers {
+namespace {
+
+using beat_atom = caf::atom_constant<caf::atom("beat")>;
+using quit_atom = caf::atom_constant<caf::atom("quit")>;
+
+using WorkerImpl = WorkerActor::extend<caf::reacts_to<WorkPtr>, caf::reacts_to<StageFailure>,
+                                       caf::reacts_to<beat_atom>, caf::reacts_to<quit_atom>>;
+
+// How long a worker that lost an owner waits for the master to say what happened.
+constexpr auto kVerdict = std::chrono::seconds(3);
+constexpr auto kLeave = std::chrono::seconds(2);
+
+struct WorkerState {
+  WorkerState() = default;  // no aggregate: see actors/README.md
+  using Self = WorkerImpl::stateful_pointer<WorkerState>;
+  static inline const char* name = "worker";
+
+  Self self = nullptr;
+  std::shared_ptr<const WorkerConfig> config;
+  std::shared_ptr<const Owners> owners;
+  uint64_t incarnation = 0;
+  StageActor first;  // of the pipeline
+  std::vector<StageActor> stages;
+  std::deque<WorkPtr> queue;  // leased, not yet in the pipeline
+  uint32_t in_pipeline = 0;
+  bool lease_pending = false;
+  bool leaving = false;  // no more leases
+  bool over = false;
+  std::optional<Error> failure;  // waits for the master's verdict
+  std::chrono::duration<double> beat{1}, timeout{10};
+
+  void start(Self pointer, std::shared_ptr<const WorkerConfig> c) {
+    self = pointer;
+    config = std::move(c);
+    self->monitor(config->master.address());
+    heartbeat();
+    self->request(config->master, caf::infinite, join_request())
+        .then([this](const Message<wire::JoinReply>& m) { joined(m); },
+              [this](caf::error& e) { master_failed(e); });
+  }
+
+  Message<wire::JoinRequest> join_request() const {
+    return make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
+      b.setRole(wire::Role::WORKER);
+      b.setHost(config->host);
+      b.setPid(static_cast<uint64_t>(::getpid()));
+      b.setBootId(config->boot_id);
+      const auto lines = signature(config->runner->spec());
+      write_texts(b.initModel(lines.size()), lines);
+      const auto settings = numeric_settings(config->job.training.threads);
+      write_texts(b.initNumeric(settings.size()), settings);
+      write_texts(b.initSettings(config->settings.size()), config->settings);
+    });
+  }
+
+  // Takes the error that ends the worker.
+  auto ends() {
+    return [this](const Error& e) { end(e); };
+  }
+
+  void joined(const Message<wire::JoinReply>& m) {
+    guarded(
+        Kind::kJoinReply,
+        [&] {
+          connect(m.get());
+          build_pipeline();
+          request_lease();
+        },
+        ends());
+  }
+
+  void connect(wire::JoinReply::Reader reply) {
+    auto o = std::make_shared<Owners>();
+    incarnation = reply.getIncarnation();
+    for (const auto owner : reply.getOwners())
+      o->handles.push_back(config->connect_owner(o->handles.size(), read_texts(owner.getEndpoints()),
+                                                 owner.getBootId(), incarnation));
+    if (o->handles.empty()) fail(ErrorCode::kBadFrame, "the master named no owner");
+    o->map = read_shard_map(reply, o->handles.size());
+    for (const auto table : reply.getTables()) o->tables.push_back(read(table));
+    if (o->tables.size() != config->runner->spec().tables.size())
+      fail(ErrorCode::kMismatch, "the master has {} tables, this worker's model {}", o->tables.size(),
+           config->runner->spec().tables.size());
+    owners = std::move(o);
+  }
+
+  void build_pipeline() {
+    const auto me = caf::actor_cast<StageOwner>(self);
+    caf::actor_system& system = self->system();
+    const ModelSpec& model = config->runner->spec();
+    const StageActor push = spawn_pusher(system, owners, model, config->master, me);
+    const StageActor train =
+        spawn_trainer(system, config->runner, owners, config->job.training.threads, push, me);
+    const StageActor pull = spawn_puller(system, owners, model, train, me);
+    first = spawn_reader(system, config->train, config->test, config->runner, pull, me);
+    stages = {first, pull, train, push};
+  }
+
+  // --- leases ------------------------------------------------------------------------------------
+
+  void request_lease() {
+    if (lease_pending || leaving || over || !queue.empty() || in_pipeline > config->job.training.prefetch)
+      return;
+    lease_pending = true;
+    self->request(config->master, caf::infinite,
+                  make_message<wire::LeaseRequest>(
+                      [&](wire::LeaseRequest::Builder b) { b.setIncarnation(incarnation); }))
+        .then(
+            [this](const Message<wire::LeaseReply>& m) {
+              guarded(
+                  Kind::kLeaseReply, [&] { leased(m); }, ends());
+            },
+            [this](caf::error& e) {
+              if (!leaving) master_failed(e);
+            });
+  }
+
+  void leased(const Message<wire::LeaseReply>& m) {
+    lease_pending = false;
+    if (leaving || over) return;
+    const auto reply = m.get();
+    if (reply.getKind() == wire::LeaseReply::Kind::END) return leave();
+    for (const auto part : reply.getMinibatches()) {
+      auto work = std::make_shared<Work>();
+      work->evaluate = reply.getKind() == wire::LeaseReply::Kind::EVALUATE;
+      work->exact = !work->evaluate && config->job.training.mode == data::Mode::kSync;
+      Origin& o = work->origin;
+      o.job = config->run;
+      o.incarnation = incarnation;
+      o.epoch = reply.getEpoch();
+      o.minibatch = part.getMinibatch();
+      o.attempt = part.getAttempt();
+      o.lease = reply.getLease();
+      o.version = reply.getVersion();
+      o.map_version = owners->map.version;
+      queue.push_back(std::move(work));
+    }
+    feed();
+  }
+
+  void feed() {
+    while (!queue.empty() && in_pipeline <= config->job.training.prefetch) {
+      ++in_pipeline;
+      self->send(first, queue.front());
+      queue.pop_front();
+    }
+    request_lease();
+  }
+
+  void finished() {
+    --in_pipeline;
+    if (leaving && in_pipeline == 0) return say_goodbye();
+    feed();
+  }
+
+  // --- life --------------------------------------------------------------------------------------
+
+  void heartbeat() {
+    if (over) return;
+    const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
+    self->request(config->master, wait,
+                  make_message<wire::HeartbeatRequest>(
+                      [&](wire::HeartbeatRequest::Builder b) { b.setIncarnation(incarnation); }))
+        .then(
+            [this](const Message<wire::HeartbeatReply>& m) {
+              if (!(m.get().getInterval() > 0 && m.get().getTimeout() > 0))
+                return end(Error(ErrorCode::kBadFrame, "the master wants heartbeats at no interval"));
+              beat = std::chrono::duration<double>(m.get().getInterval());
+              timeout = std::chrono::duration<double>(m.get().getTimeout());
+            },
+            [this](caf::error& e) {
+              if (!leaving) master_failed(e);
+            });
+    self->delayed_send(self, std::chrono::duration_cast<std::chrono::milliseconds>(beat), beat_atom::value);
+  }
+
+  // What a request to the master came back with, or its end. Its word on a lost owner counts more than this
+  // worker's.
+  void master_failed(const caf::error& reason) {
+    const Error why = from_caf(reason);
+    if (remedy(why.code()) != Remedy::kRetry) return end(why);
+    end(failure ? *failure
+                : Error(ErrorCode::kLost, fmt::format("lost {}: {}", config->master_name, why.what())));
+  }
+
+  // A stage failed. What this process got wrong ends the whole job; when an owner is gone the master knows
+  // better why.
+  void stage_failed(const StageFailure& f) {
+    if (over || failure) return;
+    const Error error(f.code, f.message);
+    if (f.code == ErrorCode::kFenced || f.code == ErrorCode::kJobFailed) return end(error);
+    failure = error;
+    if (remedy(f.code) == Remedy::kRetry) {
+      self->delayed_send(self, kVerdict, quit_atom::value);
+      return;
+    }
+    const auto gone = [this] { end(*failure); };
+    self->request(config->master, kLeave, make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) {
+                    b.setIncarnation(incarnation);
+                    b.setCode(static_cast<uint8_t>(f.code));
+                    b.setMessage(f.message);
+                  }))
+        .then([gone](const Message<wire::Empty>&) { gone(); }, [gone](caf::error&) { gone(); });
+  }
+
+  void leave() {
+    if (leaving || over) return;
+    leaving = true;
+    queue.clear();
+    if (in_pipeline == 0) say_goodbye();
+  }
+
+  void say_goodbye() {
+    const auto gone = [this] { end(std::nullopt); };
+    self->request(config->master, kLeave,
+                  make_message<wire::LeaveRequest>(
+                      [&](wire::LeaveRequest::Builder b) { b.setIncarnation(incarnation); }))
+        .then([gone](const Message<wire::Empty>&) { gone(); }, [gone](caf::error&) { gone(); });
+  }
+
+  void end(std::optional<Error> error) {
+    if (std::exchange(over, true)) return;
+    for (const StageActor& s : stages) caf::anon_send_exit(s, caf::exit_reason::user_shutdown);
+    if (config->on_end) config->on_end(std::move(error));
+    self->quit();
+  }
+};
+
+WorkerImpl::behavior_type worker_behavior(WorkerState::Self self,
+                                          std::shared_ptr<const WorkerConfig> config) {
+  WorkerState& state = self->state;
+  self->set_down_handler([&state](caf::down_msg& down) { state.master_failed(down.reason); });
+  state.start(self, std::move(config));
+  return {
+      [&state](leave_atom) { state.leave(); },
+      [&state](const WorkPtr&) { state.finished(); },
+      [&state](const StageFailure& f) { state.stage_failed(f); },
+      [&state](beat_atom) { state.heartbeat(); },
+      [&state](quit_atom) {
+        if (state.failure) state.end(Error(ErrorCode::kLost, state.failure->what()));
+      },
+  };
+}
+
+}  // namespace
+
+WorkerActor spawn_worker(caf::actor_system& system, std::shared_ptr<const WorkerConfig> config) {
+  return caf::actor_cast<WorkerActor>(system.spawn(worker_behavior, std::move(config)));
+}
+
+}  // namespace embers
