@@ -30,6 +30,15 @@ std::string vector_capability() {
   return report.substr(begin, report.find('\n', begin) - begin);
 }
 
+// The lines that do not change while a process runs. Made once: openblas_get_config() writes into one buffer,
+// whoever calls it, so that two threads at once would get each other's halves.
+struct Constant {
+  bool fast = openblas<char*()>("openblas_get_config") != nullptr;
+  std::string blas = fast ? openblas_text("openblas_get_config") : "reference";
+  std::string core = openblas_text("openblas_get_corename");
+  std::string vector = vector_capability();
+};
+
 }  // namespace
 
 void set_threads(uint32_t threads) {
@@ -39,15 +48,14 @@ void set_threads(uint32_t threads) {
 }
 
 std::vector<std::string> numeric_settings(uint32_t threads, std::string* warning) {
-  const bool fast = openblas<char*()>("openblas_get_config") != nullptr;
-  if (!fast && warning != nullptr)
+  static const Constant constant;
+  if (!constant.fast && warning != nullptr)
     *warning =
         "libtorch runs on a BLAS that is not OpenBLAS, which may be 30 times slower: install "
         "libopenblas0-pthread";
-  return {fmt::format("threads={}", threads),
-          fmt::format("blas={}", fast ? openblas_text("openblas_get_config") : "reference"),
-          fmt::format("blas_core={}", openblas_text("openblas_get_corename")),
-          fmt::format("libtorch={}", TORCH_VERSION), fmt::format("vector={}", vector_capability())};
+  return {fmt::format("threads={}", threads), fmt::format("blas={}", constant.blas),
+          fmt::format("blas_core={}", constant.core), fmt::format("libtorch={}", TORCH_VERSION),
+          fmt::format("vector={}", constant.vector)};
 }
 
 }  // namespace embers

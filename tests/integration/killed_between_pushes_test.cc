@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <mutex>
 
 #include "actors/errors.h"
 #include "actors/owner.h"
@@ -81,7 +82,11 @@ std::string run(const TempDir& dir, bool kill, Report* report) {
     config->local_owners.push_back(spawn_owner(system, owner));
   }
   std::promise<JobResult> ended;
-  config->on_end = [&](JobResult result) { ended.set_value(std::move(result)); };
+  std::once_flag once;
+  const auto end = [&](JobResult result) {
+    std::call_once(once, [&] { ended.set_value(std::move(result)); });
+  };
+  config->on_end = end;
   const auto master = caf::actor_cast<MasterActor>(spawn_master(system, config));
 
   WorkerActor victim;
@@ -94,6 +99,9 @@ std::string run(const TempDir& dir, bool kill, Report* report) {
     c->master_name = "the master";
     c->runner = w == 0 ? runner : ModelRunner::make(job);
     c->train = train;
+    c->on_end = [&](std::optional<Error> error) {
+      if (error) end({std::move(error), {}, {}});
+    };
     c->connect_owner = [&, w, kill](size_t number, const auto&, const auto&, uint64_t) {
       OwnerHandles handles = config->local_owners[number];
       if (kill && w == 0 && number == 1)

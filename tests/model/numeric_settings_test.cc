@@ -1,7 +1,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <future>
 
 #include "model/step.h"
 
@@ -27,6 +27,19 @@ TEST(NumericSettings, WarnExactlyWhenTheBlasIsNotOpenBlas) {
   std::string warning;
   const bool fast = value_of(numeric_settings(1, &warning), "blas").find("OpenBLAS") != std::string::npos;
   EXPECT_EQ(warning.empty(), fast);
+}
+
+// OpenBLAS builds its text in one buffer for all callers.
+TEST(NumericSettings, AreTheSameWhoeverAsksAtOnce) {
+  const std::vector<std::string> lines = numeric_settings(1);
+  std::vector<std::future<int>> others;
+  for (int t = 0; t < 4; ++t)
+    others.push_back(std::async(std::launch::async, [&] {
+      int different = 0;
+      for (int i = 0; i < 500; ++i) different += numeric_settings(1) != lines;
+      return different;
+    }));
+  for (std::future<int>& other : others) EXPECT_EQ(other.get(), 0);
 }
 
 TEST(SetThreads, LimitsTheThreadsOfOperators) {
