@@ -6,35 +6,23 @@
 // side's best of several steps counts, and the sides take turns. Every side's results are compared first.
 #include <sys/mman.h>
 
-#include <nlohmann/json.hpp>
-
-#include <chrono>
 #include <cmath>
-#include <numeric>
-#include <random>
 
-#include "apps/commands.h"
+#include "apps/bench.h"
 #include "model/lookup_operators.h"
-#include "model/lookup_peers.h"
-#include "model/row_kernels.h"
 #include "model/step.h"
 #include "schema/errors.h"
-#include "storage/output_file.h"
 
 namespace embers {
 namespace {
 
 using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
+using Clock = BenchClock;
 
 constexpr int64_t kBatch = 4096;
 constexpr int64_t kMostIds = 20;
 constexpr float kMaxNorm = 0.55f;  // about half of the rows are longer
 constexpr double kFarther = 1e-3;  // results that differ by more are an error
-
-double seconds(Clock::time_point since) {
-  return std::chrono::duration<double>(Clock::now() - since).count();
-}
 
 // Rows in huge pages, the same memory for all sides.
 class Table {
@@ -73,25 +61,9 @@ struct Point {
 };
 
 std::vector<LookupColumn> columns_of(const Point& point) {
-  std::mt19937_64 random(5);
-  std::uniform_real_distribution<double> unit(0, 1);
-  const auto rows = static_cast<double>(point.rows);
-  const auto id = [&] {
-    if (!point.zipf) return static_cast<int64_t>(unit(random) * rows);
-    const auto rank = static_cast<uint64_t>(std::pow(rows, unit(random)));
-    return static_cast<int64_t>(rank * 2654435761 % static_cast<uint64_t>(point.rows));
-  };
-  std::vector<LookupColumn> columns(static_cast<size_t>(point.columns));
-  for (LookupColumn& column : columns) {
-    column.offsets.push_back(0);
-    for (int64_t b = 0; b < kBatch; ++b) {
-      for (int64_t i = 1 + static_cast<int64_t>(unit(random) * kMostIds); i > 0; --i) {
-        column.ids.push_back(id());
-        column.weights.push_back(static_cast<float>(0.5 + unit(random)));
-      }
-      column.offsets.push_back(static_cast<int64_t>(column.ids.size()));
-    }
-  }
+  RandomIds ids(point.rows, point.zipf, 5);
+  std::vector<LookupColumn> columns;
+  for (int c = 0; c < point.columns; ++c) columns.push_back(ids.column(kBatch, kMostIds));
   return columns;
 }
 
@@ -137,10 +109,10 @@ void step(Side& side, const std::vector<LookupColumn>& columns, std::span<const 
   for (const LookupColumn& column : columns) {
     const auto begin = Clock::now();
     side.peer->forward(column);
-    forward += seconds(begin);
+    forward += seconds_since(begin);
     const auto middle = Clock::now();
     side.peer->backward(gradient);
-    backward += seconds(middle);
+    backward += seconds_since(middle);
   }
   side.forward = std::min(side.forward, forward);
   side.backward = std::min(side.backward, backward);
@@ -195,7 +167,7 @@ double row_bandwidth(std::span<const float> table, int64_t dim, const std::vecto
       }
       bytes += static_cast<double>(ids.size()) * static_cast<double>(dim) * sizeof(float);
     }
-    best = std::min(best, seconds(begin));
+    best = std::min(best, seconds_since(begin));
   }
   volatile uint64_t sink = mixed;
   static_cast<void>(sink);
@@ -209,9 +181,9 @@ Json measure(const Point& point, std::span<const float> table, int steps) {
   std::vector<Side> sides;
   sides.push_back({"ours_plain", std::make_unique<Ours>(table, point.dim, false)});
   sides.push_back({"embedding_bag", embedding_bag_peer(table, point.dim)});
-  sides.push_back({"chain_plain", chain_peer(table, point.dim, false, kMaxNorm)});
+  sides.push_back({"chain_plain", chain_peer(table, point.dim, Combiner::kMean)});
   sides.push_back({"ours_full", std::make_unique<Ours>(table, point.dim, true)});
-  sides.push_back({"chain_full", chain_peer(table, point.dim, true, kMaxNorm)});
+  sides.push_back({"chain_full", chain_peer(table, point.dim, Combiner::kMean, kMaxNorm)});
   for (Side& side : sides) step(side, {columns.front()}, gradient);
   check_equal(sides[0], sides[1]);
   check_equal(sides[0], sides[2]);
@@ -266,24 +238,11 @@ double least(const Json& grid, const char* ratio) {
   return least;
 }
 
-Json target(const char* name, double value, double wanted) {
-  const bool holds = value >= wanted;
-  fmt::print("{:<40} {:6.2f}  target {:5.2f}  {}\n", name, value, wanted, holds ? "holds" : "MISSED");
-  return {{"name", name}, {"value", value}, {"target", wanted}, {"holds", holds}};
-}
-
 }  // namespace
 
 int bench_lookup(const BenchOptions& options) {
-  if (!options.report.empty()) storage::check_file(options.report);
   set_threads(1);
-  std::string warning;
-  Json report{{"bench", "lookup"},
-              {"quick", options.quick},
-              {"embers_instructions", row_kernels().instructions},
-              {"libtorch", numeric_settings(1, &warning)}};
-  fmt::print("embers: {}; libtorch: {}\n{}", row_kernels().instructions, report["libtorch"].dump(),
-             warning.empty() ? "" : warning + "\n");
+  Json report = begin_report("lookup", options);
   fmt::print(
       "ns per id, forward and backward      ours         embedding_bag   ours, full      total: chain  chain "
       "  bag   bag\n"
@@ -305,8 +264,7 @@ int bench_lookup(const BenchOptions& options) {
       target("lookup.vs_chain_plain", geometric_mean(grid, "vs_chain_plain"), 6),
       target("lookup.vs_embedding_bag", geometric_mean(grid, "vs_embedding_bag"), 3),
       target("lookup.min_forward_vs_embedding_bag", least(grid, "forward_vs_embedding_bag"), 1)};
-  if (options.report.empty()) return 0;
-  storage::write_file(options.report, report.dump(2) + '\n');
+  end_report(report, options);
   return 0;
 }
 

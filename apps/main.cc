@@ -10,6 +10,7 @@
 
 #include "apps/commands.h"
 #include "apps/op.h"
+#include "model/step.h"
 #include "schema/errors.h"
 #include "schema/tune_malloc.h"
 
@@ -141,11 +142,15 @@ void add_using(CLI::App& app, Chosen& chosen, EvaluateOptions& evaluate_options,
 void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options) {
   CLI::App* bench = app.add_subcommand("bench", "measure embers beside others");
   bench->require_subcommand(1);
-  CLI::App* lookup =
-      bench->add_subcommand("lookup", "the lookup operators beside libtorch's, about 2 minutes and 6 GB");
-  lookup->add_option("--report", bench_options.report, "write the result as JSON to this file");
-  lookup->add_flag("--quick", bench_options.quick, "a smaller grid");
-  lookup->callback([&] { chosen = [&] { return bench_lookup(bench_options); }; });
+  const auto add = [&](const char* name, const char* text, int (*run)(const BenchOptions&)) {
+    CLI::App* sub = bench->add_subcommand(name, text);
+    sub->add_option("--report", bench_options.report, "write the result as JSON to this file");
+    sub->add_flag("--quick", bench_options.quick, "a smaller grid");
+    sub->callback([&chosen, &bench_options, run] { chosen = [&, run] { return run(bench_options); }; });
+  };
+  add("lookup", "the lookup operators beside libtorch's, about 2 minutes and 6 GB", bench_lookup);
+  add("model", "training steps of DLRM, DeepFM and WDL with embeddings unfused and fused, a few minutes",
+      bench_model);
 
   CLI::App* op_app = app.add_subcommand("op", "run one operator on a case given as JSON");
   op_app->footer(op::kHelp);
@@ -205,6 +210,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   tune_malloc();
+  embers::choose_blas_core();
   std::signal(SIGPIPE, SIG_IGN);
   spdlog::set_default_logger(spdlog::stderr_color_mt("embers"));
   spdlog::set_pattern("%H:%M:%S %v");

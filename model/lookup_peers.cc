@@ -58,8 +58,11 @@ class EmbeddingBag : public TorchPeer {
 
 class Chain : public TorchPeer {
  public:
-  Chain(std::span<const float> table, int64_t dim, bool full, float max_norm)
-      : TorchPeer(table, dim), full_(full), max_norm_(max_norm) {}
+  Chain(std::span<const float> table, int64_t dim, Combiner combiner, std::optional<float> max_norm)
+      : TorchPeer(table, dim),
+        mean_(combiner == Combiner::kMean),
+        full_(max_norm.has_value()),
+        max_norm_(max_norm.value_or(0)) {}
 
   void forward(const LookupColumn& column) override {
     torch::Tensor ids = view(column.ids), segments = segments_of(column);
@@ -84,10 +87,13 @@ class Chain : public TorchPeer {
     if (full_) rows = rows * (max_norm_ / rows.norm(2, {1}, true).clamp_min(max_norm_));
     torch::Tensor each = rows.index_select(0, std::get<1>(unique));
     if (full_) each = each * weights.unsqueeze(1);
-    const torch::Tensor sum = segment_sum(each, segments, counts, fill.numel() == 0);
-    const torch::Tensor divisor =
-        full_ ? torch::zeros({bags}).index_add(0, segments, weights) : counts.clamp_min(1).to(torch::kFloat);
-    output_ = torch::where(empty.unsqueeze(1), torch::zeros({1}), sum / divisor.unsqueeze(1));
+    torch::Tensor sum = segment_sum(each, segments, counts, fill.numel() == 0);
+    if (mean_) {
+      const torch::Tensor divisor = full_ ? torch::zeros({bags}).index_add(0, segments, weights)
+                                          : counts.clamp_min(1).to(torch::kFloat);
+      sum = sum / divisor.unsqueeze(1);
+    }
+    output_ = torch::where(empty.unsqueeze(1), torch::zeros({1}), sum);
   }
 
  private:
@@ -109,7 +115,7 @@ class Chain : public TorchPeer {
     return torch::zeros({counts.numel(), dim_}).index_add(0, segments, each);
   }
 
-  const bool full_;
+  const bool mean_, full_;
   const float max_norm_;
 };
 
@@ -119,8 +125,9 @@ std::unique_ptr<LookupPeer> embedding_bag_peer(std::span<const float> table, int
   return std::make_unique<EmbeddingBag>(table, dim);
 }
 
-std::unique_ptr<LookupPeer> chain_peer(std::span<const float> table, int64_t dim, bool full, float max_norm) {
-  return std::make_unique<Chain>(table, dim, full, max_norm);
+std::unique_ptr<LookupPeer> chain_peer(std::span<const float> table, int64_t dim, Combiner combiner,
+                                       std::optional<float> max_norm) {
+  return std::make_unique<Chain>(table, dim, combiner, max_norm);
 }
 
 }  // namespace embers

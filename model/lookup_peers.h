@@ -2,14 +2,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "model/combine.h"
+
 namespace embers {
 
-// What other code does with the same lookups, for `embers bench lookup`. One *column* is one feature of a
-// minibatch: bag b holds ids [offsets[b], offsets[b+1]). The mean of each bag, forward and backward; one
-// thread.
+// What other code does with the same lookups, for `embers bench lookup` and `bench model`. One *column* is
+// one feature of a minibatch: bag b holds ids [offsets[b], offsets[b+1]). Forward and backward.
 struct LookupColumn {
   std::vector<int64_t> ids, offsets;
   std::vector<float> weights;
@@ -31,8 +33,9 @@ class LookupPeer {
 std::unique_ptr<LookupPeer> embedding_bag_peer(std::span<const float> table, int64_t dim);
 
 // The operators that an unfused safe_embedding_lookup_sparse is made of, one libtorch operator each: prune,
-// fill empty rows, unique, gather, scatter to the ids, segment sum, divide. With `full`, weights and
-// max_norm, too. Its gradient is that of the unique rows.
-std::unique_ptr<LookupPeer> chain_peer(std::span<const float> table, int64_t dim, bool full, float max_norm);
+// fill empty rows, unique, gather, scatter to the ids, segment sum, divide (mean). With max_norm, weights,
+// too. Its gradient is that of the unique rows. Combiner: sum or mean.
+std::unique_ptr<LookupPeer> chain_peer(std::span<const float> table, int64_t dim, Combiner combiner,
+                                       std::optional<float> max_norm = {});
 
 }  // namespace embers

@@ -6,6 +6,7 @@
 
 #include "model/coordinates.h"
 #include "model/lookup_operators.h"
+#include "model/weight_gradient.h"
 #include "schema/errors.h"
 
 namespace embers {
@@ -92,10 +93,18 @@ LookupWorkspace& workspace() {
   return mine;
 }
 
+torch::Tensor gradient_of_weights(const Call& call, const torch::Tensor& out_gradient) {
+  torch::Tensor gradient = torch::empty_like(call.weights);
+  weight_gradient(call.pass, call.ids(), call.options, view<float>(out_gradient),
+                  {gradient.data_ptr<float>(), static_cast<size_t>(gradient.numel())});
+  return gradient;
+}
+
 struct LookupFunction : torch::autograd::Function<LookupFunction> {
+  // `inputs`, the call's params and, if they have a gradient, its weights, are only there for autograd.
   static torch::Tensor forward(AutogradContext* context, const c10::intrusive_ptr<Call>& call,
-                               at::TensorList params) {
-    (void)params;
+                               at::TensorList inputs) {
+    context->saved_data["weights"] = inputs.size() > call->params.size();
     torch::Tensor out = torch::empty(call->shape);
     fused_embedding_lookup_sparse(*call->table, call->ids(), call->options, call->pass, workspace(),
                                   {out.data_ptr<float>(), static_cast<size_t>(out.numel())});
@@ -110,6 +119,7 @@ struct LookupFunction : torch::autograd::Function<LookupFunction> {
     variable_list result{torch::Tensor()};
     for (size_t p = 0; p < call->params.size(); ++p)
       result.push_back(sparse_gradient(gradients, p, call->params[p]));
+    if (context->saved_data["weights"].toBool()) result.push_back(gradient_of_weights(*call, gradient));
     return result;
   }
 };
@@ -143,13 +153,17 @@ torch::Tensor fused_embedding_lookup_sparse(const TableTensors& table, const Spa
       ids.indices.size(0) != ids.values.numel())
     fail(ErrorCode::kInvalid, "indices must be an int64 tensor of {} ids x {} dimensions", ids.values.numel(),
          ids.dense_shape.size());
-  if (ids.weights.defined() && (ids.weights.scalar_type() != torch::kFloat || ids.weights.requires_grad()))
-    fail(ErrorCode::kInvalid, "weights must be a float32 tensor that requires no gradient");
-  if (ids.weights.defined()) call->weights = ids.weights.contiguous();
+  std::vector<torch::Tensor> inputs = table.params;
+  if (ids.weights.defined()) {
+    if (ids.weights.scalar_type() != torch::kFloat)
+      fail(ErrorCode::kInvalid, "weights must be a float32 tensor");
+    call->weights = ids.weights.detach().contiguous();
+    if (ids.weights.requires_grad()) inputs.push_back(ids.weights);
+  }
   call->offsets = bag_offsets(view<int64_t>(ids.indices.contiguous()), ids.dense_shape);
   call->shape = ids.dense_shape;
   call->shape.back() = call->table->dim();
-  return LookupFunction::apply(call, at::TensorList(table.params));
+  return LookupFunction::apply(call, at::TensorList(inputs));
 }
 
 torch::Tensor fused_safe_embedding_lookup_sparse(const TableTensors& table, const SparseIdTensors& ids,

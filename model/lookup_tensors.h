@@ -8,8 +8,9 @@
 #include "model/lookup_pass.h"
 
 // The operators of lookup_operators.h on tensors, with autograd: a backward pass gives every partition a
-// sparse gradient with one row, in ascending order, for each row that was looked up: coalesced, though libtorch
-// drops that flag where it stores a leaf's first gradient. Weights get none.
+// sparse gradient with one row, in ascending order, for each row that was looked up: coalesced, though
+// libtorch drops that flag where it stores a leaf's first gradient. Weights that require one get theirs, as
+// in TensorFlow.
 namespace embers {
 
 // `params` of TensorFlow: partitions of one embedding table, each rows x dim, float32, contiguous, on the

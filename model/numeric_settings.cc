@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <torch/version.h>
 
+#include <cstdlib>
+
 #include "model/step.h"
 
 namespace embers {
@@ -39,7 +41,35 @@ struct Constant {
   std::string vector = vector_capability();
 };
 
+// What OpenBLAS could use here of its kernels with AVX; "" where it needs no more than it has.
+const char* better_core(const std::string& core) {
+#if defined(__x86_64__)
+  for (const char* modern : {"Haswell", "Zen", "Excavator", "SkylakeX", "Cooperlake", "Sapphirerapids"})
+    if (core == modern) return "";
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return "";
+  for (const bool missing : {!__builtin_cpu_supports("avx512f"), !__builtin_cpu_supports("avx512bw"),
+                             !__builtin_cpu_supports("avx512dq"), !__builtin_cpu_supports("avx512vl")})
+    if (missing) return "Haswell";
+  return "SkylakeX";
+#else
+  static_cast<void>(core);
+  return "";
+#endif
+}
+
 }  // namespace
+
+void choose_blas_core() {
+  const char* const variable = "OPENBLAS_CORETYPE";
+  const auto init = openblas<void()>("gotoblas_dynamic_init"),
+             quit = openblas<void()>("gotoblas_dynamic_quit");
+  if (init == nullptr || quit == nullptr || std::getenv(variable) != nullptr) return;
+  const std::string better = better_core(openblas_text("openblas_get_corename"));
+  if (better.empty()) return;
+  setenv(variable, better.c_str(), 1);
+  quit();
+  init();
+}
 
 void set_threads(uint32_t threads) {
   const int count = static_cast<int>(threads);

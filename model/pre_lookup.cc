@@ -78,7 +78,7 @@ class Selection {
  public:
   Selection(const LocalTable& table, const SparseIds& ids, std::span<const Id> values,
             const LookupOptions& options, LookupPass::Memory& memory)
-      : table_(table), ids_(ids), values_(values), options_(options), weights_(prunes_weights(ids, options)) {
+      : table_(table), ids_(ids), values_(values), options_(options) {
     const size_t most = values.size() + (options.default_id ? ids.offsets.size() : 0);
     row_ = memory.row.take(most);
     place_ = memory.place.take(most);
@@ -103,10 +103,10 @@ class Selection {
  private:
   void add(int64_t p) {
     const int64_t id = values_[static_cast<size_t>(p)];
-    if (prunes_ids(options_) && id < 0) return;
-    if (weights_ && !((*ids_.weights)[static_cast<size_t>(p)] > 0)) return;
+    const float weight = ids_.weights ? (*ids_.weights)[static_cast<size_t>(p)] : 1;
+    if (pruned(options_, id, weight)) return;
     if (!put(id)) fail_id(table_, id, p, prunes_ids(options_));
-    if (ids_.weights) weight_[count_ - 1] = (*ids_.weights)[static_cast<size_t>(p)];
+    if (ids_.weights) weight_[count_ - 1] = weight;
   }
 
   void add_default() {
@@ -129,7 +129,6 @@ class Selection {
   const SparseIds& ids_;
   const std::span<const Id> values_;
   const LookupOptions& options_;
-  const bool weights_;
   std::span<int64_t> row_, place_, offset_;
   std::span<float> weight_;
   size_t count_ = 0;

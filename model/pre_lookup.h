@@ -18,4 +18,10 @@ namespace embers {
 void pre_lookup(const LocalTable& table, const SparseIds& ids, const LookupOptions& options,
                 LookupPass& pass);
 
+// Whether it leaves out an id of this weight (1 where there are no weights).
+inline bool pruned(const LookupOptions& options, int64_t id, float weight) {
+  return options.prune_invalid_ids.value_or(false) &&
+         (id < 0 || (options.combiner != Combiner::kSum && !(weight > 0)));
+}
+
 }  // namespace embers

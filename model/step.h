@@ -81,6 +81,12 @@ class ModelRunner {
                               const LatePull& late) = 0;
 };
 
+// OpenBLAS takes a processor it does not know (one that is newer, or a virtual machine's) for a Prescott, and
+// then computes three times slower than it could. Makes it use its AVX2 or AVX-512 kernels where the
+// processor has these, unless the environment says which to take (OPENBLAS_CORETYPE). Call first in main():
+// nothing may compute meanwhile.
+void choose_blas_core();
+
 // Numbers of threads for every operator of the calling thread (libtorch and BLAS). Call first in each trainer
 // thread.
 void set_threads(uint32_t threads);

@@ -46,6 +46,41 @@ TEST(LookupTensors, GradientsReachThePartitionsSparselyAndMatchDenseAutograd) {
   }
 }
 
+TEST(LookupTensors, WeightsGetTheGradientOfDenseAutograd) {
+  torch::manual_seed(1);
+  const torch::Tensor rows = torch::randn({5, 3}), gradient = torch::randn({3, 3});
+  for (const Combiner combiner : {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN}) {
+    SparseIdTensors ids = ids_of(torch::kLong);
+    ids.weights = torch::tensor({2.0f, 0.5f, 3.0f, -1.0f, 4.0f}).requires_grad_();
+    const TableTensors table = table_of(rows, 3);
+    const torch::Tensor out = fused_safe_embedding_lookup_sparse(table, ids, {combiner, 1.0f, 2, {}});
+    out.backward(gradient);
+
+    // Of the third bag's ids the first is negative, and the second's weight is pruned unless combiner is sum.
+    const torch::Tensor w = ids.weights.detach().clone().requires_grad_();
+    const torch::Tensor clipped = rows / rows.norm(2, {1}, true).clamp_min(1);
+    const auto bag = [&](std::vector<int64_t> which, std::vector<int64_t> row) {
+      const torch::Tensor weights = w.index({torch::tensor(which, torch::kLong)}).unsqueeze(1);
+      const torch::Tensor sum = (clipped.index({torch::tensor(row, torch::kLong)}) * weights).sum(0);
+      if (combiner == Combiner::kSum) return sum;
+      return sum / (combiner == Combiner::kMean ? weights.sum() : weights.square().sum().sqrt());
+    };
+    const torch::Tensor last = combiner == Combiner::kSum ? bag({3, 4}, {0, 4}) : bag({4}, {4});
+    const torch::Tensor want = torch::stack({bag({0, 1}, {1, 4}), clipped.index({2}), last});
+    want.backward(gradient);
+    EXPECT_TRUE(torch::allclose(out, want, 1e-5, 1e-6));
+    EXPECT_TRUE(torch::allclose(ids.weights.grad(), w.grad(), 1e-4, 1e-5)) << ids.weights.grad() << w.grad();
+  }
+}
+
+TEST(LookupTensors, WeightsThatAddUpToNothingGetNoGradient) {
+  SparseIdTensors ids = ids_of(torch::kInt);
+  ids.values = torch::tensor({1, 4, 1, 0, 4}, torch::kInt);
+  ids.weights = torch::tensor({2.0f, -2.0f, 1.0f, 1.0f, 2.0f}).requires_grad_();
+  embedding_lookup_sparse(table_of(torch::ones({5, 2}), 3), ids, Combiner::kMean).sum().backward();
+  EXPECT_TRUE(torch::allclose(ids.weights.grad(), torch::zeros({5}), 0, 1e-6)) << ids.weights.grad();
+}
+
 TEST(LookupTensors, CallsOnOneTableAddUp) {
   const TableTensors table = table_of(torch::ones({4, 2}), 2);
   const torch::Tensor ids = torch::tensor({{3, 0}, {3, 3}}, torch::kLong);
@@ -74,7 +109,7 @@ TEST(LookupTensors, RefuseWhatDoesNotFit) {
   expect_error(ErrorCode::kInvalid, {"indices"},
                [&] { embedding_lookup_sparse(table, sparse, Combiner::kSum); });
   sparse = ids_of(torch::kLong);
-  sparse.weights = sparse.weights.clone().requires_grad_();
+  sparse.weights = sparse.weights.to(torch::kDouble);
   expect_error(ErrorCode::kInvalid, {"weights"},
                [&] { embedding_lookup_sparse(table, sparse, Combiner::kSum); });
 }

@@ -1,4 +1,6 @@
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <future>
@@ -40,6 +42,21 @@ TEST(NumericSettings, AreTheSameWhoeverAsksAtOnce) {
       return different;
     }));
   for (std::future<int>& other : others) EXPECT_EQ(other.get(), 0);
+}
+
+// On a processor that OpenBLAS does not know it would stay with the kernels of a Prescott.
+TEST(ChooseBlasCore, TakesKernelsWithAvx2WhereThereAre) {
+  const auto core = reinterpret_cast<char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_corename"));
+  if (core == nullptr) GTEST_SKIP() << "another BLAS";
+  const at::Tensor a = at::rand({65, 130}), b = at::rand({130, 33});
+  const at::Tensor before = at::mm(a, b);
+  choose_blas_core();
+  EXPECT_TRUE(at::allclose(at::mm(a, b), before, 1e-5, 1e-5));
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    EXPECT_STRNE(core(), "Prescott");
+  }
+#endif
 }
 
 TEST(SetThreads, LimitsTheThreadsOfOperators) {

@@ -1,0 +1,61 @@
+#include "apps/bench.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "model/row_kernels.h"
+#include "model/step.h"
+#include "storage/output_file.h"
+
+namespace embers {
+
+using Json = nlohmann::json;
+
+double seconds_since(BenchClock::time_point begin) {
+  return std::chrono::duration<double>(BenchClock::now() - begin).count();
+}
+
+Json target(const std::string& name, double value, double wanted) {
+  const bool holds = value >= wanted;
+  fmt::print("{:<40} {:6.2f}  target {:5.2f}  {}\n", name, value, wanted, holds ? "holds" : "MISSED");
+  return {{"name", name}, {"value", value}, {"target", wanted}, {"holds", holds}};
+}
+
+Json begin_report(const std::string& bench, const BenchOptions& options) {
+  if (!options.report.empty()) storage::check_file(options.report);
+  std::string warning;
+  Json report{{"bench", bench},
+              {"quick", options.quick},
+              {"embers_instructions", row_kernels().instructions},
+              {"libtorch", numeric_settings(1, &warning)}};
+  fmt::print("embers: {}; libtorch: {}\n{}", row_kernels().instructions, report["libtorch"].dump(),
+             warning.empty() ? "" : warning + "\n");
+  return report;
+}
+
+void end_report(const Json& report, const BenchOptions& options) {
+  if (!options.report.empty()) storage::write_file(options.report, report.dump(2) + '\n');
+}
+
+int64_t RandomIds::id() {
+  const auto rows = static_cast<double>(rows_);
+  if (!zipf_) return static_cast<int64_t>(unit() * rows);
+  const auto rank = static_cast<uint64_t>(std::pow(rows, unit()));
+  return static_cast<int64_t>(rank * 2654435761 % static_cast<uint64_t>(rows_));
+}
+
+LookupColumn RandomIds::column(int64_t bags, int64_t most) {
+  LookupColumn column;
+  column.offsets.push_back(0);
+  for (int64_t b = 0; b < bags; ++b) {
+    for (int64_t i = 1 + static_cast<int64_t>(unit() * static_cast<double>(most)); i > 0; --i) {
+      column.ids.push_back(id());
+      column.weights.push_back(static_cast<float>(0.5 + unit()));
+    }
+    column.offsets.push_back(static_cast<int64_t>(column.ids.size()));
+  }
+  return column;
+}
+
+}  // namespace embers
