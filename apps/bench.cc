@@ -16,10 +16,21 @@ double seconds_since(BenchClock::time_point begin) {
   return std::chrono::duration<double>(BenchClock::now() - begin).count();
 }
 
-Json target(const std::string& name, double value, double wanted) {
-  const bool holds = value >= wanted;
+namespace {
+
+Json entry(const std::string& name, double value, double wanted, bool holds) {
   fmt::print("{:<40} {:6.2f}  target {:5.2f}  {}\n", name, value, wanted, holds ? "holds" : "MISSED");
   return {{"name", name}, {"value", value}, {"target", wanted}, {"holds", holds}};
+}
+
+}  // namespace
+
+Json target(const std::string& name, double value, double wanted) {
+  return entry(name, value, wanted, value >= wanted);
+}
+
+Json target_at_most(const std::string& name, double value, double wanted) {
+  return entry(name, value, wanted, value <= wanted);
 }
 
 Json begin_report(const std::string& bench, const BenchOptions& options) {

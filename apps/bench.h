@@ -18,6 +18,8 @@ double seconds_since(BenchClock::time_point begin);
 
 // One entry of `targets`, printed as well. `value` holds when it is at least `wanted`.
 nlohmann::json target(const std::string& name, double value, double wanted);
+// The same for one that holds when it is at most `wanted`.
+nlohmann::json target_at_most(const std::string& name, double value, double wanted);
 
 // Begins a report: name, instruction sets and BLAS, also printed. Throws when --report could not be written
 // later.

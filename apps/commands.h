@@ -57,6 +57,7 @@ int evaluate(const EvaluateOptions& options);
 int predict(const EvaluateOptions& options);
 int synth_criteo(const SynthOptions& options);
 int check(const JobOptions& options);
+int bench_engine(const BenchOptions& options);
 int bench_lookup(const BenchOptions& options);
 int bench_model(const BenchOptions& options);
 int run_op();  // standard input to standard output

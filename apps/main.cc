@@ -148,6 +148,7 @@ void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options) {
     sub->add_flag("--quick", bench_options.quick, "a smaller grid");
     sub->callback([&chosen, &bench_options, run] { chosen = [&, run] { return run(bench_options); }; });
   };
+  add("engine", "the in-memory store beside the machine's limits, up to 16 GB of memory", bench_engine);
   add("lookup", "the lookup operators beside libtorch's, about 2 minutes and 6 GB", bench_lookup);
   add("model", "training steps of DLRM, DeepFM and WDL with embeddings unfused and fused, a few minutes",
       bench_model);

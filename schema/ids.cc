@@ -63,7 +63,6 @@ std::string to_string(KeysView keys, size_t i) {
   return out;
 }
 
-uint64_t hash_key(int64_t key) { return XXH3_64bits(&key, sizeof key); }
 uint64_t hash_key(std::string_view key) { return XXH3_64bits(key.data(), key.size()); }
 
 }  // namespace embers

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -69,8 +70,19 @@ class Keys {
 std::string to_string(KeysView keys, size_t i);
 
 // 64-bit hashes of keys, stable for ever: bucket, initial values and checkpoints depend on them.
-uint64_t hash_key(int64_t key);
 uint64_t hash_key(std::string_view key);
+// XXH3's 64 bits of the key's eight bytes, little-endian, inlined: it is computed for every key of every pull
+// and push.
+inline uint64_t hash_key(int64_t key) {
+  constexpr uint64_t kSecret = 0x1cad21f72c81017cULL ^ 0xdb979083e96dd4deULL;
+  constexpr uint64_t kPrime = 0x9fb21c651e98df25ULL;
+  uint64_t h = std::rotl(static_cast<uint64_t>(key), 32) ^ kSecret;
+  h ^= std::rotl(h, 49) ^ std::rotl(h, 24);
+  h *= kPrime;
+  h ^= (h >> 35) + sizeof key;
+  h *= kPrime;
+  return h ^ (h >> 28);
+}
 inline uint64_t hash_key(KeysView keys, size_t i) {
   return keys.kind == KeyKind::kInt64 ? hash_key(keys.ints[i]) : hash_key(keys.bytes_at(i));
 }

@@ -7,35 +7,79 @@
 namespace embers::storage {
 namespace {
 
+constexpr size_t kBlock = 16;  // keys
 constexpr size_t kRowsAhead = 16;
-constexpr size_t kKeysAhead = 8;
 constexpr size_t kLine = 64 / sizeof(float);
-constexpr size_t kMostLines = 16;  // beyond this the processor's own prefetcher has caught on
 
-void copy_floats(float* to, const float* from, size_t n) { std::memcpy(to, from, n * sizeof(float)); }
+// Inlined for what rows are mostly made of, whole cache lines.
+void copy_floats(float* __restrict to, const float* __restrict from, size_t n) {
+  for (; n >= kLine; n -= kLine, to += kLine, from += kLine) std::memcpy(to, from, kLine * sizeof(float));
+  for (size_t k = 0; k < n; ++k) to[k] = from[k];
+}
 
 }  // namespace
 
 MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init)
     : name_(spec.name),
+      kind_(spec.key_kind),
       dim_(spec.dim),
       stride_(spec.dim + slot_init.size()),
       slot_init_(slot_init.begin(), slot_init.end()),
-      keys_(spec.key_kind),
+      index_(spec.key_kind),
       slabs_(stride_) {}
 
+// Block by block, each stage in a loop of its own, so that the processor overlaps the keys of a block.
+template <class Use>
+void MemoryTable::stream(KeysView keys, size_t floats, const Use& use) const {
+  const bool ints = kind_ == KeyKind::kInt64;
+  std::array<std::array<uint64_t, kBlock>, 4> hashes;
+  std::array<std::array<uint32_t, kBlock>, 4> rows;
+  const size_t n = keys.size(), blocks = (n + kBlock - 1) / kBlock;
+  const auto size = [&](size_t block) { return std::min(kBlock, n - block * kBlock); };
+  for (size_t step = 0; step < blocks + 3; ++step) {
+    if (const size_t b = step; b < blocks) {
+      uint64_t* const hash = hashes[b % 4].data();
+      for (size_t i = 0; i < size(b); ++i) {
+        hash[i] = hash_key(keys, b * kBlock + i);
+        index_.prefetch(hash[i]);
+      }
+    }
+    if (const size_t b = step - 1; b < blocks) {
+      const uint64_t* const hash = hashes[b % 4].data();
+      uint32_t* const row = rows[b % 4].data();
+      for (size_t i = 0; i < size(b); ++i) {
+        row[i] = index_.find(hash[i], word_of(hash[i], keys, b * kBlock + i));
+        if (row[i] != RowIndex::kNone)
+          ints ? prefetch_row(row[i], floats) : key_bytes_.prefetch_place(row[i]);
+      }
+    }
+    if (const size_t b = step - 2; !ints && b < blocks)
+      for (size_t i = 0; i < size(b); ++i)
+        if (const uint32_t row = rows[b % 4][i]; row != RowIndex::kNone) {
+          key_bytes_.prefetch(row);
+          prefetch_row(row, floats);
+        }
+    if (const size_t b = step - (ints ? 2 : 3); b < blocks)
+      for (size_t i = 0; i < size(b); ++i) {
+        const uint32_t row = rows[b % 4][i];
+        const size_t at = b * kBlock + i;
+        const bool other = !ints && row != RowIndex::kNone && key_bytes_.at(row) != keys.bytes_at(at);
+        use(at, other ? find(hashes[b % 4][i], keys, at) : row);
+      }
+  }
+}
+
 size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_t> found) {
+  check_kind(keys);
   check_size("room for rows", out.size(), keys.size(), dim_);
   check_size("found flags", found.size(), keys.size(), 1);
-  locate(keys);
   size_t count = 0;
-  for (size_t i = 0; i < keys.size(); ++i) {
-    prefetch_row(i + kRowsAhead, dim_);
-    found[i] = rows_[i] != RowIndex::kNone;
-    if (!found[i]) continue;
-    copy_floats(&out[i * dim_], slabs_.row(rows_[i]), dim_);
+  stream(keys, dim_, [&](size_t i, uint32_t row) {
+    found[i] = row != RowIndex::kNone;
+    if (!found[i]) return;
+    copy_floats(&out[i * dim_], slabs_.row(row), dim_);
     ++count;
-  }
+  });
   return count;
 }
 
@@ -44,25 +88,24 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
   check_kind(keys);
   check_size("initial values", values.size(), keys.size(), dim_);
   if (!found.empty()) check_size("found flags", found.size(), keys.size(), 1);
-  const uint32_t before = rows();
+  const uint64_t before = rows();
   for (size_t i = 0; i < keys.size(); ++i) {
-    prefetch_cell(keys, i + kKeysAhead);
+    prefetch_bucket(keys, i + kRowsAhead);
     if (!found.empty() && found[i]) continue;
-    const uint64_t hash = hash_key(keys, i);
-    if (find(hash, keys, i) != RowIndex::kNone) continue;
-    float* row = create(hash, keys, i);
-    copy_floats(row, &values[i * dim_], dim_);
-    std::copy(slot_init_.begin(), slot_init_.end(), row + dim_);
+    const auto [row, created] = find_or_create(keys, i);
+    if (!created) continue;
+    copy_floats(slabs_.row(row), &values[i * dim_], dim_);
+    copy_floats(slabs_.row(row) + dim_, slot_init_.data(), slot_init_.size());
   }
   return rows() - before;
 }
 
 void MemoryTable::update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel) {
+  check_kind(keys);
   check_size("gradients", grads.size(), keys.size(), dim_);
-  locate(keys);
-  check_all_located(keys);
+  locate_all(keys);
   for (size_t i = 0; i < keys.size(); ++i) {
-    prefetch_row(i + kRowsAhead, stride_);
+    if (i + kRowsAhead < keys.size()) prefetch_row(rows_[i + kRowsAhead], stride_);
     float* row = slabs_.row(rows_[i]);
     kernel({row, dim_}, {row + dim_, stride_ - dim_}, grads.subspan(i * dim_, dim_));
   }
@@ -72,35 +115,83 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
   check_kind(keys);
   check_size("rows with slots", values.size(), keys.size(), stride_);
   for (size_t i = 0; i < keys.size(); ++i) {
-    prefetch_cell(keys, i + kKeysAhead);
-    const uint64_t hash = hash_key(keys, i);
-    const uint32_t number = find(hash, keys, i);
-    float* row = number == RowIndex::kNone ? create(hash, keys, i) : slabs_.row(number);
-    copy_floats(row, &values[i * stride_], stride_);
+    prefetch_bucket(keys, i + kRowsAhead);
+    copy_floats(slabs_.row(find_or_create(keys, i).row), &values[i * stride_], stride_);
   }
 }
 
+size_t MemoryTable::remove(KeysView keys) {
+  check_kind(keys);
+  words_ = {};
+  size_t count = 0;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint64_t hash = hash_key(keys, i);
+    const uint32_t row = find(hash, keys, i);
+    if (row == RowIndex::kNone) continue;
+    index_.erase(hash, word_of(hash, keys, i), row);
+    if (used_.empty()) used_.assign(slabs_.rows(), true);
+    used_[row] = false;
+    free_.push_back(row);
+    ++count;
+  }
+  return count;
+}
+
+// Rows as they lie, from one slab and between two free ones.
 uint64_t MemoryTable::scan(uint64_t cursor, size_t limit, const Store::Visitor& visit) {
   if (limit == 0)
     fail(ErrorCode::kInvalid, "table '{}': a scan must ask for at least one row at a time", name_);
-  if (cursor >= rows()) return Store::kScanEnd;
+  const uint32_t rows = slabs_.rows();
+  while (cursor < rows && is_free(static_cast<uint32_t>(cursor))) ++cursor;
+  if (cursor >= rows) return end_scan();
   const auto begin = static_cast<uint32_t>(cursor);
-  const size_t most = std::min<size_t>(rows() - begin, slabs_.contiguous(begin));
-  const KeysView keys = keys_.view(begin, std::min(limit, most));
+  const auto most = static_cast<uint32_t>(std::min<size_t>({limit, rows - begin, slabs_.contiguous(begin)}));
+  uint32_t n = 1;
+  while (n < most && !is_free(begin + n)) ++n;
+  const KeysView keys = keys_from(begin, n);
   visit(keys, {slabs_.row(begin), keys.size() * stride_});
   const uint64_t next = cursor + keys.size();
-  return next < rows() ? next : Store::kScanEnd;
+  return next < rows ? next : end_scan();
+}
+
+uint64_t MemoryTable::end_scan() {
+  words_ = {};
+  return Store::kScanEnd;
+}
+
+// The keys of rows [begin, begin + n), fewer if those hold more than the 4 GiB that a view can show.
+KeysView MemoryTable::keys_from(uint32_t begin, size_t n) {
+  if (kind_ == KeyKind::kInt64) {
+    if (words_.size() != slabs_.rows()) list_words();
+    return {kind_, std::span(words_).subspan(begin, n), {}, {}};
+  }
+  ends_.clear();
+  bytes_.clear();
+  for (uint32_t row = begin; row < begin + n; ++row) {
+    const std::string_view key = key_bytes_.at(row);
+    if (!ends_.empty() && bytes_.size() + key.size() > UINT32_MAX) break;
+    bytes_.append(key);
+    ends_.push_back(static_cast<uint32_t>(bytes_.size()));
+  }
+  return {kind_, {}, ends_, bytes_};
+}
+
+// The index leads from keys to rows: the way back is made when it is needed.
+void MemoryTable::list_words() {
+  words_.resize(slabs_.rows());
+  index_.visit([&](uint64_t word, uint32_t row) { words_[row] = static_cast<int64_t>(word); });
 }
 
 uint64_t MemoryTable::resident_bytes() const {
-  return keys_.resident_bytes() + index_.resident_bytes() + slabs_.resident_bytes() +
-         rows_.capacity() * sizeof(uint32_t);
+  return index_.resident_bytes() + slabs_.resident_bytes() + key_bytes_.resident_bytes() +
+         (rows_.capacity() + free_.capacity()) * sizeof(uint32_t) + words_.capacity() * sizeof(int64_t) +
+         used_.capacity() / 8;
 }
 
 void MemoryTable::check_kind(KeysView keys) const {
-  if (keys.kind != keys_.kind())
-    fail(ErrorCode::kInvalid, "table '{}' has {} keys, the request has {} keys", name_,
-         embers::name(keys_.kind()), embers::name(keys.kind));
+  if (keys.kind != kind_)
+    fail(ErrorCode::kInvalid, "table '{}' has {} keys, the request has {} keys", name_, embers::name(kind_),
+         embers::name(keys.kind));
 }
 
 void MemoryTable::check_size(const char* what, size_t got, size_t rows, size_t floats_per_row) const {
@@ -109,58 +200,48 @@ void MemoryTable::check_size(const char* what, size_t got, size_t rows, size_t f
          rows * floats_per_row, got);
 }
 
-void MemoryTable::locate(KeysView keys) {
-  check_kind(keys);
+void MemoryTable::locate_all(KeysView keys) {
   rows_.resize(keys.size());
-  for (size_t begin = 0; begin < keys.size(); begin += kBlock)
-    locate_block(keys, begin, std::min(kBlock, keys.size() - begin));
-}
-
-void MemoryTable::locate_block(KeysView keys, size_t begin, size_t n) {
-  std::array<uint64_t, kBlock> hashes;
-  for (size_t i = 0; i < n; ++i) {
-    hashes[i] = hash_key(keys, begin + i);
-    index_.prefetch(hashes[i]);
-  }
-  uint32_t* candidates = &rows_[begin];
-  for (size_t i = 0; i < n; ++i) {
-    candidates[i] = index_.candidate(hashes[i]);
-    if (candidates[i] != RowIndex::kNone) keys_.prefetch(candidates[i]);
-  }
-  for (size_t i = 0; i < n; ++i)
-    if (candidates[i] != RowIndex::kNone) keys_.prefetch_bytes(candidates[i]);
-  for (size_t i = 0; i < n; ++i) rows_[begin + i] = find(hashes[i], keys, begin + i);
+  size_t missing = keys.size();
+  stream(keys, kLine, [&](size_t i, uint32_t row) {
+    rows_[i] = row;
+    if (row == RowIndex::kNone) missing = std::min(missing, i);
+  });
+  if (missing < keys.size())
+    fail(ErrorCode::kMissingKey, "table '{}' has no row for key {}: pull a key before pushing its gradient",
+         name_, to_string(keys, missing));
 }
 
 uint32_t MemoryTable::find(uint64_t hash, KeysView keys, size_t i) const {
-  return index_.find(hash, [&](uint32_t row) { return keys_.equals(row, keys, i); });
+  if (kind_ == KeyKind::kInt64) return index_.find(hash, static_cast<uint64_t>(keys.ints[i]));
+  return index_.find(hash, hash, [&](uint32_t row) { return key_bytes_.at(row) == keys.bytes_at(i); });
 }
 
-void MemoryTable::check_all_located(KeysView keys) const {
-  const auto missing = std::find(rows_.begin(), rows_.end(), RowIndex::kNone);
-  if (missing != rows_.end())
-    fail(ErrorCode::kMissingKey, "table '{}' has no row for key {}: pull a key before pushing its gradient",
-         name_, to_string(keys, static_cast<size_t>(missing - rows_.begin())));
-}
-
-float* MemoryTable::create(uint64_t hash, KeysView keys, size_t i) {
-  if (rows() == RowIndex::kNone - 1)
+MemoryTable::Created MemoryTable::find_or_create(KeysView keys, size_t i) {
+  const uint64_t hash = hash_key(keys, i);
+  const uint32_t next = free_.empty() ? slabs_.rows() : free_.back();
+  if (next == RowIndex::kNone - 1) {
+    const uint32_t row = find(hash, keys, i);
+    if (row != RowIndex::kNone) return {row, false};
     fail(ErrorCode::kInvalid, "table '{}' is full: one shard holds 2^32 - 2 rows of a table, use more shards",
          name_);
-  float* row = slabs_.append();
-  keys_.push_back_from(keys, i);
-  index_.append(hash, [this](uint32_t older) { return keys_.hash(older); });
-  return row;
-}
-
-void MemoryTable::prefetch_cell(KeysView keys, size_t i) const {
-  if (i < keys.size()) index_.prefetch(hash_key(keys, i));  // hashing twice is cheaper than the miss
-}
-
-void MemoryTable::prefetch_row(size_t i, size_t floats) const {
-  if (i >= rows_.size() || rows_[i] == RowIndex::kNone) return;
-  const float* row = slabs_.row(rows_[i]);
-  for (size_t f = 0; f < std::min(floats, kMostLines * kLine); f += kLine) __builtin_prefetch(row + f);
+  }
+  const uint32_t row = kind_ == KeyKind::kInt64
+                           ? index_.find_or_insert(hash, static_cast<uint64_t>(keys.ints[i]), next)
+                           : index_.find_or_insert(hash, hash, next, [&](uint32_t older) {
+                               return key_bytes_.at(older) == keys.bytes_at(i);
+                             });
+  if (row != next) return {row, false};
+  if (kind_ == KeyKind::kBytes) key_bytes_.set(row, keys.bytes_at(i));
+  if (free_.empty()) {
+    slabs_.append();
+    if (!used_.empty()) used_.push_back(true);
+  } else {
+    free_.pop_back();
+    used_[row] = true;
+    words_ = {};
+  }
+  return {row, true};
 }
 
 }  // namespace embers::storage

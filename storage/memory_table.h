@@ -1,10 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "storage/key_column.h"
+#include "storage/key_bytes.h"
 #include "storage/row_index.h"
 #include "storage/row_slabs.h"
 #include "storage/store.h"
@@ -13,9 +14,9 @@ namespace embers::storage {
 
 // One table of the memory store; its members are Store's of the same names, with their contracts.
 //
-// Batches are located block by block: hash all keys and prefetch their cells, prefetch the keys these point
-// to, then compare. Rows are prefetched a few ahead of their use. Nothing waits for one cache miss after
-// another.
+// Batches go through a pipeline: of a key some places ahead the hash is computed and its bucket prefetched,
+// of a nearer one its row is found and prefetched, then it is used. Nothing waits for one cache miss after
+// another, nothing is allocated for a row, and nothing that grows is copied at once.
 //
 // *Thread safety*: none.
 class MemoryTable {
@@ -26,39 +27,64 @@ class MemoryTable {
   size_t add_if_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
   void update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel);
   void restore(KeysView keys, std::span<const float> values);
+  size_t remove(KeysView keys);
   uint64_t scan(uint64_t cursor, size_t limit, const Store::Visitor& visit);
 
   const std::string& name() const { return name_; }
-  uint32_t rows() const { return index_.rows(); }
+  uint64_t rows() const { return index_.size(); }
   uint64_t resident_bytes() const;
 
  private:
-  static constexpr size_t kBlock = 64;  // keys whose cache misses overlap
+  static constexpr size_t kLine = 64 / sizeof(float);
+  static constexpr size_t kMostLines = 16;  // beyond this the processor's own prefetcher has caught on
 
   void check_kind(KeysView keys) const;
   void check_size(const char* what, size_t got, size_t rows, size_t floats_per_row) const;
-  // Leaves in rows_ the row of each key, or RowIndex::kNone.
-  void locate(KeysView keys);
-  void locate_block(KeysView keys, size_t begin, size_t n);
+  // Calls use(i, row number or RowIndex::kNone) for each key in order, `floats` of its row prefetched.
+  template <class Use>
+  void stream(KeysView keys, size_t floats, const Use& use) const;
+  uint64_t word_of(uint64_t hash, KeysView keys, size_t i) const {
+    return kind_ == KeyKind::kInt64 ? static_cast<uint64_t>(keys.ints[i]) : hash;
+  }
   uint32_t find(uint64_t hash, KeysView keys, size_t i) const;
-  void check_all_located(KeysView keys) const;
-  // A new row for the i-th key, its floats still zero.
-  float* create(uint64_t hash, KeysView keys, size_t i);
-  void prefetch_cell(KeysView keys, size_t i) const;
-  void prefetch_row(size_t i, size_t floats) const;
+  // Leaves in rows_ the row of each key; kMissingKey if one has none.
+  void locate_all(KeysView keys);
+  // The row of the i-th key; a new one, its floats yet to be set, if it had none.
+  struct Created {
+    uint32_t row;
+    bool created;
+  };
+  Created find_or_create(KeysView keys, size_t i);
+  EMBERS_PREFETCHES void prefetch_bucket(KeysView keys, size_t i) const {
+    if (i < keys.size()) index_.prefetch(hash_key(keys, i));  // hashing twice is cheaper than the miss
+  }
+  EMBERS_PREFETCHES void prefetch_row(uint32_t row, size_t floats) const {
+    const float* const from = slabs_.row(row);
+    for (size_t f = 0; f < std::min(floats, kMostLines * kLine); f += kLine) __builtin_prefetch(from + f);
+  }
+  // Of a row that is no key's, which a scan leaves out.
+  bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
+  KeysView keys_from(uint32_t begin, size_t n);
+  void list_words();
+  uint64_t end_scan();
 
   // Constant after construction.
   std::string name_;
+  KeyKind kind_;
   size_t dim_;
   size_t stride_;  // dim + floats of slots
   std::vector<float> slot_init_;
 
-  // Row r is described by the r-th entry of each.
-  KeyColumn keys_;
   RowIndex index_;
   RowSlabs slabs_;
+  KeyBytes key_bytes_;          // only for byte strings
+  std::vector<uint32_t> free_;  // rows whose keys were removed, taken again by new ones
+  std::vector<bool> used_;      // of each row; empty as long as none was removed
 
   std::vector<uint32_t> rows_;  // scratch of one call
+  std::vector<int64_t> words_;  // int64 keys of all rows, only while a scan goes on
+  std::vector<uint32_t> ends_;  // of the keys that a scan shows
+  std::string bytes_;           // their bytes
 };
 
 }  // namespace embers::storage

@@ -49,4 +49,6 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   return *this;
 }
 
+void Pages::drop(size_t begin, size_t bytes) { madvise(data_ + begin, bytes, MADV_DONTNEED); }
+
 }  // namespace embers::storage

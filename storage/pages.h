@@ -19,6 +19,8 @@ class Pages {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
+  // Gives whole pages back to the system; they read as zeros from now on.
+  void drop(size_t begin, size_t bytes);
 
  private:
   std::byte* data_ = nullptr;
