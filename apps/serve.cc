@@ -212,6 +212,7 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
   config.shard = reply.getNumber();
   config.seed = master.job.job.seed;
   config.sync = master.job.training.mode == data::Mode::kSync;
+  config.staleness_modulation = master.job.training.staleness_modulation;
   for (const auto table : reply.getTables()) config.tables.push_back(read(table));
   config.map = read_shard_map(reply, UINT16_MAX);
   config.backend = master.job.storage.backend;
