@@ -91,6 +91,28 @@ TEST(Master, LeasesWhatAWorkerGaveBackOrLeftBehind) {
   EXPECT_FALSE(job.result().error);
 }
 
+// An owner refused it as stale: it is computed again, by whoever asks first, and its version waits for it.
+TEST(Master, LeasesARefusedMinibatchOfASyncVersionAgainOnTheSameVersion) {
+  Job job({.mode = data::Mode::kSync, .minibatches = 4, .workers = 2, .grads_to_wait = 2});
+  Worker first(job), second(job);
+  const Lease refused = first.lease();
+  second.finish(second.lease());
+  EXPECT_TRUE(first.done(refused, 0, true));
+  const Lease again = second.lease();
+  EXPECT_EQ(again.get().getMinibatches()[0].getMinibatch(), 0);
+  EXPECT_EQ(again.get().getMinibatches()[0].getAttempt(), 2);
+  EXPECT_EQ(again.get().getVersion(), 0);
+  EXPECT_FALSE(first.done(refused, 0)) << "it is not his any more";
+  second.finish(again);
+  first.leave();
+  EXPECT_EQ(second.work_to_the_end(), (std::vector<uint64_t>{2, 3}));
+  const JobResult result = job.result();
+  ASSERT_FALSE(result.error) << result.error->what();
+  EXPECT_EQ(result.report.total.owners.version, 2);
+  EXPECT_EQ(result.report.total.examples, 40);
+  EXPECT_EQ(result.report.released, 1);
+}
+
 TEST(Master, LetsAWorkerJoinLate) {
   Job job({.minibatches = 6});
   Worker first(job);
