@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "actors/staleness.h"
 #include "schema/codec.h"
 
 namespace embers {
@@ -20,7 +21,6 @@ class Ledger {
   uint64_t examples = 0;     // records applied in the job
   uint64_t minibatches = 0;  // minibatches applied in the job
   uint64_t duplicates = 0;
-  uint64_t staleness = 0;  // async: sum over pushes of applies between pull and push
 
   // Whether the push was applied before (its epoch may be over). A push of a later epoch begins that epoch.
   bool is_applied(uint32_t epoch, uint64_t minibatch) {
@@ -30,6 +30,7 @@ class Ledger {
   void begin_epoch(uint32_t epoch) {
     epoch_ = epoch;
     applied_.clear();
+    staleness_ = {};
   }
   void mark_applied(uint64_t minibatch, uint32_t count) { applied_[minibatch] = count; }
   void unmark(uint64_t minibatch) { applied_.erase(minibatch); }
@@ -41,12 +42,17 @@ class Ledger {
     return found->second;
   }
 
+  void add_staleness(uint64_t staleness) { staleness_.add(staleness); }
+  // Of the applied pushes of the epoch.
+  Staleness staleness(uint32_t epoch) const { return epoch == epoch_ ? staleness_ : Staleness(); }
+
   void fence(uint64_t incarnation) { fenced_.insert(incarnation); }
   bool is_fenced(uint64_t incarnation) const { return fenced_.contains(incarnation); }
 
  private:
   uint32_t epoch_ = 0;
   std::map<uint64_t, uint32_t> applied_;  // records of each minibatch
+  Staleness staleness_;                   // of the epoch
   std::set<uint64_t> fenced_;
 };
 

@@ -1,5 +1,6 @@
 #include "actors/optimizer.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -97,16 +98,17 @@ void push_async(Self self, const Origin& origin, const Message<wire::PushRequest
   batch->tables = self->state.gradients(m);
   batch->keepalive = std::make_shared<Message<wire::PushRequest>>(m);
   // A push without gradients followed no pull from this owner: nothing of it is stale.
-  const bool late = !batch->tables.empty() && ledger.version > origin.version;
-  const uint64_t staleness = late ? ledger.version - origin.version : 0;
+  const bool counts = !batch->tables.empty();
+  const uint64_t staleness = counts && ledger.version > origin.version ? ledger.version - origin.version : 0;
+  if (self->state.config.staleness_modulation) batch->rate_factor = 1.0 / std::max<uint64_t>(staleness, 1);
   batch->version = ++ledger.version;
   batch->step.step = ++ledger.minibatches;
   ledger.mark_applied(origin.minibatch, origin.examples);
   request_apply(
       self, batch,
-      [self, origin, staleness, promise]() mutable {
+      [self, origin, counts, staleness, promise]() mutable {
         self->state.ledger.examples += origin.examples;
-        self->state.ledger.staleness += staleness;
+        if (counts) self->state.ledger.add_staleness(staleness);
         promise.deliver(self->state.push_reply(wire::PushReply::Outcome::APPLIED, staleness));
       },
       [self, origin, promise](const caf::error& e) mutable {
@@ -214,7 +216,7 @@ Message<wire::StatsReply> stats_reply(const Ledger& ledger, const StoreStats& st
     b.setExamples(ledger.examples);
     b.setMinibatches(ledger.minibatches);
     b.setDuplicates(ledger.duplicates);
-    b.setStaleness(ledger.staleness);
+    write(b, ledger.staleness(request.getEpoch()));
     b.setRows(store.rows);
     b.setResidentBytes(store.resident_bytes);
     auto list = b.initApplied(applied.size());

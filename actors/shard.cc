@@ -41,7 +41,7 @@ class Rows {
     for (const TableSlices& t : batch.tables) {
       const storage::Optimizer& optimizer = *optimizers_[t.table];
       storage::Optimizer::Step step = batch.step;
-      step.learning_rate = optimizer.learning_rate();
+      step.learning_rate = optimizer.learning_rate() * batch.rate_factor;
       storage::apply(*store_, t.table, optimizer, step, t.keys, t.values, constraints_[t.table].get());
     }
     version_ = batch.version;

@@ -18,6 +18,8 @@ struct OwnerConfig {
   uint32_t shard = 0;  // its id in the shard map
   uint64_t seed = 1;
   bool sync = false;
+  bool staleness_modulation =
+      false;                      // async: a push's learning rates are divided by its staleness, if above 1
   std::vector<TableSpec> tables;  // by TableId
   ShardMap map;
   std::string backend = "memory";
@@ -29,6 +31,7 @@ struct OwnerConfig {
 struct ApplyBatch {
   uint64_t version = 0;           // the version that it makes
   storage::Optimizer::Step step;  // learning_rate 0: each table's own
+  double rate_factor = 1;         // every learning rate is multiplied by it
   std::vector<TableSlices> tables;
   std::shared_ptr<const void> keepalive;  // owner of what `tables` view
 };

@@ -81,6 +81,7 @@ void conclude(const JobResult& result, const std::string& report_file) {
              json["peak_memory_bytes"].get<double>() / (1 << 20));
   fmt::print("loss {}  test loss {}  AUC {}  accuracy {}\n", metric(t.loss), metric(t.test_loss),
              metric(t.auc), metric(t.accuracy));
+  if (t.owners.staleness.pushes() > 0) fmt::print("staleness of gradients {}\n", t.owners.staleness.text());
   if (result.report.skipped_rows > 0) fmt::print("{} bad rows were skipped\n", result.report.skipped_rows);
   if (report_file.empty()) return;
   storage::write_file(report_file, json.dump(2) + '\n');

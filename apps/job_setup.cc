@@ -157,6 +157,7 @@ OwnerConfig owner_config(const MasterConfig& config, uint32_t number) {
   owner.shard = number;
   owner.seed = config.job.job.seed;
   owner.sync = config.job.training.mode == data::Mode::kSync;
+  owner.staleness_modulation = config.job.training.staleness_modulation;
   owner.tables = config.model.tables;
   owner.map = even_shard_map(config.shards, config.job.storage.buckets);
   owner.backend = config.job.storage.backend;

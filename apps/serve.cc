@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <future>
 #include <optional>
 
@@ -127,13 +126,11 @@ int serve_master(const MasterOptions& options) {
 
 namespace {
 
-// Where a shard listens unless told: a free port of the address that reaches the master, and a Unix socket.
+// Where a shard listens unless told: a free port of the address that reaches the master, and a Unix socket
+// without a file, which nobody would remove after a SIGKILL.
 std::vector<Endpoint> default_endpoints(const Endpoint& master) {
-  const std::string socket =
-      (std::filesystem::temp_directory_path() /
-       fmt::format("embers-{}-{:08x}.sock", ::getpid(), static_cast<uint32_t>(random_number() >> 32)))
-          .string();
-  std::vector<Endpoint> endpoints{{true, socket, ""}};
+  const std::string name = fmt::format("@embers-{}-{:016x}", ::getpid(), random_number());
+  std::vector<Endpoint> endpoints{{true, name, ""}};
   if (!master.unix_socket) endpoints.push_back({false, local_address_towards(master.host, master.port), "0"});
   return endpoints;
 }
@@ -212,6 +209,7 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
   config.shard = reply.getNumber();
   config.seed = master.job.job.seed;
   config.sync = master.job.training.mode == data::Mode::kSync;
+  config.staleness_modulation = master.job.training.staleness_modulation;
   for (const auto table : reply.getTables()) config.tables.push_back(read(table));
   config.map = read_shard_map(reply, UINT16_MAX);
   config.backend = master.job.storage.backend;

@@ -62,9 +62,24 @@ void read_model(const toml::table& table, Job& job) {
   job.model.params.erase("library");
 }
 
+// What would break what sync mode promises, or can have no effect there.
+void check_sync(const Section& section, const Job& job) {
+  if (job.training.get_model_steps > 1)
+    section.fail_at("get_model_steps",
+                    fmt::format("'get_model_steps' is {}, but in sync mode every gradient is computed on the "
+                                "current version: leave it at 1, or choose mode \"async\" or \"bounded\"",
+                                job.training.get_model_steps));
+  if (job.training.staleness_modulation)
+    section.fail_at(
+        "staleness_modulation",
+        "'staleness_modulation' has no meaning in sync mode, where no gradient is stale: leave it "
+        "out, or choose mode \"async\" or \"bounded\"");
+}
+
 void read_training(Section section, Job& job) {
   auto& training = job.training;
-  section.read_choice("mode", training.mode, {{"async", Mode::kAsync}, {"sync", Mode::kSync}});
+  section.read_choice("mode", training.mode,
+                      {{"async", Mode::kAsync}, {"sync", Mode::kSync}, {"bounded", Mode::kBounded}});
   section.read_choice("reduction", training.reduction,
                       {{"mean", Reduction::kMean}, {"sum", Reduction::kSum}});
   section.read_count("batch_size", training.batch_size, 1);
@@ -74,6 +89,10 @@ void read_training(Section section, Job& job) {
   section.read_count("prefetch", training.prefetch, 0);
   section.read_count("threads", training.threads, 1, kMaxThreads);
   section.read_count("minibatches_per_lease", training.minibatches_per_lease, 1);
+  section.read_count("staleness_bound", training.staleness_bound, 0);
+  section.read("staleness_modulation", training.staleness_modulation);
+  section.read_count("get_model_steps", training.get_model_steps, 1);
+  if (training.mode == Mode::kSync) check_sync(section, job);
   section.done();
 }
 

@@ -97,7 +97,7 @@ struct TableOverride {
   bool matches(const std::string& table) const;
 };
 
-enum class Mode : uint8_t { kAsync, kSync };
+enum class Mode : uint8_t { kAsync, kSync, kBounded };
 enum class Reduction : uint8_t { kMean, kSum };
 
 struct Job {
@@ -126,7 +126,10 @@ struct Job {
     uint32_t grads_to_wait = 1;
     uint32_t prefetch = 2;               // minibatches in a worker's pipeline beyond the one that trains
     uint32_t threads = 1;                // threads of every operator of a trainer
-    uint32_t minibatches_per_lease = 8;  // async; sync leases one at a time
+    uint32_t minibatches_per_lease = 8;  // async and bounded; sync leases one at a time
+    uint32_t staleness_bound = 4;        // bounded: clocks that a worker may be ahead of the slowest
+    bool staleness_modulation = false;   // divide a push's learning rate by its staleness
+    uint32_t get_model_steps = 1;  // minibatches of a worker from one pull of the dense model to the next
   } training;
   struct {
     std::string backend = "memory";

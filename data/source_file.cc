@@ -56,7 +56,7 @@ size_t read_at(int fd, uint64_t offset, std::span<char> out, const std::string& 
     const ssize_t n = ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (n == 0) break;
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(ErrorCode::kInvalid, "cannot read '{}': {}", path, std::strerror(errno));
+    if (n < 0) fail(file_error_code(errno), "cannot read '{}': {}", path, std::strerror(errno));
     done += static_cast<size_t>(n);
   }
   return done;

@@ -170,7 +170,7 @@ void write_rows(uint64_t begin, uint64_t end, uint64_t seed, const std::string& 
     buffer.clear();
     if (progress) progress(row + 1);
   }
-  if (!file->publish(path)) fail(ErrorCode::kInvalid, "cannot write '{}'", path);
+  if (!file->publish(path)) fail(file_error_code(errno), "cannot write '{}'", path);
 }
 
 }  // namespace

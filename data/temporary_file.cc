@@ -31,7 +31,7 @@ TemporaryFile TemporaryFile::unnamed() {
   std::string name = (folder / "embers.XXXXXX").string();
   const int fd = error ? -1 : ::mkstemp(name.data());
   if (fd < 0)
-    fail(ErrorCode::kInvalid, "cannot create a temporary file in {}: {}", folder.string(),
+    fail(file_error_code(errno), "cannot create a temporary file in {}: {}", folder.string(),
          std::strerror(errno));
   ::unlink(name.c_str());
   return TemporaryFile(fd, "");
@@ -50,7 +50,7 @@ void TemporaryFile::write(std::span<const char> bytes) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      fail(ErrorCode::kInvalid, "cannot write '{}': {}", name_.empty() ? "temporary file" : name_,
+      fail(file_error_code(errno), "cannot write '{}': {}", name_.empty() ? "temporary file" : name_,
            std::strerror(errno));
     }
     bytes = bytes.subspan(static_cast<size_t>(n));

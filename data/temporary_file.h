@@ -19,7 +19,7 @@ class TemporaryFile {
   TemporaryFile& operator=(TemporaryFile&&) = delete;
   ~TemporaryFile();
 
-  // kInvalid naming the file when the disk is full.
+  // kDisk naming the file when the disk is full.
   void write(std::span<const char> bytes);
   // Flushes to disk and renames; false if that is impossible.
   bool publish(const std::string& path);

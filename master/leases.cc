@@ -54,6 +54,11 @@ size_t LeaseBook::revoke(uint64_t worker) {
   });
 }
 
+size_t LeaseBook::held_by(uint64_t worker) const {
+  return static_cast<size_t>(std::count_if(held_.begin(), held_.end(),
+                                           [&](const auto& entry) { return entry.second.worker == worker; }));
+}
+
 std::vector<uint64_t> LeaseBook::again() const {
   std::vector<uint64_t> out;
   for (const auto& [minibatch, attempts] : again_) out.push_back(minibatch);

@@ -41,6 +41,7 @@ class LeaseBook {
 
   bool finished() const { return next_ == total_ && again_.empty() && held_.empty(); }
   bool idle() const { return held_.empty(); }
+  size_t held_by(uint64_t worker) const;
   uint64_t total() const { return total_; }
   uint64_t done() const { return next_ - again_.size() - held_.size(); }
   // The cursor of a book that is idle: the first minibatch never granted, and those before it that are not

@@ -198,6 +198,7 @@ void MasterState::lose_worker(uint64_t incarnation, const std::string& why) {
 
 void MasterState::forget_worker(uint64_t incarnation) {
   members.remove(incarnation);
+  clocks.remove(incarnation);
   std::erase_if(waiting_joins, [&](WaitingJoin& w) {
     if (w.incarnation != incarnation) return false;
     w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master gave this worker up")));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "actors/errors.h"
+#include "master/clocks.h"
 #include "master/leases.h"
 #include "master/master.h"
 #include "master/membership.h"
@@ -46,9 +47,11 @@ struct MasterState {
   void down(const caf::down_msg& down);
   void tick();
 
-  // --- the job (master.cc) -----------------------------------------------------------------------
+  // --- leases (master_leases.cc) -----------------------------------------------------------------
   void lease(uint64_t incarnation, Promise<wire::LeaseReply> promise);
   Message<wire::DoneReply> done(wire::DoneRequest::Reader request);
+
+  // --- the end (master_end.cc) -------------------------------------------------------------------
   void stop(const std::string& why);
   void fail_job(const Error& error);
   void worker_failed(wire::FailRequest::Reader request);
@@ -78,31 +81,38 @@ struct MasterState {
   }
   void report_progress();
 
-  // the job
+  // the job (master.cc)
   bool over_or_failed() const { return phase == Phase::kFailed || phase == Phase::kOver; }
   bool sync() const { return config->job.training.mode == data::Mode::kSync; }
+  bool bounded() const { return config->job.training.mode == data::Mode::kBounded; }
   void maybe_start();
-  void begin_epoch(uint32_t number, uint64_t next, const std::vector<uint64_t>& again);
-  void serve_leases();
-  LeaseBook& book() { return phase == Phase::kEvaluating ? eval_book : train_book; }
-  bool may_grant() const;
-  void trained(wire::DoneRequest::Reader request);
-  void evaluated(wire::DoneRequest::Reader request);
   void after_progress();
   void commit();
   bool drained() const;
+
+  // leases
+  void serve_leases();
+  LeaseBook& book() { return phase == Phase::kEvaluating ? eval_book : train_book; }
+  bool may_grant() const;
+  uint32_t most_to_grant(uint64_t incarnation);
+  void trained(wire::DoneRequest::Reader request);
+  void evaluated(wire::DoneRequest::Reader request);
+
+  // epochs (master_epochs.cc)
+  void begin_epoch(uint32_t number, uint64_t next, const std::vector<uint64_t>& again);
   void end_epoch();
-  OwnerStats settle(const std::vector<Message<wire::StatsReply>>& replies);
   void close_epoch(const OwnerStats& stats);
   void begin_evaluation();
   void end_evaluation();
+  Cursor cursor() const;
   void save_or_go_on();
+
+  // the end
   void finish();
   void end_owners();
   void over();
-  Cursor cursor() const;
-  SnapshotContext snapshot_context() const;
 
+  // owners and files (master_owners.cc)
   // Runs `work` in an actor of its own, then `then` here; an error fails the job.
   void background(std::function<void(caf::blocking_actor*)> work, std::function<void()> then);
   // Asks every owner; `then` runs with all the answers. An error fails the job, naming the owner.
@@ -110,6 +120,9 @@ struct MasterState {
   void ask_owners(const Message<T>& question,
                   std::function<void(const std::vector<Message<typename KindOf<T>::Reply>>&)> then);
   void with_stats(std::function<void(const OwnerStats&)> then);
+  OwnerStats settle(const std::vector<Message<wire::StatsReply>>& replies);
+  SnapshotContext snapshot_context() const;
+
   void event(const std::string& line) const {
     if (config->on_event) config->on_event(line);
   }
@@ -138,6 +151,7 @@ struct MasterState {
   LeaseBook train_book, eval_book;
   std::vector<Partial> partial;  // of a stopped async epoch
   VersionWindow window;          // sync
+  Clocks clocks;                 // bounded
   bool committing = false;
   bool stats_pending = false;
   Clock::time_point epoch_start, evaluation_start;

@@ -9,6 +9,12 @@ namespace {
 
 nlohmann::json number(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); }
 
+nlohmann::json histogram(const Staleness& staleness) {
+  nlohmann::json json = nlohmann::json::object();
+  for (size_t i = 0; i < Staleness::kBuckets; ++i) json[Staleness::bucket_name(i)] = staleness.counts[i];
+  return json;
+}
+
 nlohmann::json to_json(const Period& p) {
   return {{"examples", p.examples},
           {"seconds", p.seconds},
@@ -21,7 +27,10 @@ nlohmann::json to_json(const Period& p) {
           {"shards", p.shards},
           {"version", p.owners.version},
           {"rows", p.owners.rows},
-          {"resident_bytes", p.owners.resident_bytes}};
+          {"resident_bytes", p.owners.resident_bytes},
+          {"mean_staleness", p.owners.staleness.mean()},
+          {"max_staleness", p.owners.staleness.max},
+          {"staleness_histogram", histogram(p.owners.staleness)}};
 }
 
 uint64_t peak_memory_bytes() {
@@ -41,8 +50,6 @@ nlohmann::json to_json(const Report& r) {
   json["stopped_by"] = r.stopped_by;
   json["minibatches"] = owners.minibatches;
   json["duplicates"] = owners.duplicates;
-  json["mean_staleness"] =
-      owners.minibatches == 0 ? 0.0 : static_cast<double>(owners.staleness) / owners.minibatches;
   json["workers_joined"] = r.workers_joined;
   json["workers_lost"] = r.workers_lost;
   json["skipped_rows"] = r.skipped_rows;

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "actors/staleness.h"
+
 namespace embers {
 
 // Sums over all owners, as their acknowledgements count them.
@@ -14,7 +16,7 @@ struct OwnerStats {
   uint64_t minibatches = 0;
   uint64_t version = 0;
   uint64_t duplicates = 0;  // pushes refused because they had been applied; of all owners
-  uint64_t staleness = 0;   // async: of the pushes of one owner
+  Staleness staleness;      // of the epoch's pushes to all owners; in Report::total of all epochs
   uint64_t rows = 0;
   uint64_t resident_bytes = 0;
 };

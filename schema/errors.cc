@@ -1,5 +1,7 @@
 #include "schema/errors.h"
 
+#include <cerrno>
+
 namespace embers {
 
 std::string_view name(ErrorCode code) {
@@ -36,6 +38,8 @@ std::string_view name(ErrorCode code) {
       return "corrupt";
     case ErrorCode::kInternal:
       return "internal";
+    case ErrorCode::kDisk:
+      return "disk";
   }
   return "internal";
 }
@@ -43,6 +47,18 @@ std::string_view name(ErrorCode code) {
 ErrorCode error_code(uint8_t number) {
   const auto code = static_cast<ErrorCode>(number);
   return name(code) == "internal" ? ErrorCode::kInternal : code;
+}
+
+ErrorCode file_error_code(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EIO:
+      return ErrorCode::kDisk;
+    default:
+      return ErrorCode::kInvalid;
+  }
 }
 
 }  // namespace embers

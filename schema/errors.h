@@ -36,6 +36,7 @@ enum class ErrorCode : uint8_t {
   kJobFailed = 0x43,    // the job ended with an error elsewhere
   kCorrupt = 0x44,      // a checkpoint or index that does not read back
   kInternal = 0x45,     // a bug of ours
+  kDisk = 0x46,         // a disk that is full or fails
 };
 
 constexpr Remedy remedy(ErrorCode code) { return static_cast<Remedy>(static_cast<uint8_t>(code) >> 4); }
@@ -45,6 +46,10 @@ std::string_view name(ErrorCode code);
 
 // The code with this number; kInternal for a number that is none (it may come from the wire).
 ErrorCode error_code(uint8_t number);
+
+// The code of a file that could not be read or written, by errno: kDisk for a disk that is full or fails,
+// else kInvalid, its path or rights are wrong.
+ErrorCode file_error_code(int error_number);
 
 // The one exception type of embers. what() names what was wrong, where (file:line, table, key, host) and
 // what to do.

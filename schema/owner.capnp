@@ -27,7 +27,7 @@ struct FenceRequest {
 }
 
 struct StatsRequest {
-  epoch @0 :UInt32;
+  epoch @0 :UInt32;                  # of which staleness is asked; 0: of none
   minibatches @1 :List(UInt64);      # of that epoch: which of these are applied?
 }
 
@@ -36,10 +36,12 @@ struct StatsReply {
   examples @1 :UInt64;               # records applied in the job
   minibatches @2 :UInt64;            # minibatches applied in the job
   duplicates @3 :UInt64;             # pushes refused because they had been applied
-  staleness @4 :UInt64;              # async: sum over pushes
+  staleness @4 :UInt64;              # of the request's epoch: sum over its pushes, see actors/staleness.h
   rows @5 :UInt64;                   # embedding rows; reserved tables not counted
   residentBytes @6 :UInt64;          # rows, slots and index of all tables
   applied @7 :List(Applied);         # of those asked for
+  maxStaleness @8 :UInt64;           # the same: greatest of a push
+  stalenessCounts @9 :List(UInt64);  # the same: pushes in each bucket
   struct Applied {
     minibatch @0 :UInt64;
     examples @1 :UInt32;

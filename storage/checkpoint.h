@@ -21,7 +21,8 @@ namespace embers::storage {
 // one. Whatever else the directory holds stays.
 class CheckpointWriter {
  public:
-  // `directory` is the final name; its parent must exist or be creatable. kInvalid naming it if not writable.
+  // `directory` is the final name; its parent must exist or be creatable. kInvalid naming it if not writable,
+  // kDisk when the disk is full.
   static std::unique_ptr<CheckpointWriter> make(const std::string& directory);
   virtual ~CheckpointWriter() = default;  // without finish(): removes what was written
   // Rows of one table in any order, any number of calls per table; values[n x (dim + slot_floats)].

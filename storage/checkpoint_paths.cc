@@ -80,7 +80,7 @@ auto naming(const std::string& directory, const Action& action) {
   try {
     return action();
   } catch (const fs::filesystem_error& error) {
-    fail(ErrorCode::kInvalid, "checkpoint '{}': {}", directory, error.what());
+    fail(file_error_code(error.code().value()), "checkpoint '{}': {}", directory, error.what());
   }
 }
 
@@ -107,7 +107,7 @@ void check_checkpoint(const CheckpointPaths& paths) {
 void check_writable(const fs::path& directory, const std::string& what) {
   std::string probe = (directory / ".embers-XXXXXX").string();
   if (::mkdtemp(probe.data()) == nullptr)
-    fail(ErrorCode::kInvalid, "cannot write '{}': {}", what, std::generic_category().message(errno));
+    fail(file_error_code(errno), "cannot write '{}': {}", what, std::generic_category().message(errno));
   ::rmdir(probe.c_str());
 }
 

@@ -17,7 +17,7 @@ std::unique_ptr<const DirectoryLock> DirectoryLock::take(const std::string& dire
   std::filesystem::create_directories(directory, error);
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0)
-    fail(ErrorCode::kInvalid, "cannot use directory '{}': {}", directory,
+    fail(file_error_code(error ? error.value() : errno), "cannot use directory '{}': {}", directory,
          error ? error.message() : std::generic_category().message(errno));
   std::unique_ptr<const DirectoryLock> lock(new DirectoryLock(descriptor));
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;

@@ -70,7 +70,7 @@ void File::sync() const {
 }
 
 void File::fail_to(const char* verb) const {
-  fail(ErrorCode::kInvalid, "cannot {} '{}': {}", verb, path_, std::generic_category().message(errno));
+  fail(file_error_code(errno), "cannot {} '{}': {}", verb, path_, std::generic_category().message(errno));
 }
 
 void sync_directory(const std::string& path) { File::open(path).sync(); }

@@ -6,8 +6,8 @@
 
 namespace embers::storage {
 
-// An open file or directory, closed when dropped. Every failure is kInvalid naming the path and what the
-// system said.
+// An open file or directory, closed when dropped. Every failure has the code of file_error_code() and names
+// the path and what the system said.
 class File {
  public:
   static File create(const std::string& path);  // empty, for writing

@@ -45,7 +45,7 @@ void OutputFile::finish() {
   file_.sync();
   std::error_code error;
   fs::rename(written_, final_, error);
-  if (error) fail(ErrorCode::kInvalid, "cannot write '{}': {}", final_.string(), error.message());
+  if (error) fail(file_error_code(error.value()), "cannot write '{}': {}", final_.string(), error.message());
   sync_directory(final_.parent_path().string());
 }
 

@@ -10,7 +10,7 @@ namespace embers::storage {
 
 // A file of results for people. A regular one is written under another name and replaces what stood at `path`
 // when it is whole (a link stays, what it leads to is replaced); a device or pipe is written to as it stands.
-// Errors: kInvalid naming the path and what the system said.
+// Errors: file_error_code()'s, naming the path and what the system said.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);

@@ -1,21 +1,39 @@
 #include "worker/pull.h"
 
+#include <deque>
+
 #include "actors/ask.h"
 
 namespace embers {
 namespace {
 
-struct PullerState {
-  static inline const char* name = "puller";
-};
-
 // One minibatch whose answers are on their way.
 struct Pulling {
   WorkPtr work;
   PullPlan plan;
-  size_t open;  // answers to come
+  size_t open = 1;  // answers to come
   bool failed = false;
 };
+
+struct PullerState {
+  PullerState() = default;                     // no aggregate: see actors/README.md
+  std::deque<std::shared_ptr<Pulling>> order;  // not yet handed on
+  uint32_t local_steps = 0;  // minibatches since the dense model was pulled; 0: the next one pulls it
+  static inline const char* name = "puller";
+
+  bool is_time_for_dense(const Work& work, uint32_t get_model_steps) {
+    const bool due = work.evaluate || local_steps == 0;
+    local_steps = work.evaluate ? 0 : (local_steps + 1) % get_model_steps;
+    return due;
+  }
+};
+
+// Hands on what has all its answers and is first in order.
+void hand_on(StageActor::stateful_pointer<PullerState> self, const StageActor& next) {
+  auto& order = self->state.order;
+  for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front())
+    self->send(next, order.front()->work);
+}
 
 // Whether this owner is asked at all: it holds a key of the minibatch.
 bool is_asked(const PullPlan& plan, size_t owner) { return !plan.routed[owner].empty(); }
@@ -37,8 +55,9 @@ PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, con
   work.rows.bets.resize(work.lookups.tables.size());
   for (size_t t = 0; t < work.lookups.tables.size(); ++t)
     add(work.lookups.tables[t].table, work.lookups.tables[t].unique, work.rows.bets[t]);
-  if (!keys.dense.empty()) add(model.table_id(kDenseTable), keys.dense, work.rows.dense);
-  if (!keys.buffers.empty()) add(model.table_id(kBufferTable), keys.buffers, work.rows.buffers);
+  if (work.pulls_dense && !keys.dense.empty()) add(model.table_id(kDenseTable), keys.dense, work.rows.dense);
+  if (work.pulls_dense && !keys.buffers.empty())
+    add(model.table_id(kBufferTable), keys.buffers, work.rows.buffers);
   plan.routed = route(plan.lists, owners.map, owners.handles.size());
   return plan;
 }
@@ -60,20 +79,21 @@ void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::P
 }
 
 StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
-                        StageActor next, StageOwner worker) {
+                        uint32_t get_model_steps, StageActor next, StageOwner worker) {
   const auto behavior = [](StageActor::stateful_pointer<PullerState> self,
                            std::shared_ptr<const Owners> owners, const ModelSpec& model,
-                           const DenseKeys& keys, StageActor next,
+                           const DenseKeys& keys, uint32_t get_model_steps, StageActor next,
                            StageOwner worker) -> StageActor::behavior_type {
     return {[=](const WorkPtr& work) {
       stage(worker, [&] {
         auto pulling = std::make_shared<Pulling>();
         pulling->work = work;
+        work->pulls_dense = self->state.is_time_for_dense(*work, get_model_steps);
         pulling->plan = plan_pull(*work, *owners, model, keys);
         work->versions.assign(owners->handles.size(), 0);
-        pulling->open = 1;
+        self->state.order.push_back(pulling);
         const auto arrived = [self, pulling, next] {
-          if (--pulling->open == 0 && !pulling->failed) self->send(next, pulling->work);
+          if (--pulling->open == 0) hand_on(self, next);
         };
         for (size_t owner = 0; owner < owners->handles.size(); ++owner) {
           if (!is_asked(pulling->plan, owner)) continue;
@@ -93,6 +113,7 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
                     const Error why = from_caf(e);
                     if (remedy(why.code()) == Remedy::kRefresh) {
                       pulling->work->refused = true;
+                      self->state.local_steps = 0;
                       arrived();
                     } else if (!std::exchange(pulling->failed, true)) {
                       self->send(worker, owner_failure(owner, why));
@@ -103,7 +124,7 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
       });
     }};
   };
-  return system.spawn(behavior, std::move(owners), model, DenseKeys(model), std::move(next),
+  return system.spawn(behavior, std::move(owners), model, DenseKeys(model), get_model_steps, std::move(next),
                       std::move(worker));
 }
 

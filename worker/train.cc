@@ -1,13 +1,53 @@
 #include "worker/train.h"
 
+#include <algorithm>
+
+#include "actors/local_model.h"
 #include "worker/pull.h"
 
 namespace embers {
 namespace {
 
+// The local model and the versions that it was pulled at.
+class LocalSteps {
+ public:
+  LocalSteps(const ModelSpec& model, const Owners& owners)
+      : model_(model.tables[model.table_id(kDenseTable)]), holds_dense_(owners.handles.size()) {
+    const Keys keys = DenseKeys(model).dense;
+    for (size_t i = 0; i < keys.size(); ++i) holds_dense_[shard_of(owners.map, hash_key(keys, i))] = true;
+  }
+
+  // Makes the local model what was pulled, or gives the work the local model. A work that came before any
+  // model is refused.
+  void prepare(Work& work) {
+    if (work.evaluate || work.refused) return;
+    if (work.pulls_dense) {
+      model_.replace(work.rows.dense.span());
+      versions_ = work.versions;
+    } else if (model_.empty()) {
+      work.refused = true;
+    } else {
+      work.rows.dense = model_.values();
+      // Its gradients are as stale as the older of what they were computed on.
+      for (size_t owner = 0; owner < holds_dense_.size(); ++owner)
+        if (holds_dense_[owner]) work.versions[owner] = versions_[owner];
+    }
+  }
+
+  void update(const Work& work) {
+    if (!work.evaluate && !work.refused) model_.update(work.result.dense.span());
+  }
+
+ private:
+  LocalModel model_;
+  std::vector<uint64_t> versions_;  // of each owner, at the last pull
+  std::vector<bool> holds_dense_;   // by owner
+};
+
 struct TrainerState {
   TrainerState() = default;  // no aggregate: see actors/README.md
   bool threads_set = false;
+  std::unique_ptr<LocalSteps> local;  // null without
   static inline const char* name = "trainer";
 };
 
@@ -33,12 +73,20 @@ void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owner
 StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerState> self,
                                            std::shared_ptr<ModelRunner> runner,
                                            std::shared_ptr<const Owners> owners, uint32_t threads,
-                                           StageActor next, StageOwner worker) {
+                                           uint32_t get_model_steps, StageActor next, StageOwner worker) {
+  const auto& tables = runner->spec().tables;
+  const bool has_dense =
+      std::any_of(tables.begin(), tables.end(), [](const TableSpec& t) { return t.name == kDenseTable; });
+  if (get_model_steps > 1 && has_dense)
+    self->state.local = std::make_unique<LocalSteps>(runner->spec(), *owners);
   return {[=](const WorkPtr& work) {
     stage(worker, [&] {
       // Thread counts belong to the thread that computes: this actor's own.
       if (!std::exchange(self->state.threads_set, true)) set_threads(threads);
+      LocalSteps* const local = self->state.local.get();
+      if (local) local->prepare(*work);
       if (!work->refused) compute(self->system(), *runner, *owners, *work);
+      if (local) local->update(*work);
       self->send(next, work);
     });
   }};
@@ -47,10 +95,11 @@ StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerS
 }  // namespace
 
 StageActor spawn_trainer(caf::actor_system& system, std::shared_ptr<ModelRunner> runner,
-                         std::shared_ptr<const Owners> owners, uint32_t threads, StageActor next,
+                         std::shared_ptr<const Owners> owners, const data::Job& job, StageActor next,
                          StageOwner worker) {
-  return system.spawn<caf::detached>(trainer_behavior, std::move(runner), std::move(owners), threads,
-                                     std::move(next), std::move(worker));
+  return system.spawn<caf::detached>(trainer_behavior, std::move(runner), std::move(owners),
+                                     job.training.threads, job.training.get_model_steps, std::move(next),
+                                     std::move(worker));
 }
 
 }  // namespace embers

@@ -25,6 +25,7 @@ struct Work {
   data::Minibatch minibatch;
   Lookups lookups;
   // pull
+  bool pulls_dense = true;  // false: computed on the worker's local model (training.get_model_steps)
   PulledRows rows;
   std::vector<uint64_t> versions;  // of each owner's answer
   // train

@@ -102,9 +102,9 @@ struct WorkerState {
     caf::actor_system& system = self->system();
     const ModelSpec& model = config->runner->spec();
     const StageActor push = spawn_pusher(system, owners, model, config->master, me);
-    const StageActor train =
-        spawn_trainer(system, config->runner, owners, config->job.training.threads, push, me);
-    const StageActor pull = spawn_puller(system, owners, model, train, me);
+    const StageActor train = spawn_trainer(system, config->runner, owners, config->job, push, me);
+    const StageActor pull =
+        spawn_puller(system, owners, model, config->job.training.get_model_steps, train, me);
     first = spawn_reader(system, config->train, config->test, config->runner, pull, me);
     stages = {first, pull, train, push};
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include "actors/transport/unix_address.h"
+
 namespace embers {
 namespace asio = boost::asio;
 namespace {
@@ -112,11 +114,10 @@ void Link::connect_tcp(const Endpoint& endpoint) {
 
 void Link::connect_unix(const Endpoint& endpoint) {
   auto socket = std::make_shared<asio::local::stream_protocol::socket>(loop_->context);
-  socket->async_connect(asio::local::stream_protocol::endpoint(endpoint.host),
-                        [self = shared_from_this(), socket](auto e) {
-                          if (e) return self->retry(e.message());
-                          self->connected(Connection::Socket(std::move(*socket)));
-                        });
+  socket->async_connect(unix_address(endpoint), [self = shared_from_this(), socket](auto e) {
+    if (e) return self->retry(e.message());
+    self->connected(Connection::Socket(std::move(*socket)));
+  });
 }
 
 void Link::connected(Connection::Socket socket) {

@@ -4,10 +4,10 @@
 
 namespace embers {
 
-// Where a process listens: "HOST:PORT", "[IPv6]:PORT" or "unix:/path".
+// Where a process listens: "HOST:PORT", "[IPv6]:PORT", "unix:/path", or "unix:@name" (see unix_address.h).
 struct Endpoint {
   bool unix_socket = false;
-  std::string host;  // or the socket's path
+  std::string host;  // or the socket's path or @name
   std::string port;
 
   std::string text() const;

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <variant>
 
+#include "actors/transport/unix_address.h"
+
 namespace embers {
 namespace asio = boost::asio;
 namespace {
@@ -20,11 +22,11 @@ using down_atom = caf::atom_constant<caf::atom("down")>;
 }
 
 // Whether somebody answers at this Unix socket.
-bool is_alive(const std::string& path) {
+bool is_alive(const Endpoint& endpoint) {
   asio::io_context io;
   asio::local::stream_protocol::socket probe(io);
   boost::system::error_code e;
-  probe.connect(asio::local::stream_protocol::endpoint(path), e);
+  probe.connect(unix_address(endpoint), e);
   return !e;
 }
 
@@ -51,7 +53,7 @@ void check_hello(wire::Hello::Reader hello, const Server::Options& options) {
 
 struct Server::Acceptor {
   std::variant<asio::ip::tcp::acceptor, asio::local::stream_protocol::acceptor> acceptor;
-  std::string socket_path;  // of a Unix socket, to be removed at the end
+  std::string socket_path;  // of a Unix socket with a file, to be removed at the end
 };
 
 std::shared_ptr<Server> Server::listen(Transport& transport, const std::vector<Endpoint>& endpoints,
@@ -75,14 +77,14 @@ void Server::stop() {
 void Server::add(const Endpoint& endpoint) {
   try {
     if (endpoint.unix_socket) {
-      if (std::error_code ignored; std::filesystem::is_socket(endpoint.host, ignored)) {
-        if (is_alive(endpoint.host)) fail_listen(endpoint, "address already in use");
+      if (std::error_code ignored;
+          !is_abstract(endpoint) && std::filesystem::is_socket(endpoint.host, ignored)) {
+        if (is_alive(endpoint)) fail_listen(endpoint, "address already in use");
         ::unlink(endpoint.host.c_str());
       }
       acceptors_.push_back(std::make_shared<Acceptor>(
-          Acceptor{asio::local::stream_protocol::acceptor(
-                       transport_.io(), asio::local::stream_protocol::endpoint(endpoint.host)),
-                   endpoint.host}));
+          Acceptor{asio::local::stream_protocol::acceptor(transport_.io(), unix_address(endpoint)),
+                   is_abstract(endpoint) ? "" : endpoint.host}));
       endpoints_.push_back(endpoint);
       return;
     }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "actors/staleness.h"
 #include "tests/support/actors.h"
 #include "tests/support/deterministic.h"
 #include "tests/support/expect_error.h"
@@ -16,7 +17,8 @@ using Outcomes = wire::PushReply::Outcome;
 class Owner : public Deterministic {
  public:
   explicit Owner(bool sync, std::vector<TableSpec> tables = {table("a", 2), table("s", 1, KeyKind::kBytes)})
-      : config_(owner_config(sync, std::move(tables))) {
+      : Owner(owner_config(sync, std::move(tables))) {}
+  explicit Owner(OwnerConfig config) : config_(std::move(config)) {
     config_.on_end = [this](bool ok, const std::string& message) { ended_ = std::pair(ok, message); };
     handles_ = spawn_owner(system(), config_);
   }
@@ -67,7 +69,10 @@ class Owner : public Deterministic {
   Message<wire::CommitReply> commit(uint64_t version, std::vector<Part> parts) {
     return ask(handles_.optimizer, commit_request(version, std::move(parts)));
   }
-  Message<wire::StatsReply> stats() { return ask(handles_.optimizer, make_message<wire::StatsRequest>()); }
+  Message<wire::StatsReply> stats(uint32_t epoch = 1) {
+    return ask(handles_.optimizer,
+               make_message<wire::StatsRequest>([&](wire::StatsRequest::Builder b) { b.setEpoch(epoch); }));
+  }
 
  private:
   OwnerConfig config_;
@@ -214,7 +219,79 @@ TEST(AsyncPush, TellsHowManyAppliesCameBetweenItsPullAndIt) {
   EXPECT_EQ(owner.push(origin(3, 1), {1}, {0, 0}).get().getStaleness(), 2);
   EXPECT_EQ(owner.ask(owner.handles().optimizer, make_push(origin(4, 0), {})).get().getStaleness(), 0)
       << "nothing was pulled for it";
-  EXPECT_EQ(owner.stats().get().getStaleness(), 2);
+  const Staleness staleness = read_staleness(owner.stats().get());
+  EXPECT_EQ(staleness.sum, 2);
+  EXPECT_EQ(staleness.max, 2);
+  EXPECT_EQ(staleness.pushes(), 4) << "those with gradients";
+}
+
+TEST(AsyncPush, BeginsTheStalenessOfItsEpochAnew) {
+  Owner owner(false);
+  owner.pull({1});
+  owner.push(origin(0), {1}, {0, 0});
+  owner.push(origin(1), {1}, {0, 0});
+  EXPECT_EQ(owner.stats(1).get().getMaxStaleness(), 1);
+  owner.push(origin(0, 2, 2), {1}, {0, 0});
+  EXPECT_EQ(read_staleness(owner.stats(2).get()).pushes(), 1);
+  EXPECT_EQ(owner.stats(2).get().getMaxStaleness(), 0);
+  EXPECT_EQ(read_staleness(owner.stats(1).get()).pushes(), 0) << "an epoch that is over";
+}
+
+// Zhang et al., "Staleness-aware Async-SGD" (2016): the learning rate is divided by the staleness, if that is
+// above 1. Buffers are set, so they know no learning rate.
+TEST(AsyncPush, HasItsLearningRateDividedByItsStalenessIfTheJobSaysSo) {
+  TableSpec buffers = table(kBufferTable, 2);
+  buffers.optimizer = {"assign", {}};
+  for (const bool modulated : {false, true}) {
+    OwnerConfig config = owner_config(false, {table("a", 2), buffers});
+    config.staleness_modulation = modulated;
+    Owner owner(config);
+    owner.pull({1, 2, 3, 4});
+    const Keys keys(std::vector<int64_t>{1});
+    const std::vector<float> none{0, 0}, grads{-4, -8};
+    const TableSlices row{1, keys, 2, none};
+    owner.ask(owner.handles().shard, make_restore({&row, 1}, false));
+    owner.push(origin(0, 0), {1}, grads);
+    owner.push(origin(1, 0), {2}, grads);
+    owner.push(origin(2, 0), {3}, grads);
+    EXPECT_EQ(owner.pull({1, 2, 3}),
+              modulated ? (std::vector<float>{4, 8, 4, 8, 2, 4}) : (std::vector<float>{4, 8, 4, 8, 4, 8}));
+    const std::vector<TableSlices> both{{0, keys, 2, none}, {1, keys, 2, grads}};
+    owner.ask(owner.handles().optimizer, make_push(origin(3, 0), both));
+    const TableSlices wanted{1, keys, 0, {}};
+    const auto reply =
+        owner.ask(owner.handles().shard, make_pull(origin(0), wire::ReadMode::LATEST, false, {&wanted, 1}));
+    EXPECT_EQ(read_rows(reply.get(), 0, {1, 2, 1})[1], -8);
+  }
+}
+
+// One apply, one version, one step: a reader sees dense and embedding rows of the same version.
+TEST(Push, OfDenseAndEmbeddingGradientsIsOneApply) {
+  for (const bool sync : {false, true}) {
+    TableSpec dense = table(kDenseTable, kDenseChunk);
+    Owner owner(sync, {table("a", 2), dense});
+    const Keys keys(std::vector<int64_t>{1});
+    const std::vector<float> zeros(kDenseChunk), ones(kDenseChunk, 1.0f), row{1, 1};
+    const TableSlices first{1, keys, kDenseChunk, zeros};
+    owner.ask(owner.handles().shard, make_restore({&first, 1}, true));
+    const std::vector<TableSlices> wanted{{0, keys, 0, {}}, {1, keys, 0, {}}};
+    const auto sums = [&] {
+      const auto reply =
+          owner.ask(owner.handles().shard, make_pull(origin(0), wire::ReadMode::LATEST, true, wanted));
+      return std::vector<float>{static_cast<float>(reply.get().getVersion()),
+                                read_rows(reply.get(), 0, {0, 2, 1})[0],
+                                read_rows(reply.get(), 1, {1, kDenseChunk, 1})[kDenseChunk - 1]};
+    };
+    EXPECT_EQ(sums(), (std::vector<float>{0, 0, 0}));
+    const std::vector<TableSlices> both{{0, keys, 2, row}, {1, keys, kDenseChunk, ones}};
+    owner.ask(owner.handles().optimizer, make_push(origin(0), both));
+    if (sync) {
+      EXPECT_EQ(sums(), (std::vector<float>{0, 0, 0})) << "staged";
+      owner.commit(1, {{0}});
+    }
+    EXPECT_EQ(sums(), (std::vector<float>{1, -1, -1}));
+    EXPECT_EQ(owner.stats().get().getMinibatches(), 1);
+  }
 }
 
 TEST(AsyncPush, OfAFencedWorkerIsRefusedAndOfOthersTaken) {

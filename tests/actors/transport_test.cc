@@ -13,14 +13,15 @@ using namespace testing_support;
 class Transports : public testing::TestWithParam<const char*> {
  protected:
   std::string address() const {
-    return GetParam() == std::string("tcp") ? "127.0.0.1:0" : "unix:" + (dir_ / "socket");
+    if (GetParam() == std::string("tcp")) return "127.0.0.1:0";
+    return (GetParam() == std::string("abstract") ? "unix:@" : "unix:") + (dir_ / "socket");
   }
   TempDir dir_;
   ServerProcess server_{{address()}};
   ClientProcess client_{server_.endpoints()};
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, Transports, testing::Values("tcp", "unix"),
+INSTANTIATE_TEST_SUITE_P(Over, Transports, testing::Values("tcp", "unix", "abstract"),
                          [](auto& p) { return std::string(p.param); });
 
 TEST_P(Transports, ARequestGetsItsReply) { EXPECT_EQ(client_.pull(5, 100), 5); }
@@ -219,10 +220,12 @@ TEST(Server, RefusesAnAddressInUseAndNamesIt) {
 
 TEST(Server, RefusesAUnixSocketInUse) {
   TempDir dir;
-  const std::string address = "unix:" + (dir / "socket");
-  ServerProcess first({address});
-  expect_error(ErrorCode::kInvalid, {address, "in use"}, [&] { ServerProcess second({address}); });
-  EXPECT_EQ(ClientProcess(first.endpoints()).pull(2, 1), 2);
+  for (const std::string kind : {"unix:", "unix:@"}) {
+    const std::string address = kind + (dir / "socket");
+    ServerProcess first({address});
+    expect_error(ErrorCode::kInvalid, {address, "in use"}, [&] { ServerProcess second({address}); });
+    EXPECT_EQ(ClientProcess(first.endpoints()).pull(2, 1), 2);
+  }
 }
 
 TEST(Server, ReplacesAUnixSocketThatADeadProcessLeft) {
@@ -272,7 +275,8 @@ TEST(Server, AClientThatDoesNotReadBlocksNobodyElse) {
 }
 
 TEST(Endpoints, ReadAndWriteTheSameText) {
-  for (const char* const text : {"localhost:7700", "127.0.0.1:0", "[::1]:65535", "unix:/run/embers.sock"})
+  for (const char* const text :
+       {"localhost:7700", "127.0.0.1:0", "[::1]:65535", "unix:/run/embers.sock", "unix:@embers"})
     EXPECT_EQ(parse_endpoint(text).text(), text);
   EXPECT_EQ(parse_endpoint("[::1]:80").host, "::1");
 }

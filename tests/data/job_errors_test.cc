@@ -54,8 +54,16 @@ TEST(JobErrors, WrongTypesAndRangesNameLineSectionAndKey) {
       {"[training]\nmode = \"asinc\"", "'mode' cannot be 'asinc'; did you mean 'async'?"},
       {"[training]\nmode = 1", "'mode' must be a text in quotes"},
       {"[training]\nreduction = \"max\"", "'reduction' cannot be 'max'"},
+      {"[training]\nstaleness_bound = -1", "'staleness_bound' is -1, must be from 0 to"},
+      {"[training]\nstaleness_modulation = 1", "'staleness_modulation' must be true or false"},
+      {"[training]\nget_model_steps = 0", "'get_model_steps' is 0, must be from 1 to"},
+      {"[training]\nmode = \"sync\"\nget_model_steps = 4", "job.toml:8: [training] 'get_model_steps' is 4"},
+      {"[training]\nmode = \"sync\"\nstaleness_modulation = true", "no meaning in sync mode"},
       {"[job]\nseed = -1", "'seed' is -1"},
       {"[job]\nheartbeat_timeout = 0", "'heartbeat_timeout' must be greater than 0"},
+      {"[job]\nheartbeat_timeout = 0.09", "'heartbeat_timeout' must be at least 0.1 s"},
+      {"[job]\nheartbeat_timeout = 31536001", "'heartbeat_timeout' must be at most 31536000 s"},
+      {"[job]\nworker_timeout = 31536001", "'worker_timeout' must be at most 31536000 s"},
       {"[job]\nworker_timeout = nan", "'worker_timeout' must be a finite number"},
       {"[optimizer]\nlearning_rate = \"x\"", "'learning_rate' must be a finite number"},
       {"[optimizer]\nlearning_rate = inf", "'learning_rate' must be a finite number"},
@@ -67,6 +75,21 @@ TEST(JobErrors, WrongTypesAndRangesNameLineSectionAndKey) {
       {"[storage.tables.x]\noptimizer = { learning_rate = 3 }", "'optimizer' must be a name, or a table"},
   };
   for (const auto& [text, part] : cases) EXPECT_MENTIONS(parse_error(job_text(kColumn, text)), part);
+}
+
+TEST(JobErrors, TheBoundsThemselvesAreTaken) {
+  const Job job = parse_job({"job.toml",
+                             job_text(kColumn,
+                                      "[job]\nheartbeat_timeout = 0.1\nworker_timeout = 31536000\n"
+                                      "[training]\nmode = \"bounded\"\nstaleness_bound = 0\n"
+                                      "staleness_modulation = true\nget_model_steps = 4"),
+                             {}});
+  EXPECT_EQ(job.job.heartbeat_timeout, 0.1);
+  EXPECT_EQ(job.job.worker_timeout, 31536000);
+  EXPECT_EQ(job.training.mode, Mode::kBounded);
+  EXPECT_EQ(job.training.staleness_bound, 0);
+  EXPECT_TRUE(job.training.staleness_modulation);
+  EXPECT_EQ(job.training.get_model_steps, 4);
 }
 
 TEST(JobErrors, DataSectionIsChecked) {

@@ -255,6 +255,25 @@ TEST(BadInput, WorkerWithOtherDataOrSettingsIsRefused) {
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
 }
 
+TEST(BadInput, WorkerWithAnotherVocabularyFileIsRefused) {
+  JobFolder folder, other;
+  std::string entries;
+  for (int i = 0; i < 7; ++i) entries += "color" + std::to_string(i) + "\n";
+  for (JobFolder* f : {&folder, &other})
+    f->write("job.toml", folder.read("job.toml") +
+                             "[features]\ncolor = { as = \"vocabulary\", "
+                             "vocabulary_file = \"colors.txt\" }\n");
+  folder.write("colors.txt", entries);
+  other.write("colors.txt", entries.substr(0, entries.size() - 2) + "8\n");
+  Cluster cluster(folder, 1, 0);
+  Process& worker = cluster.add_worker(set({"data.dir=" + other.path("")}));
+  EXPECT_EQ(worker.wait(), 2) << worker.output();
+  EXPECT_TRUE(worker.has_printed("vocabulary of feature 'color' with 7 entries and digest"))
+      << worker.output();
+  cluster.add_worker();
+  EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
+}
+
 TEST(BadInput, OutputOfAnotherRunningJobIsRefused) {
   JobFolder folder;
   const Words output = {"--output", folder.path("model")};

@@ -1,4 +1,7 @@
 // Processes that die, hang, come late or are asked to stop.
+#include <cstdlib>
+#include <filesystem>
+
 #include "tests/integration/jobs.h"
 
 namespace embers::testing_support {
@@ -59,6 +62,25 @@ TEST(Failure, DeadShardEndsEveryProcessAndIsNamed) {
     EXPECT_EQ(worker->wait(20), 1);
     EXPECT_TRUE(worker->has_printed("lost shard")) << worker->output();
   }
+}
+
+TEST(Failure, KilledShardLeavesNoFileBehind) {
+  JobFolder folder;
+  const std::string temporary = folder.path("tmp");
+  std::filesystem::create_directory(temporary);
+  setenv("TMPDIR", temporary.c_str(), 1);
+  Cluster cluster(folder, 1, 1, slow(folder), true);
+  unsetenv("TMPDIR");
+  ASSERT_TRUE(cluster.is_training());
+  cluster.shards[0]->signal(SIGKILL);
+  EXPECT_EQ(cluster.master->wait(20), 1) << cluster.master->output();
+  EXPECT_TRUE(std::filesystem::is_empty(temporary));
+}
+
+TEST(Failure, FullDiskIsNoBadInput) {
+  JobFolder folder;
+  EXPECT_EQ(folder.run({"train", folder.job(), "--report", "/dev/full"}), 1) << folder.output();
+  EXPECT_NE(folder.output().find("'/dev/full': No space left"), std::string::npos) << folder.output();
 }
 
 TEST(Failure, HungShardEndsTheJob) {

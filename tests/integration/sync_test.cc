@@ -61,6 +61,37 @@ TEST(SyncJob, SeveralSmallMinibatchesEqualOneLarge) {
   }
 }
 
+// With sgd of rate 1 the probe's rows are sums of gradients, of which each record gives one. Keys repeat
+// within minibatches and across those of a version.
+TEST(SyncJob, ReductionAddsUpRepeatedKeysOrWeighsMinibatchesByTheirExamples) {
+  JobFolder folder;
+  const Words count = sync(3) + folder.probe("count") +
+                      set({"optimizer.name=sgd", "optimizer.learning_rate=1", "training.workers=2",
+                           "storage.shards=2", "training.epochs=1"});
+  const auto colors = [&](const std::string& reduction) {
+    double sum = 0;
+    for (const auto& [key, row] : parse_dump(folder.train(count + set({"training.reduction=" + reduction}))))
+      if (key.starts_with("count/color\t")) sum += row.at(0);
+    return sum;
+  };
+  EXPECT_EQ(colors("sum"), JobFolder::kRecords);
+  // 1000 records are 62 minibatches of 16 and one of 8: 20 versions of 3 x 16, the mean of each 16, and one
+  // of 16 + 16 + 8.
+  EXPECT_NEAR(colors("mean"), 20 * 16 + (16 * 16 + 16 * 16 + 8 * 8) / 40.0, 1e-2);
+}
+
+TEST(SyncJob, AHungWorkerIsGivenUpOnAndLeavesNoTrace) {
+  JobFolder folder;
+  const Words job = sync(2) + folder.probe("slow") + set({"model.sleep_ms=20", "job.heartbeat_timeout=3"});
+  const std::string expected = folder.train(job);
+  Cluster cluster(folder, 2, 2, job);
+  ASSERT_TRUE(cluster.is_training());
+  cluster.workers[0]->signal(SIGSTOP);
+  EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
+  EXPECT_EQ(folder.read("rows"), expected);
+  EXPECT_EQ(folder.report()["workers_lost"], 1);
+}
+
 TEST(SyncJob, KilledWorkersLeaveNoTrace) {
   JobFolder folder;
   const Words job = sync(3) + folder.probe("slow") + set({"model.sleep_ms=20"});

@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <future>
 
-#include "actors/ask.h"
-#include "tests/support/actors.h"
+#include "tests/master/master_testing.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 
@@ -15,163 +13,6 @@ namespace embers {
 namespace {
 
 using namespace testing_support;
-using namespace std::chrono_literals;
-using Lease = Message<wire::LeaseReply>;
-using Kinds = wire::LeaseReply::Kind;
-
-struct Options {
-  data::Mode mode = data::Mode::kAsync;
-  uint32_t minibatches = 3, test_minibatches = 0, epochs = 1, workers = 1, grads_to_wait = 1;
-  double heartbeat_timeout = 30, worker_timeout = 30;
-  std::string output = {}, resume = {};
-  uint32_t shards = 1;
-  std::vector<std::string> settings = {};
-};
-
-class Job {
- public:
-  explicit Job(const Options& options = {}) {
-    auto config = std::make_shared<MasterConfig>();
-    config->run = 7;
-    config->model.tables = {table("a", 1)};
-    config->dense = config->buffers = std::make_shared<FloatBuffer>();
-    data::Job& job = config->job;
-    job.job.heartbeat_timeout = options.heartbeat_timeout;
-    job.job.worker_timeout = options.worker_timeout;
-    job.training.mode = options.mode;
-    job.training.epochs = options.epochs;
-    job.training.grads_to_wait = options.grads_to_wait;
-    job.training.minibatches_per_lease = 2;
-    job.storage.buckets = 16;
-    config->workers = options.workers;
-    config->train_minibatches = options.minibatches;
-    config->train_records = 10 * options.minibatches;
-    config->shards = options.shards;
-    config->settings = options.settings;
-    config->test_minibatches = options.test_minibatches;
-    config->output = options.output;
-    config->resume = options.resume;
-    OwnerConfig owner = owner_config(options.mode == data::Mode::kSync, config->model.tables);
-    owner.map = even_shard_map(options.shards, 16);
-    for (owner.shard = 0; owner.shard < options.shards; ++owner.shard)
-      owners_.push_back(spawn_owner(system_, owner));
-    config->local_owners = owners_;
-    config->on_end = [this](JobResult result) { ended_.set_value(std::move(result)); };
-    master_ = spawn_master(system_, config);
-  }
-  ~Job() {
-    caf::anon_send_exit(master_, caf::exit_reason::user_shutdown);
-    for (const OwnerHandles& owner : owners_) end_owner(owner);
-  }
-  JobResult result() {
-    if (end_.wait_for(20s) != std::future_status::ready) throw std::runtime_error("the job did not end");
-    return end_.get();
-  }
-  void stop() { caf::anon_send(master_, stop_atom::value, std::string("SIGINT")); }
-
-  System system_;
-  std::vector<OwnerHandles> owners_;
-  LocalMasterActor master_;
-  std::promise<JobResult> ended_;
-  std::future<JobResult> end_ = ended_.get_future();
-};
-
-class Worker {
- public:
-  explicit Worker(Job& job, bool join_now = true) : job_(job), self_(job.system_) {
-    if (join_now) join();
-  }
-  void join(std::vector<std::string> model = {}, const std::vector<std::string>& settings = {}) {
-    if (model.empty()) model = signature({{table("a", 1)}, {}});
-    const auto reply =
-        ask(self_.ptr(), job_.master_, make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
-              b.setRole(wire::Role::WORKER);
-              b.setHost("here");
-              write_texts(b.initModel(static_cast<unsigned>(model.size())), model);
-              write_texts(b.initSettings(static_cast<unsigned>(settings.size())), settings);
-            }));
-    incarnation_ = reply.get().getIncarnation();
-  }
-  Message<wire::LeaseRequest> lease_request() const {
-    return make_message<wire::LeaseRequest>(
-        [&](wire::LeaseRequest::Builder b) { b.setIncarnation(incarnation_); });
-  }
-  Lease lease() { return ask(self_.ptr(), job_.master_, lease_request()); }
-  // A lease that may be long in coming.
-  std::future<Lease> lease_later() {
-    return std::async(std::launch::async, [this, request = lease_request()] {
-      caf::scoped_actor other{job_.system_};
-      return ask(other.ptr(), job_.master_, request);
-    });
-  }
-  void push(const Lease& lease, unsigned i) {
-    for (size_t owner = 0; owner < job_.owners_.size(); ++owner) push_to(owner, lease, i);
-  }
-  void push_to(size_t owner, const Lease& lease, unsigned i) {
-    Origin o = origin(lease.get().getMinibatches()[i].getMinibatch(), lease.get().getVersion(),
-                      lease.get().getEpoch(), lease.get().getMinibatches()[i].getAttempt());
-    o.incarnation = incarnation_;
-    ask(self_.ptr(), job_.owners_[owner].optimizer, make_push(o, {}));
-  }
-  bool done(const Lease& lease, unsigned i, bool returned = false, float score = 0.5f) {
-    const auto part = lease.get().getMinibatches()[i];
-    const std::vector<float> scores(10, score), labels(10, static_cast<float>(part.getMinibatch() % 2));
-    const std::vector<uint64_t> records(10, part.getMinibatch());
-    return ask(self_.ptr(), job_.master_, make_message<wire::DoneRequest>([&](wire::DoneRequest::Builder b) {
-                 b.setIncarnation(incarnation_);
-                 b.setLease(lease.get().getLease());
-                 b.setEpoch(lease.get().getEpoch());
-                 b.setMinibatch(part.getMinibatch());
-                 b.setAttempt(part.getAttempt());
-                 b.setReturned(returned);
-                 b.setExamples(10);
-                 b.setLossSum(5);
-                 b.setScores(as_data(scores));
-                 b.setLabels(as_data(labels));
-                 b.setRecords(as_data(std::span<const uint64_t>(records)));
-               }))
-        .get()
-        .getAccepted();
-  }
-  void finish(const Lease& lease) {
-    for (unsigned i = 0; i < lease.get().getMinibatches().size(); ++i) {
-      if (lease.get().getKind() == Kinds::TRAIN) push(lease, i);
-      EXPECT_TRUE(done(lease, i));
-    }
-  }
-  void leave() {
-    ask(self_.ptr(), job_.master_, make_message<wire::LeaveRequest>([&](wire::LeaveRequest::Builder b) {
-          b.setIncarnation(incarnation_);
-        }));
-  }
-  void beat() {
-    ask(self_.ptr(), job_.master_,
-        make_message<wire::HeartbeatRequest>(
-            [&](wire::HeartbeatRequest::Builder b) { b.setIncarnation(incarnation_); }));
-  }
-  void report_failure(ErrorCode code, const std::string& message) {
-    ask(self_.ptr(), job_.master_, make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) {
-          b.setIncarnation(incarnation_);
-          b.setCode(static_cast<uint8_t>(code));
-          b.setMessage(message);
-        }));
-  }
-  // All work until the end of the job; returns the minibatches it did.
-  std::vector<uint64_t> work_to_the_end() {
-    std::vector<uint64_t> minibatches;
-    for (Lease l = lease(); l.get().getKind() != Kinds::END; l = lease()) {
-      for (const auto part : l.get().getMinibatches()) minibatches.push_back(part.getMinibatch());
-      finish(l);
-    }
-    leave();
-    return minibatches;
-  }
-
- private:
-  Job& job_;
-  caf::scoped_actor self_;
-  uint64_t incarnation_ = 0;
-};
 
 TEST(Master, LeasesEveryMinibatchOfEveryEpochAndEnds) {
   for (const auto mode : {data::Mode::kAsync, data::Mode::kSync}) {
@@ -248,6 +89,28 @@ TEST(Master, LeasesWhatAWorkerGaveBackOrLeftBehind) {
   first.leave();
   EXPECT_EQ(second.work_to_the_end(), (std::vector<uint64_t>{0, 1}));
   EXPECT_FALSE(job.result().error);
+}
+
+// An owner refused it as stale: it is computed again, by whoever asks first, and its version waits for it.
+TEST(Master, LeasesARefusedMinibatchOfASyncVersionAgainOnTheSameVersion) {
+  Job job({.mode = data::Mode::kSync, .minibatches = 4, .workers = 2, .grads_to_wait = 2});
+  Worker first(job), second(job);
+  const Lease refused = first.lease();
+  second.finish(second.lease());
+  EXPECT_TRUE(first.done(refused, 0, true));
+  const Lease again = second.lease();
+  EXPECT_EQ(again.get().getMinibatches()[0].getMinibatch(), 0);
+  EXPECT_EQ(again.get().getMinibatches()[0].getAttempt(), 2);
+  EXPECT_EQ(again.get().getVersion(), 0);
+  EXPECT_FALSE(first.done(refused, 0)) << "it is not his any more";
+  second.finish(again);
+  first.leave();
+  EXPECT_EQ(second.work_to_the_end(), (std::vector<uint64_t>{2, 3}));
+  const JobResult result = job.result();
+  ASSERT_FALSE(result.error) << result.error->what();
+  EXPECT_EQ(result.report.total.owners.version, 2);
+  EXPECT_EQ(result.report.total.examples, 40);
+  EXPECT_EQ(result.report.released, 1);
 }
 
 TEST(Master, LetsAWorkerJoinLate) {
@@ -402,6 +265,64 @@ TEST(MasterStop, AfterTheLastWorkerWasLostAppliesNothingTwice) {
     EXPECT_EQ(Worker(job).work_to_the_end().size(), 6);
     EXPECT_FALSE(job.result().error);
   }
+}
+
+TEST(MasterStop, WithAHoleInTheMiddleGoesOnInAsyncModeOnly) {
+  TempDir dir;
+  Options options{.minibatches = 6, .output = dir / "model", .shards = 2};
+  {
+    Job job(options);
+    auto lost = std::make_unique<Worker>(job);
+    const Lease lease = lost->lease();
+    lost->push_to(0, lease, 0);
+    lost->push(lease, 1);
+    lost.reset();
+    job.stop();
+    EXPECT_FALSE(job.result().error);
+  }
+  options.resume = dir / "model";
+  {
+    options.mode = data::Mode::kSync;
+    Job job(options);
+    Worker worker(job);
+    const JobResult result = job.result();
+    ASSERT_TRUE(result.error);
+    EXPECT_EQ(result.error->code(), ErrorCode::kMismatch);
+    const std::string what = result.error->what();
+    for (const char* said : {"epoch 1", "missing in the middle", "go on in async mode"})
+      EXPECT_NE(what.find(said), std::string::npos) << what;
+  }
+  options.mode = data::Mode::kBounded;
+  Job job(options);
+  EXPECT_EQ(Worker(job).work_to_the_end(), (std::vector<uint64_t>{0, 2, 3, 4, 5}));
+  EXPECT_FALSE(job.result().error);
+}
+
+TEST(Master, ResumedWithNoEpochLeftEvaluatesAndSavesWhatItWasGiven) {
+  TempDir dir;
+  Options options{.minibatches = 2, .test_minibatches = 1, .output = dir / "first"};
+  {
+    Job job(options);
+    Worker(job).work_to_the_end();
+    EXPECT_FALSE(job.result().error);
+  }
+  options.resume = dir / "first";
+  options.output = dir / "second";
+  {
+    Job job(options);
+    EXPECT_EQ(Worker(job).work_to_the_end(), (std::vector<uint64_t>{0})) << "the test set's only minibatch";
+    const JobResult result = job.result();
+    ASSERT_FALSE(result.error) << result.error->what();
+    EXPECT_TRUE(result.report.epochs.empty());
+    EXPECT_FALSE(std::isnan(result.report.total.test_loss));
+  }
+  options.resume = dir / "second";
+  options.epochs = 2;
+  Job job(options);
+  EXPECT_EQ(Worker(job).work_to_the_end(), (std::vector<uint64_t>{0, 1, 0}));
+  const JobResult result = job.result();
+  ASSERT_FALSE(result.error) << result.error->what();
+  EXPECT_EQ(result.report.total.owners.examples, 40) << "counted over the first run and this one";
 }
 
 TEST(MasterStop, PartOfAMinibatchWantsAsManyShards) {

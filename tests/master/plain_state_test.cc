@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "master/clocks.h"
 #include "master/evaluation.h"
 #include "master/leases.h"
 #include "master/membership.h"
@@ -113,6 +114,81 @@ TEST(VersionWindow, WeighsNothingForASumAndSurvivesEmptyMinibatches) {
   mean.complete(0, 1, 0);
   EXPECT_EQ(sum.commit(1).get().getMinibatches()[0].getWeight(), 1);
   EXPECT_EQ(mean.commit(1).get().getMinibatches()[0].getWeight(), 0);
+}
+
+TEST(Clocks, BoundOfZeroIsLockStep) {
+  Clocks clocks(0);
+  clocks.add(1);
+  clocks.add(2);
+  EXPECT_EQ(clocks.room(1, 0), 1);
+  EXPECT_EQ(clocks.room(1, 1), 0) << "no second minibatch before the first is finished";
+  clocks.advance(1);
+  EXPECT_EQ(clocks.room(1, 0), 0) << "the other one has not finished its first";
+  EXPECT_EQ(clocks.room(2, 0), 1);
+  clocks.advance(2);
+  EXPECT_EQ(clocks.room(1, 0), 1);
+}
+
+TEST(Clocks, WhoJoinsStartsAtTheSlowestAndWhoGoesHoldsNobodyUp) {
+  Clocks clocks(3);
+  clocks.add(1);
+  clocks.add(2);
+  for (int i = 0; i < 3; ++i) clocks.advance(1);
+  clocks.advance(2);
+  EXPECT_EQ(clocks.room(1, 0), 2);
+  clocks.add(3);
+  EXPECT_EQ(clocks.room(3, 0), 4) << "as the slowest, not from 0";
+  clocks.remove(2);
+  clocks.advance(3);
+  EXPECT_EQ(clocks.room(1, 0), 3);
+  clocks.remove(3);
+  EXPECT_EQ(clocks.room(1, 0), 4) << "alone";
+  clocks.add(1);
+  EXPECT_EQ(clocks.room(1, 0), 4) << "once is enough";
+}
+
+// Ho et al. (2013): the fastest and the slowest worker are never more than the bound apart, and the slowest
+// one can always go on.
+TEST(Clocks, NeverLetAnybodyGetFurtherAheadThanTheBoundNorStallTheSlowest) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    std::mt19937_64 random(seed);
+    const uint64_t bound = random() % 4;
+    Clocks clocks(bound);
+    struct Worker {
+      uint64_t finished, unfinished;
+    };
+    std::map<uint64_t, Worker> workers;
+    uint64_t last = 0;
+    for (int step = 0; step < 2000; ++step) {
+      uint64_t slowest = UINT64_MAX;
+      for (const auto& [id, w] : workers) slowest = std::min(slowest, w.finished);
+      if (workers.empty() || (random() % 50 == 0 && workers.size() < 5)) {
+        clocks.add(++last);
+        workers[last] = {workers.empty() ? 0 : slowest, 0};
+        continue;
+      }
+      auto& [id, w] = *std::next(workers.begin(), random() % workers.size());
+      if (random() % 100 == 0) {
+        clocks.remove(id);
+        workers.erase(id);
+        continue;
+      }
+      const uint64_t room = clocks.room(id, w.unfinished);
+      if (w.finished == slowest && w.unfinished == 0) {
+        ASSERT_GE(room, 1);
+      }
+      if (w.unfinished > 0 && random() % 2 == 0) {
+        clocks.advance(id);
+        ++w.finished;
+        --w.unfinished;
+      } else {
+        w.unfinished += room;
+        if (room > 0) {
+          ASSERT_LE(w.finished + w.unfinished - 1, slowest + bound);
+        }
+      }
+    }
+  }
 }
 
 TEST(Membership, NumbersMembersAndNeverUsesAnIncarnationTwice) {

@@ -1,6 +1,8 @@
 // Keys, partition, specs, suggestions, errors.
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "schema/partition.h"
 #include "schema/suggest.h"
 #include "schema/table_spec.h"
@@ -124,6 +126,14 @@ TEST(Errors, AreGroupedByWhatTheCallerShouldDo) {
   EXPECT_EQ(exit_status(ErrorCode::kLost), 1);
 }
 
+TEST(Errors, OfAFullDiskAreNoBadInputAndThoseOfAPathAre) {
+  for (const int full : {ENOSPC, EDQUOT, EIO}) {
+    EXPECT_EQ(file_error_code(full), ErrorCode::kDisk);
+    EXPECT_EQ(exit_status(file_error_code(full)), 1);
+  }
+  for (const int wrong : {ENOENT, EACCES, ENOTDIR}) EXPECT_EQ(exit_status(file_error_code(wrong)), 2);
+}
+
 TEST(Errors, OfAnUnknownNumberAreInternal) {
   int known = 0;
   for (int number = 0; number < 256; ++number) {
@@ -131,7 +141,7 @@ TEST(Errors, OfAnUnknownNumberAreInternal) {
     known += static_cast<int>(code) == number;
     EXPECT_TRUE(static_cast<int>(code) == number || code == ErrorCode::kInternal);
   }
-  EXPECT_EQ(known, 16);
+  EXPECT_EQ(known, 17);
 }
 
 }  // namespace

@@ -391,7 +391,7 @@ TEST_F(Checkpoint, AFullDiskLeavesTheOldOne) {
   const auto handler = signal(SIGXFSZ, SIG_IGN);
   const rlimit small{10'000, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  expect_error(ErrorCode::kInvalid, {"0001.rows", "File too large"},
+  expect_error(ErrorCode::kDisk, {"0001.rows", "File too large"},
                [&] { writer->add(1, ints(std::vector<int64_t>(1000)), Floats(3000)); });
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "schema/float_buffer.h"
+#include "schema/table_spec.h"
+#include "storage/optimizer.h"
+
+namespace embers {
+
+// A worker's own copy of the dense parameters between two pulls of them, as ElasticDL's worker has it
+// (training.get_model_steps): the gradient of each minibatch, which is pushed as always, also changes the
+// copy, by the job's optimizer. Its slots and step count are the copy's own, and a pull leaves them alone.
+// Not thread safe.
+class LocalModel {
+ public:
+  // `table`: the spec of kDenseTable. Errors are storage::Optimizer::make's.
+  explicit LocalModel(const TableSpec& table);
+
+  bool empty() const { return values_.empty(); }  // nothing was pulled yet
+  // Takes what was pulled, [chunks x kDenseChunk]; always the same number of chunks.
+  void replace(std::span<const float> values);
+  // One step of the optimizer with grads[chunks x kDenseChunk].
+  void update(std::span<const float> grads);
+  FloatBuffer values() const;
+
+ private:
+  std::unique_ptr<const storage::Optimizer> optimizer_;
+  std::vector<float> slot_init_;  // of a chunk
+  std::vector<float> values_;
+  std::vector<float> slots_;  // chunk by chunk
+  uint64_t step_ = 0;
+};
+
+}  // namespace embers

@@ -1,0 +1,126 @@
+// Who is given which minibatches, and what becomes of them.
+#include <algorithm>
+
+#include "master/master_state.h"
+
+namespace embers {
+namespace {
+
+constexpr uint32_t kEvaluationLease = 4;  // minibatches
+
+Message<wire::LeaseReply> lease_reply(wire::LeaseReply::Kind kind, uint32_t epoch = 0, uint64_t version = 0,
+                                      const LeaseBook::Lease& lease = {}) {
+  return make_message<wire::LeaseReply>([&](wire::LeaseReply::Builder b) {
+    b.setKind(kind);
+    b.setLease(lease.id);
+    b.setEpoch(epoch);
+    b.setVersion(version);
+    auto parts = b.initMinibatches(lease.parts.size());
+    for (unsigned i = 0; i < lease.parts.size(); ++i) {
+      parts[i].setMinibatch(lease.parts[i].minibatch);
+      parts[i].setAttempt(lease.parts[i].attempt);
+    }
+  });
+}
+
+EvaluatedMinibatch read_evaluated(wire::DoneRequest::Reader request) {
+  const auto scores = read_floats(request.getScores());
+  const auto labels = read_floats(request.getLabels());
+  const auto records = read_words(request.getRecords());
+  return {{scores.begin(), scores.end()},
+          {labels.begin(), labels.end()},
+          {records.begin(), records.end()},
+          request.getLossSum(),
+          request.getExamples()};
+}
+
+}  // namespace
+
+void MasterState::lease(uint64_t incarnation, Promise<wire::LeaseReply> promise) {
+  if (error) {
+    told.insert(incarnation);
+    throw Error(ErrorCode::kJobFailed, error->what());
+  }
+  if (!members.find(incarnation)) fail(ErrorCode::kFenced, "the master gave this worker up: start a new one");
+  waiting_leases.push_back({incarnation, promise});
+  serve_leases();
+}
+
+// A job that stops still finishes the version it has begun, or (async: see stop()) what some owner may have
+// applied already.
+bool MasterState::may_grant() const {
+  if (stopping.empty()) return true;
+  return phase == Phase::kTraining && (!sync() || train_book.next() != window.begin());
+}
+
+uint32_t MasterState::most_to_grant(uint64_t incarnation) {
+  const auto& training = config->job.training;
+  if (phase == Phase::kEvaluating) return kEvaluationLease;
+  if (sync()) return 1;
+  if (!bounded()) return training.minibatches_per_lease;
+  const uint64_t room = clocks.room(incarnation, train_book.held_by(incarnation));
+  return static_cast<uint32_t>(std::min<uint64_t>(room, training.minibatches_per_lease));
+}
+
+void MasterState::serve_leases() {
+  for (const WaitingLease& w : waiting_leases) clocks.add(w.incarnation);  // all, before any is granted
+  std::vector<WaitingLease> still;
+  for (WaitingLease& w : waiting_leases) {
+    if (phase == Phase::kEnding) {
+      w.promise.deliver(lease_reply(wire::LeaseReply::Kind::END));
+      continue;
+    }
+    const bool evaluating = phase == Phase::kEvaluating;
+    std::optional<LeaseBook::Lease> granted;
+    if ((evaluating || phase == Phase::kTraining) && may_grant())
+      granted = book().grant(w.incarnation, most_to_grant(w.incarnation));
+    if (granted)
+      w.promise.deliver(evaluating ? lease_reply(wire::LeaseReply::Kind::EVALUATE, epoch, 0, *granted)
+                                   : lease_reply(wire::LeaseReply::Kind::TRAIN, epoch,
+                                                 sync() ? window.version() : 0, *granted));
+    else
+      still.push_back(std::move(w));
+  }
+  waiting_leases = std::move(still);
+}
+
+Message<wire::DoneReply> MasterState::done(wire::DoneRequest::Reader request) {
+  if (error) throw Error(ErrorCode::kJobFailed, error->what());
+  Member* member = members.find(request.getIncarnation());
+  if (!member) fail(ErrorCode::kFenced, "the master gave this worker up: start a new one");
+  member->last_seen = Clock::now();
+  bool accepted = false;
+  if (phase == Phase::kTraining || phase == Phase::kEvaluating) {
+    if (request.getReturned()) {
+      accepted = book().give_back(request.getLease(), request.getMinibatch(), request.getAttempt());
+      report.released += accepted;
+    } else {
+      const EvaluatedMinibatch checked =
+          read_evaluated(request);  // a malformed request must not count as done
+      accepted = book().complete(request.getLease(), request.getMinibatch(), request.getAttempt());
+      if (accepted) phase == Phase::kTraining ? trained(request) : evaluated(request);
+    }
+  }
+  serve_leases();
+  after_progress();
+  return make_message<wire::DoneReply>([&](wire::DoneReply::Builder b) { b.setAccepted(accepted); });
+}
+
+void MasterState::trained(wire::DoneRequest::Reader request) {
+  loss_sum += request.getLossSum();
+  epoch_loss_sum += request.getLossSum();
+  loss_examples += request.getExamples();
+  epoch_loss_examples += request.getExamples();
+  report.skipped_rows += request.getSkipped();
+  report.late_pulls += request.getLatePulls();
+  recent.add(read_evaluated(request));
+  clocks.advance(request.getIncarnation());
+  if (sync()) window.complete(request.getMinibatch(), request.getAttempt(), request.getExamples());
+}
+
+void MasterState::evaluated(wire::DoneRequest::Reader request) {
+  report.skipped_rows += request.getSkipped();
+  evaluation.add(request.getMinibatch(), read_evaluated(request));
+}
+
+}  // namespace embers

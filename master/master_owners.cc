@@ -1,0 +1,125 @@
+// What the master asks of all owners, and work in the background.
+#include <algorithm>
+
+#include "master/master_state.h"
+
+namespace embers {
+namespace {
+
+using begin_atom = caf::atom_constant<caf::atom("begin")>;
+
+OwnerStats add_up(const std::vector<Message<wire::StatsReply>>& replies) {
+  OwnerStats sum;
+  for (const auto& m : replies) {
+    const auto s = m.get();
+    sum.examples = std::max(sum.examples, s.getExamples());
+    sum.minibatches = std::max(sum.minibatches, s.getMinibatches());
+    sum.version = std::max(sum.version, s.getVersion());
+    sum.staleness.merge(read_staleness(s));
+    sum.duplicates += s.getDuplicates();
+    sum.rows += s.getRows();
+    sum.resident_bytes += s.getResidentBytes();
+  }
+  return sum;
+}
+
+// An actor that runs `work` when told to begin, answers how it went, and ends.
+void run_once(caf::blocking_actor* self, const std::function<void(caf::blocking_actor*)>& work) {
+  self->receive([&](begin_atom) -> caf::result<void> {
+    try {
+      work(self);
+      return caf::unit;
+    } catch (const Error& e) {
+      return to_caf(e);
+    } catch (const std::exception& e) {
+      return to_caf(Error(ErrorCode::kInternal, e.what()));
+    }
+  });
+}
+
+}  // namespace
+
+void MasterState::background(std::function<void(caf::blocking_actor*)> work, std::function<void()> then) {
+  const auto helper = self->spawn<caf::detached>(run_once, std::move(work));
+  self->request(helper, caf::infinite, begin_atom::value)
+      .then(
+          [this, then = std::move(then)] {
+            if (!over_or_failed()) then();
+          },
+          [this](caf::error& e) { fail_job(from_caf(e)); });
+}
+
+template <class T>
+void MasterState::ask_owners(
+    const Message<T>& question,
+    std::function<void(const std::vector<Message<typename KindOf<T>::Reply>>&)> then) {
+  using Reply = Message<typename KindOf<T>::Reply>;
+  auto answers = std::make_shared<std::vector<Reply>>(owners.size());
+  auto open = std::make_shared<size_t>(owners.size());
+  if (owners.empty()) return then(*answers);
+  for (const auto& [number, owner] : owners)
+    self->request(owner.optimizer, caf::infinite, question)
+        .then(
+            [this, answers, open, then, shard = number](const Reply& reply) {
+              (*answers)[shard] = reply;
+              if (--*open == 0 && !over_or_failed()) then(*answers);
+            },
+            [this, shard = number](caf::error& e) {
+              const Error why = from_caf(e);
+              fail_job(why.code() == ErrorCode::kUnavailable
+                           ? Error(ErrorCode::kLost, fmt::format("lost shard {}: {}", shard, why.what()))
+                           : why);
+            });
+}
+template void MasterState::ask_owners<wire::FenceRequest>(
+    const Message<wire::FenceRequest>&, std::function<void(const std::vector<Message<wire::Empty>>&)>);
+template void MasterState::ask_owners<wire::CommitRequest>(
+    const Message<wire::CommitRequest>&, std::function<void(const std::vector<Message<wire::CommitReply>>&)>);
+template void MasterState::ask_owners<wire::StatsRequest>(
+    const Message<wire::StatsRequest>&, std::function<void(const std::vector<Message<wire::StatsReply>>&)>);
+
+void MasterState::with_stats(std::function<void(const OwnerStats&)> then) {
+  ask_owners<wire::StatsRequest>(make_message<wire::StatsRequest>(), [this, then](const auto& replies) {
+    stats = add_up(replies);
+    then(stats);
+  });
+}
+
+// The owners' sums without what only some of them applied: that is noted in `partial`, to be finished after a
+// resume. What all applied is done.
+OwnerStats MasterState::settle(const std::vector<Message<wire::StatsReply>>& replies) {
+  std::map<uint64_t, Partial> found;
+  for (uint32_t owner = 0; owner < replies.size(); ++owner)
+    for (const auto a : replies[owner].get().getApplied()) {
+      found[a.getMinibatch()].minibatch = a.getMinibatch();
+      found[a.getMinibatch()].owners.push_back(owner);
+    }
+  const auto by_all = [&](uint64_t minibatch) { return found.at(minibatch).owners.size() == replies.size(); };
+  OwnerStats sum = add_up(replies);
+  sum.examples = sum.minibatches = 0;
+  for (const auto& m : replies) {
+    uint64_t examples = m.get().getExamples(), minibatches = m.get().getMinibatches();
+    for (const auto a : m.get().getApplied())
+      if (!by_all(a.getMinibatch())) {
+        examples -= a.getExamples();
+        minibatches -= a.getExamples() > 0;  // 0: of an earlier run, not counted here
+      }
+    sum.examples = std::max(sum.examples, examples);
+    sum.minibatches = std::max(sum.minibatches, minibatches);
+  }
+  partial.clear();
+  for (const auto& [minibatch, p] : found)
+    if (by_all(minibatch))
+      train_book.mark_done(minibatch);
+    else
+      partial.push_back(p);
+  return sum;
+}
+
+SnapshotContext MasterState::snapshot_context() const {
+  SnapshotContext context{{}, even_shard_map(config->shards, config->job.storage.buckets), config->model};
+  for (const auto& [number, owner] : owners) context.owners.push_back(owner);
+  return context;
+}
+
+}  // namespace embers

@@ -1,0 +1,73 @@
+#include "actors/local_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/expect_error.h"
+
+namespace embers {
+namespace {
+
+using testing_support::expect_error;
+
+TableSpec dense(OptimizerSpec optimizer) {
+  TableSpec spec;
+  spec.name = kDenseTable;
+  spec.dim = kDenseChunk;
+  spec.optimizer = std::move(optimizer);
+  return spec;
+}
+
+TEST(LocalModel, FollowsEveryGradientFromWhatWasPulled) {
+  LocalModel model(dense({"sgd", {{"learning_rate", 0.5}}}));
+  EXPECT_TRUE(model.empty());
+  const std::vector<float> pulled(2 * kDenseChunk, 10.0f);
+  std::vector<float> grads(2 * kDenseChunk, 1.0f);
+  grads[kDenseChunk + 3] = 4.0f;
+  model.replace(pulled);
+  model.update(grads);
+  model.update(grads);
+  EXPECT_EQ(model.values().span()[0], 9.0f);
+  EXPECT_EQ(model.values().span()[kDenseChunk + 3], 6.0f);
+  model.replace(pulled);
+  EXPECT_EQ(model.values().span()[0], 10.0f);
+}
+
+// Adagrad's formula: accumulator += g^2, value -= rate * g / (sqrt(accumulator) + epsilon).
+TEST(LocalModel, KeepsItsSlotsWhenWhatWasPulledTakesItsPlace) {
+  LocalModel model(
+      dense({"adagrad", {{"learning_rate", 0.1}, {"initial_accumulator_value", 1}, {"epsilon", 1e-7}}}));
+  const std::vector<float> pulled(kDenseChunk, 5.0f), grads(kDenseChunk, 2.0f);
+  model.replace(pulled);
+  model.update(grads);
+  EXPECT_NEAR(model.values().span()[7], 5 - 0.1 * 2 / std::sqrt(1 + 4.0), 1e-6);
+  model.replace(pulled);
+  model.update(grads);
+  EXPECT_NEAR(model.values().span()[7], 5 - 0.1 * 2 / std::sqrt(1 + 4.0 + 4.0), 1e-6);
+}
+
+// Adam's first step is one of the learning rate whatever the gradient, its second one has another bias
+// correction.
+TEST(LocalModel, CountsItsStepsOverPulls) {
+  LocalModel model(dense({"adam", {{"learning_rate", 0.1}, {"beta_1", 0.9}, {"beta_2", 0.99}}}));
+  const std::vector<float> pulled(kDenseChunk, 0.0f);
+  model.replace(pulled);
+  model.update(std::vector<float>(kDenseChunk, 3.0f));
+  EXPECT_NEAR(model.values().span()[0], -0.1, 1e-6);
+  model.replace(pulled);
+  model.update(std::vector<float>(kDenseChunk, 1.0f));
+  const double m = (0.9 * 0.1 * 3 + 0.1 * 1) / (1 - 0.9 * 0.9);
+  const double v = (0.99 * 0.01 * 9 + 0.01 * 1) / (1 - 0.99 * 0.99);
+  EXPECT_NEAR(model.values().span()[0], -0.1 * m / std::sqrt(v), 1e-6);
+}
+
+TEST(LocalModel, RefusesGradientsOfAnotherModel) {
+  LocalModel model(dense({"sgd", {}}));
+  model.replace(std::vector<float>(kDenseChunk));
+  expect_error(ErrorCode::kInternal, {"2048", "1024"},
+               [&] { model.update(std::vector<float>(2 * kDenseChunk)); });
+}
+
+}  // namespace
+}  // namespace embers

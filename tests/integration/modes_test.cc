@@ -1,0 +1,162 @@
+// Bounded staleness, staleness in reports, and local steps of the dense model, in whole jobs.
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/integration/jobs.h"
+
+namespace embers::testing_support {
+namespace {
+
+Words bounded(int bound) {
+  return set({"training.mode=bounded", "training.staleness_bound=" + std::to_string(bound)});
+}
+
+Words slow(const JobFolder& folder) { return folder.probe("slow") + set({"model.sleep_ms=20"}); }
+
+// Rows that count, for each table, the records that held their key: see the probe model.
+Words counting(const JobFolder& folder) {
+  return set({"optimizer.name=sgd", "optimizer.learning_rate=1"}) + folder.probe("count") +
+         set({"model.sleep_ms=10"});
+}
+
+double counted_colors(const JobFolder& folder) {
+  double sum = 0;
+  for (const auto& [key, row] : parse_dump(folder.read("rows")))
+    if (key.starts_with("count/color\t")) sum += row.at(0);
+  return sum;
+}
+
+// Examples that the last line of progress in the log speaks of.
+uint64_t examples_so_far(const Process& master) {
+  const std::string log = master.output(), before = "%  ";
+  const size_t end = log.rfind(" examples  ");
+  const size_t begin = end == std::string::npos ? end : log.rfind(before, end);
+  return begin == std::string::npos ? 0 : std::stoull(log.substr(begin + before.size()));
+}
+
+size_t lines(const Process& master) {
+  const std::string log = master.output();
+  return static_cast<size_t>(std::count(log.begin(), log.end(), '\n'));
+}
+
+// Between the pull of a minibatch and its push every other worker applies at most 2 k + 1 minibatches (from k
+// behind it to k ahead, and the one it is at), and the worker itself those that it had under way.
+uint64_t greatest_staleness(uint64_t bound, uint64_t workers, uint64_t prefetch) {
+  return (workers - 1) * (2 * bound + 1) + std::min(bound, prefetch);
+}
+
+TEST(Bounded, WhileAWorkerIsSuspendedTheOtherOneGetsNoFurtherAheadThanTheBound) {
+  JobFolder folder;
+  Cluster cluster(folder, 2, 2,
+                  slow(folder) + bounded(2) +
+                      set({"job.heartbeat_timeout=120", "training.batch_size=2", "training.epochs=1"}));
+  ASSERT_TRUE(cluster.is_training());
+  cluster.workers[0]->signal(SIGSTOP);
+  uint64_t examples = 0;
+  ASSERT_TRUE(wait_until([&] {
+    examples = examples_so_far(*cluster.master);
+    const size_t printed = lines(*cluster.master);
+    return wait_until([&] { return lines(*cluster.master) >= printed + 2; }, 20) &&
+           examples_so_far(*cluster.master) == examples;
+  })) << "the other one never waited: "
+      << cluster.master->output();
+  EXPECT_LT(examples, JobFolder::kRecords);
+  cluster.workers[0]->signal(SIGCONT);
+  cluster.expect_success();
+  const nlohmann::json report = folder.report();
+  EXPECT_EQ(report["mode"], "bounded");
+  EXPECT_EQ(report["examples"], JobFolder::kRecords);
+  EXPECT_EQ(report["workers_lost"], 0);
+  EXPECT_LE(report["max_staleness"], greatest_staleness(2, 2, 2)) << "of what the suspended one had computed";
+}
+
+TEST(Bounded, ABoundOfZeroIsLockStep) {
+  JobFolder folder;
+  folder.train(bounded(0) + slow(folder) + set({"training.workers=3", "model.sleep_ms=2"}));
+  EXPECT_EQ(folder.report()["examples"], 2 * JobFolder::kRecords);
+  EXPECT_LE(folder.report()["max_staleness"], greatest_staleness(0, 3, 2));
+}
+
+TEST(Bounded, AKilledWorkerHoldsNobodyUpAndEveryRecordIsAppliedOnce) {
+  JobFolder folder;
+  Cluster cluster(folder, 2, 3, counting(folder) + bounded(1) + set({"training.epochs=4"}));
+  ASSERT_TRUE(cluster.is_training());
+  cluster.workers[0]->signal(SIGKILL);
+  EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
+  EXPECT_EQ(folder.report()["workers_lost"], 1);
+  EXPECT_EQ(folder.report()["examples"], 4 * JobFolder::kRecords);
+  EXPECT_EQ(counted_colors(folder), 4 * JobFolder::kRecords);
+}
+
+TEST(Bounded, CensusReachesTheAccuracyOfAsync) {
+  if (!std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"))
+    GTEST_SKIP() << "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
+  JobFolder folder;
+  ASSERT_EQ(folder.run(Words{"train", EMBERS_CENSUS_JOB, "--report", folder.path("out.json")} +
+                       set({"data.dir=" EMBERS_CENSUS_DIR, "training.mode=bounded"})),
+            0)
+      << folder.output();
+  EXPECT_EQ(folder.report()["mode"], "bounded");
+  EXPECT_GE(folder.report()["accuracy"], 0.870);
+}
+
+TEST(Staleness, IsReportedForEachEpochAndTheJob) {
+  JobFolder folder;
+  folder.train(slow(folder) + set({"training.workers=2", "model.sleep_ms=1"}));
+  const nlohmann::json report = folder.report();
+  uint64_t all = 0, greatest = 0;
+  for (const auto& epoch : report["epochs"]) {
+    uint64_t pushes = 0;
+    for (const auto& [bucket, count] : epoch["staleness_histogram"].items()) pushes += count.get<uint64_t>();
+    EXPECT_EQ(pushes, 63) << "one a minibatch to the only owner";
+    EXPECT_LE(epoch["mean_staleness"], epoch["max_staleness"]);
+    all += pushes;
+    greatest = std::max(greatest, epoch["max_staleness"].get<uint64_t>());
+  }
+  EXPECT_EQ(all, report["minibatches"]);
+  EXPECT_EQ(report["max_staleness"], greatest);
+  EXPECT_NE(folder.output().find("epoch 2: staleness of gradients mean"), std::string::npos)
+      << folder.output();
+}
+
+// A worker that prefetches is ahead of its own pushes. Divided by their staleness, its gradients count less.
+TEST(Staleness, ModulatesTheLearningRateInOneProcessAndInSeveral) {
+  JobFolder folder;
+  const Words job = counting(folder) +
+                    set({"training.prefetch=4", "training.epochs=1", "training.staleness_modulation=true"});
+  const auto check = [&] {
+    EXPECT_GE(folder.report()["max_staleness"], 2);
+    EXPECT_LT(counted_colors(folder), JobFolder::kRecords);
+    EXPECT_EQ(folder.report()["examples"], JobFolder::kRecords);
+  };
+  folder.train(job);
+  check();
+  Cluster cluster(folder, 1, 1, job);
+  cluster.expect_success();
+  check();
+}
+
+// A single worker without prefetch is the only one who changes the model: its local copy follows every
+// change.
+TEST(GetModelSteps, OfASingleWorkerChangeNothing) {
+  JobFolder folder;
+  const Words job = set({"training.prefetch=0"});
+  const std::string expected = folder.train(job);
+  EXPECT_EQ(folder.train(job + set({"training.get_model_steps=5"})), expected);
+  EXPECT_EQ(folder.train(job + set({"training.get_model_steps=5", "storage.shards=3"})), expected);
+  const Words norm = job + folder.probe("batchnorm");
+  EXPECT_EQ(folder.train(norm + set({"training.get_model_steps=5"})), folder.train(norm));
+}
+
+TEST(GetModelSteps, OfSeveralWorkersLoseNothingInAsyncAndBoundedMode) {
+  JobFolder folder;
+  for (const char* mode : {"async", "bounded"}) {
+    folder.train(slow(folder) + set({"training.workers=2", "storage.shards=2", "training.get_model_steps=4",
+                                     "model.sleep_ms=1", "training.mode=" + std::string(mode)}));
+    EXPECT_EQ(folder.report()["examples"], 2 * JobFolder::kRecords);
+    EXPECT_EQ(folder.report()["released_minibatches"], 0);
+  }
+}
+
+}  // namespace
+}  // namespace embers::testing_support
