@@ -18,6 +18,7 @@ struct OwnerConfig {
   uint32_t shard = 0;  // its id in the shard map
   uint64_t seed = 1;
   bool sync = false;
+  bool skip_bad_gradients = false;  // infinite or NaN ones are left out; else they are errors
   std::vector<TableSpec> tables;  // by TableId
   ShardMap map;
   std::string backend = "memory";
@@ -28,7 +29,7 @@ struct OwnerConfig {
 // One apply, from the optimizer actor to its shard, within the process: gradients of each table, one per key.
 struct ApplyBatch {
   uint64_t version = 0;           // the version that it makes
-  storage::Optimizer::Step step;  // learning_rate 0: each table's own
+  uint64_t step = 0;              // the model's, of which the learning rate is a function
   std::vector<TableSlices> tables;
   std::shared_ptr<const void> keepalive;  // owner of what `tables` view
 };
@@ -37,6 +38,7 @@ using ApplyPtr = std::shared_ptr<const ApplyBatch>;
 struct StoreStats {
   uint64_t rows = 0;
   uint64_t resident_bytes = 0;
+  uint64_t left_out = 0;  // rows that an apply left as they were: they would not have been finite
 };
 
 using apply_atom = caf::atom_constant<caf::atom("apply")>;

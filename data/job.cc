@@ -74,6 +74,7 @@ void read_training(Section section, Job& job) {
   section.read_count("prefetch", training.prefetch, 0);
   section.read_count("threads", training.threads, 1, kMaxThreads);
   section.read_count("minibatches_per_lease", training.minibatches_per_lease, 1);
+  section.read_choice("on_bad_gradient", training.skip_bad_gradients, {{"error", false}, {"skip", true}});
   section.done();
 }
 

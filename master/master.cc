@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "actors/norms.h"
 #include "master/master_state.h"
 
 namespace embers {
@@ -53,6 +54,7 @@ OwnerStats add_up(const std::vector<Message<wire::StatsReply>>& replies) {
     sum.version = std::max(sum.version, s.getVersion());
     sum.staleness = std::max(sum.staleness, s.getStaleness());
     sum.duplicates += s.getDuplicates();
+    sum.bad_gradients += s.getBadGradients();
     sum.rows += s.getRows();
     sum.resident_bytes += s.getResidentBytes();
   }
@@ -79,6 +81,7 @@ void MasterState::start(Self pointer, std::shared_ptr<const MasterConfig> c) {
   self = pointer;
   config = std::move(c);
   model_signature = signature(config->model);
+  clips_by_norm = storage::Clipper(config->model.tables).needs_norms();
   beat = std::chrono::duration<double>(std::min(1.0, config->job.job.heartbeat_timeout / 4));
   report.job = config->job.job.name;
   report.mode = sync() ? "sync" : "async";
@@ -291,7 +294,16 @@ bool MasterState::drained() const {
 
 void MasterState::commit() {
   committing = true;
-  ask_owners<wire::CommitRequest>(window.commit(epoch), [this](const auto&) {
+  if (!clips_by_norm) return send_commit({});
+  ask_owners<wire::NormsRequest>(window.norms_request(epoch), [this](const auto& replies) {
+    storage::SquareSums sums;
+    for (const auto& m : replies) add(read(m.get()), sums);
+    send_commit(values(sums));
+  });
+}
+
+void MasterState::send_commit(const storage::SquaredNorms& norms) {
+  ask_owners<wire::CommitRequest>(window.commit(epoch, norms), [this](const auto&) {
     committing = false;
     if (phase != Phase::kTraining) return;
     window.advance();

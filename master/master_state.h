@@ -90,6 +90,7 @@ struct MasterState {
   void evaluated(wire::DoneRequest::Reader request);
   void after_progress();
   void commit();
+  void send_commit(const storage::SquaredNorms& norms);
   bool drained() const;
   void end_epoch();
   OwnerStats settle(const std::vector<Message<wire::StatsReply>>& replies);
@@ -138,6 +139,7 @@ struct MasterState {
   LeaseBook train_book, eval_book;
   std::vector<Partial> partial;  // of a stopped async epoch
   VersionWindow window;          // sync
+  bool clips_by_norm = false;    // each commit needs the norms of its gradients
   bool committing = false;
   bool stats_pending = false;
   Clock::time_point epoch_start, evaluation_start;

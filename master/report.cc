@@ -43,6 +43,7 @@ nlohmann::json to_json(const Report& r) {
   json["duplicates"] = owners.duplicates;
   json["mean_staleness"] =
       owners.minibatches == 0 ? 0.0 : static_cast<double>(owners.staleness) / owners.minibatches;
+  json["bad_gradients"] = owners.bad_gradients;
   json["workers_joined"] = r.workers_joined;
   json["workers_lost"] = r.workers_lost;
   json["skipped_rows"] = r.skipped_rows;

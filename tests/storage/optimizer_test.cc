@@ -138,10 +138,10 @@ TEST(Optimizer, TheLearningRateComesWithTheStep) {
 }
 
 TEST(Optimizer, DefaultsAreKerass) {
-  EXPECT_EQ(make("sgd")->learning_rate(), 0.01);
-  EXPECT_EQ(make("adagrad")->learning_rate(), 0.01);
-  EXPECT_EQ(make("adam")->learning_rate(), 0.001);
-  EXPECT_EQ(make("adam", {{"learning_rate", 0.25}})->learning_rate(), 0.25);
+  EXPECT_EQ(make("sgd")->learning_rate(1), 0.01);
+  EXPECT_EQ(make("adagrad")->learning_rate(1), 0.01);
+  EXPECT_EQ(make("adam")->learning_rate(1), 0.001);
+  EXPECT_EQ(make("adam", {{"learning_rate", 0.25}})->learning_rate(1), 0.25);
 }
 
 TEST(Optimizer, SlotsHaveNamesAndFirstValues) {
