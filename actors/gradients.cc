@@ -7,12 +7,16 @@ namespace {
 
 [[noreturn]] void fail_bad(const TableSpec& spec, KeysView keys, size_t i, const Origin& origin) {
   fail(ErrorCode::kInvalid,
-       "minibatch {} of epoch {} gives key '{}' of table '{}' a gradient that is infinite or NaN: look for such "
-       "values in the data, lower the learning rate, clip gradients, or set training.on_bad_gradient = \"skip\"",
+       "minibatch {} of epoch {} gives key '{}' of table '{}' a gradient that is infinite or NaN: look for "
+       "such "
+       "values in the data, lower the learning rate, clip gradients, or set training.on_bad_gradient = "
+       "\"skip\"",
        origin.minibatch, origin.epoch, to_string(keys, i), spec.name);
 }
 
-std::span<const float> row_of(const TableSlices& t, size_t i) { return t.values.subspan(i * t.width, t.width); }
+std::span<const float> row_of(const TableSlices& t, size_t i) {
+  return t.values.subspan(i * t.width, t.width);
+}
 
 bool is_finite(std::span<const float> gradient) {
   return storage::all_below(storage::kInfiniteGradient, gradient);
@@ -58,7 +62,8 @@ std::vector<AccumulatedTable> copy_of(std::span<const TableSlices> tables) {
   return copies;
 }
 
-std::vector<TableSlices> views_of(std::span<const AccumulatedTable> tables, std::span<const TableSpec> specs) {
+std::vector<TableSlices> views_of(std::span<const AccumulatedTable> tables,
+                                  std::span<const TableSpec> specs) {
   std::vector<TableSlices> views;
   for (const AccumulatedTable& t : tables) views.push_back({t.table, t.keys, specs[t.table].dim, t.values});
   return views;

@@ -13,15 +13,16 @@ namespace embers {
 
 // What is done to gradients on their way to the shard, before and after they are added up. Plain arithmetic.
 
-// Gradients of one minibatch without the rows that hold NaN, an infinity, or what counts as one (storage/finite.h).
+// Gradients of one minibatch without the rows that hold NaN, an infinity, or what counts as one
+// (storage/finite.h).
 struct FiniteGradients {
   std::vector<TableSlices> tables;  // views of what came in, or of `kept`
   uint64_t left_out = 0;            // rows
   std::vector<std::unique_ptr<AccumulatedTable>> kept;
 };
 
-// With `skip` bad rows are left out; else the first is kInvalid naming `origin`'s minibatch, table and key. Tables of
-// Accumulation::kLast hold values, not gradients, and pass as they are.
+// With `skip` bad rows are left out; else the first is kInvalid naming `origin`'s minibatch, table and key.
+// Tables of Accumulation::kLast hold values, not gradients, and pass as they are.
 FiniteGradients finite_gradients(std::vector<TableSlices> tables, std::span<const TableSpec> specs,
                                  const Origin& origin, bool skip);
 

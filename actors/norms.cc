@@ -20,8 +20,7 @@ Message<wire::NormsReply> make_norms_reply(const storage::SquareSums& sums) {
 storage::SquareSums read(wire::NormsReply::Reader reply) {
   storage::SquareSums sums;
   for (const auto sum : reply.getSums())
-    sums[{sum.getTable(), sum.getParameter()}].add(
-        storage::ExactSum::from_words(read_words(sum.getWords())));
+    sums[{sum.getTable(), sum.getParameter()}].add(storage::ExactSum::from_words(read_words(sum.getWords())));
   return sums;
 }
 
@@ -37,8 +36,7 @@ void write_norms(wire::CommitRequest::Builder out, const storage::SquaredNorms& 
 
 storage::SquaredNorms read_norms(wire::CommitRequest::Reader commit) {
   storage::SquaredNorms norms;
-  for (const auto norm : commit.getNorms())
-    norms[{norm.getTable(), norm.getParameter()}] = norm.getSquared();
+  for (const auto norm : commit.getNorms()) norms[{norm.getTable(), norm.getParameter()}] = norm.getSquared();
   return norms;
 }
 

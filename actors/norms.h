@@ -6,8 +6,8 @@
 
 namespace embers {
 
-// Norms of gradients between owners and master: each owner's sums go to the master, the norms of the whole come back
-// with the commit.
+// Norms of gradients between owners and master: each owner's sums go to the master, the norms of the whole
+// come back with the commit.
 Message<wire::NormsReply> make_norms_reply(const storage::SquareSums& sums);
 // kBadFrame for sums that none of ours would write.
 storage::SquareSums read(wire::NormsReply::Reader reply);

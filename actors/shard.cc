@@ -41,12 +41,13 @@ class Rows {
     for (const TableSlices& t : batch.tables) {
       const storage::Optimizer& optimizer = *optimizers_[t.table];
       const storage::LeftOut left_out =
-          storage::apply(*store_, t.table, optimizer, {batch.step, optimizer.learning_rate(batch.step)}, t.keys,
-                         t.values, constraints_[t.table].get());
+          storage::apply(*store_, t.table, optimizer, {batch.step, optimizer.learning_rate(batch.step)},
+                         t.keys, t.values, constraints_[t.table].get());
       left_out_ += left_out.rows;
       if (left_out.rows > 0 && !config_.skip_bad_gradients)
         fail(ErrorCode::kInvalid,
-             "step {} would make the row of key '{}' of table '{}' infinite or NaN: lower the learning rate, clip "
+             "step {} would make the row of key '{}' of table '{}' infinite or NaN: lower the learning rate, "
+             "clip "
              "gradients, or set training.on_bad_gradient = \"skip\"",
              batch.step, to_string(t.keys, left_out.first), config_.tables[t.table].name);
     }

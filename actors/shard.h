@@ -19,7 +19,7 @@ struct OwnerConfig {
   uint64_t seed = 1;
   bool sync = false;
   bool skip_bad_gradients = false;  // infinite or NaN ones are left out; else they are errors
-  std::vector<TableSpec> tables;  // by TableId
+  std::vector<TableSpec> tables;    // by TableId
   ShardMap map;
   std::string backend = "memory";
   // Called in an actor's thread when the master ends the job.
@@ -28,8 +28,8 @@ struct OwnerConfig {
 
 // One apply, from the optimizer actor to its shard, within the process: gradients of each table, one per key.
 struct ApplyBatch {
-  uint64_t version = 0;           // the version that it makes
-  uint64_t step = 0;              // the model's, of which the learning rate is a function
+  uint64_t version = 0;  // the version that it makes
+  uint64_t step = 0;     // the model's, of which the learning rate is a function
   std::vector<TableSlices> tables;
   std::shared_ptr<const void> keepalive;  // owner of what `tables` view
 };

@@ -30,7 +30,8 @@ void check_clipping(const data::Job& job, const ModelSpec& model) {
   for (const TableSpec& table : model.tables)
     if (storage::Optimizer::make(table.optimizer)->clipping().needs_norms())
       fail(ErrorCode::kInvalid,
-           "{}: clipping by norm (table '{}') needs the whole gradient, which no shard of an async job sees: use "
+           "{}: clipping by norm (table '{}') needs the whole gradient, which no shard of an async job sees: "
+           "use "
            "clipvalue, training.mode = \"sync\", or storage.shards = 1",
            job.place({"optimizer"}), table.name);
 }

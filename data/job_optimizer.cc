@@ -21,7 +21,8 @@ OptimizerSpec read_spec<OptimizerSpec>(Section section) {
   section.read("name", spec.name);
   if (const toml::node* const schedule = section.find("schedule")) {
     const toml::table* const table = schedule->as_table();
-    if (table == nullptr) section.fail_at("schedule", "'schedule' must be a table { name = ..., parameters }");
+    if (table == nullptr)
+      section.fail_at("schedule", "'schedule' must be a table { name = ..., parameters }");
     spec.schedule = read_schedule(Section(*table, section.title() + " 'schedule'"));
   }
   spec.params = section.read_params();

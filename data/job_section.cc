@@ -72,7 +72,8 @@ void Section::read(std::string_view key, std::vector<double>& value) {
   value.clear();
   for (const toml::node& item : *list) {
     const auto number = item.is_number() ? item.value<double>() : std::nullopt;
-    if (!number || !std::isfinite(*number)) fail_at(key, fmt::format("'{}' must be a list of finite numbers", key));
+    if (!number || !std::isfinite(*number))
+      fail_at(key, fmt::format("'{}' must be a list of finite numbers", key));
     value.push_back(*number);
   }
 }

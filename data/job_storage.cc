@@ -52,7 +52,8 @@ uint32_t Job::dim_for(const std::string& table, uint32_t otherwise) const {
 void Job::set_learning_rate(const TableOverride& entry, OptimizerSpec& optimizer) const {
   if (!optimizer.schedule.values.empty())
     fail(ErrorCode::kInvalid,
-         "{}: [storage.tables.\"{}\"] gives a learning rate to a table whose schedule '{}' has values of its own: "
+         "{}: [storage.tables.\"{}\"] gives a learning rate to a table whose schedule '{}' has values of its "
+         "own: "
          "give the table an optimizer with another schedule",
          place({"storage", "tables", entry.match, "learning_rate"}), entry.match, optimizer.schedule.name);
   optimizer.schedule.params.erase("initial_learning_rate");

@@ -24,8 +24,8 @@ class VersionWindow {
     done_[minibatch] = {attempt, examples};
   }
   bool ready() const { return begin_ < limit_ && done_.size() == limit_ - begin_; }
-  // The commit that makes the next version: minibatches in order, weighted by examples for a mean. `norms`: of its
-  // gradients, where they are clipped by norm.
+  // The commit that makes the next version: minibatches in order, weighted by examples for a mean. `norms`:
+  // of its gradients, where they are clipped by norm.
   Message<wire::CommitRequest> commit(uint32_t epoch, const storage::SquaredNorms& norms = {}) const;
   // The question for them that goes before it.
   Message<wire::NormsRequest> norms_request(uint32_t epoch) const;

@@ -15,8 +15,9 @@ struct LeftOut {
 };
 
 // Stage "apply": changes the rows of `keys` with their gradients, grads[keys.size() x dim], by one step of
-// the optimizer whose slots the table was added with, then makes each fulfil the constraint, if any. A finite row
-// that would no longer be finite is left as it was, slots included. Errors are Store::update's; then nothing was changed.
+// the optimizer whose slots the table was added with, then makes each fulfil the constraint, if any. A finite
+// row that would no longer be finite is left as it was, slots included. Errors are Store::update's; then
+// nothing was changed.
 LeftOut apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer::Step step, KeysView keys,
               std::span<const float> grads, const Constraint* constraint = nullptr);
 

@@ -53,7 +53,8 @@ Variable Clipper::variable(TableId table, KeysView keys, size_t i) const {
   return {table, std::string(key.substr(0, key.rfind('#')))};
 }
 
-void Clipper::add_squares(TableId table, KeysView keys, std::span<const float> values, SquareSums& sums) const {
+void Clipper::add_squares(TableId table, KeysView keys, std::span<const float> values,
+                          SquareSums& sums) const {
   if (!clipping_[table].needs_norms()) return;
   const size_t dim = dims_[table];
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -73,8 +74,8 @@ double Clipper::factor(const Variable& variable, const SquaredNorms& norms) cons
   }
   const auto found = norms.find(variable);
   if (found == norms.end())
-    fail(ErrorCode::kInternal, "the norm of the gradient of table '{}' {} was not given", names_[variable.table],
-         variable.parameter);
+    fail(ErrorCode::kInternal, "the norm of the gradient of table '{}' {} was not given",
+         names_[variable.table], variable.parameter);
   return clip_factor(found->second, clipping.norm);
 }
 

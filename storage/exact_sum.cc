@@ -18,7 +18,8 @@ void ExactSum::add(double x) {
   const double fraction = std::frexp(x, &exponent);  // 53 bits below the point
   const int lowest = exponent - 53 - kLowest;
   auto bits = static_cast<unsigned __int128>(std::ldexp(fraction, 53)) << (lowest % 32);
-  for (size_t w = lowest / 32; bits != 0; ++w, bits >>= 32) words_[w] += static_cast<uint64_t>(bits) & kWordMask;
+  for (size_t w = lowest / 32; bits != 0; ++w, bits >>= 32)
+    words_[w] += static_cast<uint64_t>(bits) & kWordMask;
 }
 
 void ExactSum::add(const ExactSum& other) {

@@ -7,9 +7,9 @@
 
 namespace embers::storage {
 
-// A sum of squares of floats without rounding, so that it is the same in whatever order and portions its terms are
-// added. Fixed point: 768 bits, the lowest of weight 2^-384; squares of floats and their sums in double have bits from
-// 2^-350 on.
+// A sum of squares of floats without rounding, so that it is the same in whatever order and portions its
+// terms are added. Fixed point: 768 bits, the lowest of weight 2^-384; squares of floats and their sums in
+// double have bits from 2^-350 on.
 class ExactSum {
  public:
   static constexpr size_t kWords = 24;

@@ -12,8 +12,8 @@ namespace {
 
 const std::vector<UpdateRule>& all_update_rules() {
   static const std::vector<UpdateRule> rules = {
-      sgd(),    adagrad(), rmsprop(), adadelta(),        adam(),       adamw(), adamax(),
-      nadam(),  ftrl(),    lion(),    rowwise_adagrad(), group_ftrl(), assign(),
+      sgd(),   adagrad(), rmsprop(), adadelta(),        adam(),       adamw(),  adamax(),
+      nadam(), ftrl(),    lion(),    rowwise_adagrad(), group_ftrl(), assign(),
   };
   return rules;
 }
@@ -23,8 +23,8 @@ struct Range {
   const char* text;
 };
 
-// Range of a hyper-parameter, whichever optimizer has it. Most must also be in range as a float: a tiny epsilon
-// would vanish and divide 0 by 0.
+// Range of a hyper-parameter, whichever optimizer has it. Most must also be in range as a float: a tiny
+// epsilon would vanish and divide 0 by 0.
 Range range_of(const std::string& name) {
   constexpr double kTiny = std::numeric_limits<float>::min(), kHuge = std::numeric_limits<float>::max();
   static const double kBelowOne = std::nextafter(1.0, 0.0);
@@ -89,7 +89,8 @@ Optimizer::Optimizer(const UpdateRule& rule, const OptimizerSpec& spec)
     fail(ErrorCode::kInvalid, "{}: only one of clipvalue, clipnorm and global_clipnorm can be set", what);
   if (spec.schedule.name.empty()) return;
   if (spec.params.contains("learning_rate") && spec.schedule.params.contains("initial_learning_rate"))
-    fail(ErrorCode::kInvalid, "{}: give learning_rate or the schedule's initial_learning_rate, not both", what);
+    fail(ErrorCode::kInvalid, "{}: give learning_rate or the schedule's initial_learning_rate, not both",
+         what);
   schedule_ = Schedule::make(spec.schedule, value_or_zero(params_, "learning_rate"));
 }
 
@@ -97,9 +98,11 @@ Optimizer::~Optimizer() = default;
 
 std::unique_ptr<const Optimizer> Optimizer::make(const OptimizerSpec& spec) {
   const auto& all = all_update_rules();
-  const auto rule = std::find_if(all.begin(), all.end(), [&](const UpdateRule& r) { return r.name == spec.name; });
+  const auto rule =
+      std::find_if(all.begin(), all.end(), [&](const UpdateRule& r) { return r.name == spec.name; });
   if (rule == all.end())
-    fail(ErrorCode::kInvalid, "unknown optimizer '{}'{}", spec.name, suggestion(spec.name, optimizer_names()));
+    fail(ErrorCode::kInvalid, "unknown optimizer '{}'{}", spec.name,
+         suggestion(spec.name, optimizer_names()));
   return std::unique_ptr<const Optimizer>(new Optimizer(*rule, spec));
 }
 
@@ -111,7 +114,8 @@ UpdateKernel Optimizer::kernel(const Step& step) const {
   UpdateKernel update = rule_->kernel(params_, step);
   const double decay = value_or_zero(params_, "weight_decay");
   if (decay == 0) return update;
-  if (rule_->weight_decay == WeightDecay::kCoupled) return coupled(std::move(update), static_cast<float>(decay));
+  if (rule_->weight_decay == WeightDecay::kCoupled)
+    return coupled(std::move(update), static_cast<float>(decay));
   return decoupled(std::move(update), static_cast<float>(1 - step.learning_rate * decay));
 }
 

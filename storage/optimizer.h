@@ -23,9 +23,9 @@ struct Clipping {
   bool needs_norms() const { return norm > 0 || global_norm > 0; }
 };
 
-// How a row changes: a formula (optimizers/) with its hyper-parameters, its slots with their first values, weight
-// decay, clipping and learning-rate schedule. Stateless: the step and the learning rate come with the call. *Lazy*:
-// rows without a gradient are never touched.
+// How a row changes: a formula (optimizers/) with its hyper-parameters, its slots with their first values,
+// weight decay, clipping and learning-rate schedule. Stateless: the step and the learning rate come with the
+// call. *Lazy*: rows without a gradient are never touched.
 class Optimizer {
  public:
   struct Slot {

@@ -107,7 +107,8 @@ const std::vector<Known>& known_schedules() {
 std::string plain(const std::string& name) {
   std::string letters;
   for (const char c : name)
-    if (c != '_' && c != '-') letters.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+    if (c != '_' && c != '-')
+      letters.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
   return letters;
 }
 
@@ -135,8 +136,8 @@ Formula piecewise(const std::string& what, const ScheduleSpec& spec) {
     fail(ErrorCode::kInvalid, "{} has no parameter '{}'{}", what, spec.params.begin()->first,
          suggestion(spec.params.begin()->first, std::vector<std::string>{"boundaries", "values"}));
   if (values.size() != boundaries.size() + 1)
-    fail(ErrorCode::kInvalid, "{} needs one value more than boundaries, not {} values for {} boundaries", what,
-         values.size(), boundaries.size());
+    fail(ErrorCode::kInvalid, "{} needs one value more than boundaries, not {} values for {} boundaries",
+         what, values.size(), boundaries.size());
   if (std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal<>()) != boundaries.end())
     fail(ErrorCode::kInvalid, "{}: boundaries must ascend", what);
   for (const double value : values) check_range(what, "values", value);

@@ -9,9 +9,9 @@
 
 namespace embers::storage {
 
-// The learning rate as a function of the model's step: tf.keras.optimizers.schedules, with Keras's formulas, names of
-// parameters and defaults. A name is Keras's class, however it is spelled (ExponentialDecay, exponential_decay), or its
-// first word; names below.
+// The learning rate as a function of the model's step: tf.keras.optimizers.schedules, with Keras's formulas,
+// names of parameters and defaults. A name is Keras's class, however it is spelled (ExponentialDecay,
+// exponential_decay), or its first word; names below.
 //   constant     always initial_learning_rate
 //   exponential  ExponentialDecay: decay_steps, decay_rate, staircase (false)
 //   inverse_time InverseTimeDecay: decay_steps, decay_rate, staircase (false)
@@ -20,8 +20,8 @@ namespace embers::storage {
 //   cosine_restarts  CosineDecayRestarts: first_decay_steps, t_mul (2), m_mul (1), alpha (0)
 //   piecewise    PiecewiseConstantDecay: boundaries, values
 //   warmup       constant behind a warm-up
-// Those with an initial_learning_rate may have CosineDecay's warm-up before them: in warmup_steps linearly from
-// initial_learning_rate to warmup_target, from where the schedule then starts.
+// Those with an initial_learning_rate may have CosineDecay's warm-up before them: in warmup_steps linearly
+// from initial_learning_rate to warmup_target, from where the schedule then starts.
 class Schedule {
  public:
   // `learning_rate`: what initial_learning_rate is when the spec gives none. kInvalid for an unknown name or

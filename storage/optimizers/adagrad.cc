@@ -30,11 +30,12 @@ UpdateKernel kernel(const Params& p, const Optimizer::Step& step) {
 
 // torch.optim.Adagrad without lr_decay.
 UpdateRule adagrad() {
-  return {"adagrad",
-          {{"learning_rate", 0.01}, {"initial_accumulator_value", 0.1}, {"epsilon", 1e-7}, {"weight_decay", 0}},
-          WeightDecay::kCoupled,
-          slots,
-          kernel};
+  return {
+      "adagrad",
+      {{"learning_rate", 0.01}, {"initial_accumulator_value", 0.1}, {"epsilon", 1e-7}, {"weight_decay", 0}},
+      WeightDecay::kCoupled,
+      slots,
+      kernel};
 }
 
 }  // namespace embers::storage

@@ -2,7 +2,8 @@
 
 namespace embers::storage {
 
-// torch.optim.SparseAdam, with the model's step for every row; with amsgrad, which that has not, torch.optim.Adam.
+// torch.optim.SparseAdam, with the model's step for every row; with amsgrad, which that has not,
+// torch.optim.Adam.
 UpdateRule adam() {
   return {"adam",
           {{"learning_rate", 0.001},

@@ -37,11 +37,12 @@ UpdateKernel kernel(const Params& p, const Optimizer::Step& step) {
 
 // torch.optim.Adamax.
 UpdateRule adamax() {
-  return {"adamax",
-          {{"learning_rate", 0.001}, {"beta_1", 0.9}, {"beta_2", 0.999}, {"epsilon", 1e-7}, {"weight_decay", 0}},
-          WeightDecay::kCoupled,
-          slots,
-          kernel};
+  return {
+      "adamax",
+      {{"learning_rate", 0.001}, {"beta_1", 0.9}, {"beta_2", 0.999}, {"epsilon", 1e-7}, {"weight_decay", 0}},
+      WeightDecay::kCoupled,
+      slots,
+      kernel};
 }
 
 }  // namespace embers::storage

@@ -11,9 +11,8 @@ UpdateRule assign() {
           WeightDecay::kNone,
           [](const Params&) { return std::vector<Optimizer::Slot>(); },
           [](const Params&, const Optimizer::Step&) {
-            return row_kernel({}, [](size_t n, float* row, float*, const float* grad) {
-              std::copy(grad, grad + n, row);
-            });
+            return row_kernel(
+                {}, [](size_t n, float* row, float*, const float* grad) { std::copy(grad, grad + n, row); });
           }};
 }
 

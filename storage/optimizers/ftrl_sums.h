@@ -4,8 +4,8 @@
 
 namespace embers::storage {
 
-// What ftrl and group_ftrl have in common: sums n (of squared gradients) and z ("linear"), two slots of dim floats
-// each, of which the row is then a function.
+// What ftrl and group_ftrl have in common: sums n (of squared gradients) and z ("linear"), two slots of dim
+// floats each, of which the row is then a function.
 struct FtrlSums {
   float rate;
   float shrinkage;  // 2 * l2_shrinkage_regularization_strength

@@ -22,9 +22,8 @@ std::vector<Optimizer::Slot> slots(const Params&) { return {{"m", 0}}; }
 UpdateKernel kernel(const Params& p, const Optimizer::Step& step) {
   const Factors f{static_cast<float>(1 - p.at("beta_1")), static_cast<float>(1 - p.at("beta_2")),
                   static_cast<float>(step.learning_rate)};
-  return row_kernel({1}, [f](size_t n, float* row, float* m, const float* grad) {
-    lion_row(n, row, m, grad, f);
-  });
+  return row_kernel({1},
+                    [f](size_t n, float* row, float* m, const float* grad) { lion_row(n, row, m, grad, f); });
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ Momentum momentum_at(double beta_1, uint64_t t) {
   constexpr uint64_t kNearlyConstant = 1000;  // from here on 0.96^t / 2 is lost beside 1
   const auto u = [&](uint64_t i) { return beta_1 * (1 - 0.5 * power(kDecay, i)); };
   double product = t > kNearlyConstant ? power(beta_1, t - kNearlyConstant) : 1, decay = 1;
-  for (uint64_t i = std::min(t, kNearlyConstant); i > 0; --i) product *= beta_1 * (1 - 0.5 * (decay *= kDecay));
+  for (uint64_t i = std::min(t, kNearlyConstant); i > 0; --i)
+    product *= beta_1 * (1 - 0.5 * (decay *= kDecay));
   return {u(t), u(t + 1), product, product * u(t + 1)};
 }
 

@@ -11,8 +11,8 @@ struct Factors {
 };
 
 // square += (grad^2 - square)(1 - rho)
-// centered: mean += (grad - mean)(1 - rho);  change = grad / (sqrt(square - mean^2) + epsilon), else without mean
-// momentum: buffer = momentum * buffer + change;  row -= rate * buffer, else row -= rate * change
+// centered: mean += (grad - mean)(1 - rho);  change = grad / (sqrt(square - mean^2) + epsilon), else without
+// mean momentum: buffer = momentum * buffer + change;  row -= rate * buffer, else row -= rate * change
 template <bool kCentered, bool kMomentum>
 void rmsprop_row(size_t n, float* __restrict row, float* __restrict square, float* __restrict mean,
                  float* __restrict buffer, const float* __restrict grad, Factors f) {
@@ -42,12 +42,11 @@ std::vector<Optimizer::Slot> slots(const Params& p) {
 
 template <bool kCentered, bool kMomentum>
 UpdateKernel kernel_of(Factors f) {
-  return row_kernel(
-      {1 + kCentered + kMomentum}, [f](size_t n, float* row, float* slots, const float* grad) {
-        float* const mean = kCentered ? slots + n : nullptr;
-        float* const buffer = kMomentum ? slots + (1 + kCentered) * n : nullptr;
-        rmsprop_row<kCentered, kMomentum>(n, row, slots, mean, buffer, grad, f);
-      });
+  return row_kernel({1 + kCentered + kMomentum}, [f](size_t n, float* row, float* slots, const float* grad) {
+    float* const mean = kCentered ? slots + n : nullptr;
+    float* const buffer = kMomentum ? slots + (1 + kCentered) * n : nullptr;
+    rmsprop_row<kCentered, kMomentum>(n, row, slots, mean, buffer, grad, f);
+  });
 }
 
 UpdateKernel kernel(const Params& p, const Optimizer::Step& step) {

@@ -31,11 +31,12 @@ UpdateKernel kernel(const Params& p, const Optimizer::Step& step) {
 
 // torchrec.optim.RowWiseAdagrad (FBGEMM's EXACT_ROWWISE_ADAGRAD), with its defaults.
 UpdateRule rowwise_adagrad() {
-  return {"rowwise_adagrad",
-          {{"learning_rate", 0.01}, {"initial_accumulator_value", 0}, {"epsilon", 1e-10}, {"weight_decay", 0}},
-          WeightDecay::kCoupled,
-          slots,
-          kernel};
+  return {
+      "rowwise_adagrad",
+      {{"learning_rate", 0.01}, {"initial_accumulator_value", 0}, {"epsilon", 1e-10}, {"weight_decay", 0}},
+      WeightDecay::kCoupled,
+      slots,
+      kernel};
 }
 
 }  // namespace embers::storage

@@ -8,7 +8,8 @@ void check_shapes(std::span<const float> row, std::span<const float> slots, std:
                   SlotFloats expected) {
   if (grad.size() != row.size() || slots.size() != expected.beside(row.size()))
     fail(ErrorCode::kInternal,
-         "a row of {} floats with {} floats of slots got a gradient of {} by an optimizer of {} floats of slots",
+         "a row of {} floats with {} floats of slots got a gradient of {} by an optimizer of {} floats of "
+         "slots",
          row.size(), slots.size(), grad.size(), expected.beside(row.size()));
 }
 

@@ -6,8 +6,8 @@
 #include "storage/optimizer.h"
 #include "storage/params.h"
 
-// What an optimizer is made of. Each has a file of its own in this folder, with its formula above its kernel, and
-// a line in all_update_rules().
+// What an optimizer is made of. Each has a file of its own in this folder, with its formula above its kernel,
+// and a line in all_update_rules().
 namespace embers::storage {
 
 // How the hyper-parameter weight_decay acts on a row.
