@@ -145,9 +145,6 @@ struct Job {
   void apply_overrides(TableSpec& table) const;
   // Dim that [storage.tables] gives a table, else `otherwise`.
   uint32_t dim_for(const std::string& table, uint32_t otherwise) const;
-
- private:
-  void set_learning_rate(const TableOverride& entry, OptimizerSpec& optimizer) const;
 };
 
 // Reads the file; kInvalid naming it if it cannot be read.

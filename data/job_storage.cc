@@ -48,18 +48,6 @@ uint32_t Job::dim_for(const std::string& table, uint32_t otherwise) const {
   return entry == nullptr ? otherwise : *entry->dim;
 }
 
-// Of a scheduled learning rate it is the initial one.
-void Job::set_learning_rate(const TableOverride& entry, OptimizerSpec& optimizer) const {
-  if (!optimizer.schedule.values.empty())
-    fail(ErrorCode::kInvalid,
-         "{}: [storage.tables.\"{}\"] gives a learning rate to a table whose schedule '{}' has values of its "
-         "own: "
-         "give the table an optimizer with another schedule",
-         place({"storage", "tables", entry.match, "learning_rate"}), entry.match, optimizer.schedule.name);
-  optimizer.schedule.params.erase("initial_learning_rate");
-  optimizer.params["learning_rate"] = *entry.learning_rate;
-}
-
 void Job::apply_overrides(TableSpec& table) const {
   table.optimizer = optimizer;
   for (const TableOverride& entry : storage.tables) {
@@ -67,7 +55,9 @@ void Job::apply_overrides(TableSpec& table) const {
     if (entry.initializer) table.initializer = *entry.initializer;
     if (entry.optimizer) table.optimizer = *entry.optimizer;
     if (entry.constraint) table.constraint = *entry.constraint;
-    if (entry.learning_rate) set_learning_rate(entry, table.optimizer);
+    if (!entry.learning_rate) continue;
+    table.optimizer.params["learning_rate"] = *entry.learning_rate;
+    table.optimizer.schedule.params.erase("initial_learning_rate");
   }
   const TableOverride* const entry = dim_entry(storage.tables, table.name);
   if (entry != nullptr && *entry->dim != table.dim) {

@@ -88,9 +88,11 @@ Optimizer::Optimizer(const UpdateRule& rule, const OptimizerSpec& spec)
   if ((clipping_.value > 0) + (clipping_.norm > 0) + (clipping_.global_norm > 0) > 1)
     fail(ErrorCode::kInvalid, "{}: only one of clipvalue, clipnorm and global_clipnorm can be set", what);
   if (spec.schedule.name.empty()) return;
-  if (spec.params.contains("learning_rate") && spec.schedule.params.contains("initial_learning_rate"))
-    fail(ErrorCode::kInvalid, "{}: give learning_rate or the schedule's initial_learning_rate, not both",
-         what);
+  const bool has_own =
+      spec.schedule.params.contains("initial_learning_rate") || !spec.schedule.values.empty();
+  if (has_own && spec.params.contains("learning_rate"))
+    fail(ErrorCode::kInvalid,
+         "{}: give learning_rate, or the schedule's initial_learning_rate or values, not both", what);
   schedule_ = Schedule::make(spec.schedule, value_or_zero(params_, "learning_rate"));
 }
 

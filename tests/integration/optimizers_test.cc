@@ -37,6 +37,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"rowwise_adagrad", {"optimizer.clipnorm=0.01"}}),
     [](const auto& p) { return std::string(p.param.name); });
 
+TEST(Resume, WithOtherSlotsOfTheSameOptimizerIsRefused) {
+  JobFolder folder;
+  folder.train({"--output", folder.path("model")});
+  EXPECT_EQ(folder.run(Words{"train", folder.job(), "--resume", folder.path("model")} +
+                       set({"optimizer.amsgrad=true", "training.epochs=3"})),
+            2);
+  EXPECT_NE(folder.output().find("adam [m, v], this job uses adam [m, v, v_hat]"), std::string::npos)
+      << folder.output();
+}
+
 TEST(Clipping, TheGlobalNormDoesNotDependOnShards) {
   JobFolder folder;
   const Words clipped = sync_with({"optimizer.global_clipnorm=0.05"});
@@ -104,7 +114,7 @@ TEST(OptimizerOfAJob, WhatIsWrongIsToldWithItsPlace) {
   expect_refused(
       "name = \"adam\"\n[optimizer.schedule]\nname = \"piecewise\"\nvalues = [1]\n"
       "[storage.tables]\n\"*\" = { learning_rate = 0.5 }\n",
-      {"bad.toml:18", "values of its own"});
+      {"bad.toml:18", "not both"});
   expect_refused(
       "name = \"adam\"\n[storage.tables]\ncolor = { optimizer = { name = \"sgd\", momentun = 1 } }\n",
       {"bad.toml:15", "did you mean 'momentum'?"});

@@ -224,6 +224,8 @@ TEST(Optimizer, AScheduleStartsWithTheFirstStepAtTheOptimizersLearningRate) {
   expect_error(ErrorCode::kInvalid, {"learning_rate", "not both"}, [&] { Optimizer::make(spec); });
   spec.params.clear();
   EXPECT_EQ(Optimizer::make(spec)->learning_rate(2), 0.5);
+  spec = {"adam", {{"learning_rate", 0.5}}, {"piecewise", {}, {5}, {0.25, 0.125}}};
+  expect_error(ErrorCode::kInvalid, {"values", "not both"}, [&] { Optimizer::make(spec); });
 }
 
 TEST(Optimizer, SlotsComeAndGoWithHyperParameters) {
