@@ -61,13 +61,15 @@ Formula cosine(const Params& p, double initial) {
 Formula cosine_restarts(const Params& p, double initial) {
   return [=, first = p.at("first_decay_steps"), t_mul = p.at("t_mul"), m_mul = p.at("m_mul"),
           alpha = p.at("alpha")](double step) {
-    double period = first, restarts = 0;
-    if (t_mul == 1) {
-      restarts = std::floor(step / period);
-      step -= restarts * period;
-    }
-    for (; step >= period; period *= t_mul, ++restarts) step -= period;
-    return initial * half_cosine(step / period, alpha, std::pow(m_mul, restarts));
+    const auto begin = [=](double restart) {  // its step
+      return t_mul == 1 ? first * restart : first * (std::pow(t_mul, restart) - 1) / (t_mul - 1);
+    };
+    double restarts = t_mul == 1 ? std::floor(step / first)
+                                 : std::floor(std::log1p(step / first * (t_mul - 1)) / std::log(t_mul));
+    if (begin(restarts) > step) --restarts;       // the logarithm was rounded up, or
+    if (begin(restarts + 1) <= step) ++restarts;  // down, over a whole number
+    const double completed = (step - begin(restarts)) / (first * std::pow(t_mul, restarts));
+    return initial * half_cosine(completed, alpha, std::pow(m_mul, restarts));
   };
 }
 

@@ -63,15 +63,16 @@ TEST(Clipping, ByNormIsRefusedWhereNoOwnerSeesTheWholeGradient) {
   EXPECT_EQ(folder.run(Words{"train", folder.job()} + set({"optimizer.clipnorm=1", "training.epochs=1"})), 0);
 }
 
-// A price whose product with a weight is no float any more.
-JobFolder& with_bad_record(JobFolder& folder) {
-  folder.write("train.csv", "color1,1,t1,3e38,yes\n" + folder.read("train.csv"));
+// Prices that make gradients of more than a float's square holds: one of the two, whatever the weights'
+// signs.
+JobFolder& with_bad_records(JobFolder& folder) {
+  folder.write("train.csv", "color1,1,t1,3e38,yes\ncolor2,1,t1,3e38,no\n" + folder.read("train.csv"));
   return folder;
 }
 
 TEST(BadGradient, EndsTheJobNamingTableAndKey) {
   JobFolder folder;
-  with_bad_record(folder);
+  with_bad_records(folder);
   EXPECT_EQ(folder.run({"train", folder.job()}), 2);
   for (const char* part : {"minibatch", "epoch 1", "key '", "table '", "infinite or NaN", "on_bad_gradient"})
     EXPECT_NE(folder.output().find(part), std::string::npos) << folder.output();
@@ -81,9 +82,9 @@ TEST(BadGradient, CanBeLeftOutAndIsReported) {
   for (const char* mode : {"training.mode=async", "training.mode=sync"}) {
     JobFolder folder;
     const std::string dump =
-        with_bad_record(folder).train(set({mode, "training.on_bad_gradient=skip", "storage.shards=2"}));
+        with_bad_records(folder).train(set({mode, "training.on_bad_gradient=skip", "storage.shards=2"}));
     EXPECT_GT(folder.report().at("bad_gradients"), 0);
-    EXPECT_EQ(folder.report().at("examples"), 2 * (JobFolder::kRecords + 1));
+    EXPECT_EQ(folder.report().at("examples"), 2 * (JobFolder::kRecords + 2));
     for (const char* bad : {"nan", "inf"}) EXPECT_EQ(dump.find(bad), std::string::npos);
   }
   JobFolder folder;
