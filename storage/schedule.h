@@ -12,14 +12,14 @@ namespace embers::storage {
 // The learning rate as a function of the model's step: tf.keras.optimizers.schedules, with Keras's formulas,
 // names of parameters and defaults. A name is Keras's class, however it is spelled (ExponentialDecay,
 // exponential_decay), or its first word; names below.
-//   constant     always initial_learning_rate
-//   exponential  ExponentialDecay: decay_steps, decay_rate, staircase (false)
-//   inverse_time InverseTimeDecay: decay_steps, decay_rate, staircase (false)
-//   polynomial   PolynomialDecay: decay_steps, end_learning_rate (0.0001), power (1), cycle (false)
-//   cosine       CosineDecay: decay_steps, alpha (0)
+//   constant         always initial_learning_rate
+//   exponential      ExponentialDecay: decay_steps, decay_rate, staircase (false)
+//   inverse_time     InverseTimeDecay: decay_steps, decay_rate, staircase (false)
+//   polynomial       PolynomialDecay: decay_steps, end_learning_rate (0.0001), power (1), cycle (false)
+//   cosine           CosineDecay: decay_steps, alpha (0)
 //   cosine_restarts  CosineDecayRestarts: first_decay_steps, t_mul (2), m_mul (1), alpha (0)
-//   piecewise    PiecewiseConstantDecay: boundaries, values
-//   warmup       constant behind a warm-up
+//   piecewise        PiecewiseConstantDecay: boundaries, values
+//   warmup           constant behind a warm-up
 // Those with an initial_learning_rate may have CosineDecay's warm-up before them: in warmup_steps linearly
 // from initial_learning_rate to warmup_target, from where the schedule then starts.
 class Schedule {
