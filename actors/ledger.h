@@ -21,6 +21,7 @@ class Ledger {
   uint64_t examples = 0;     // records applied in the job
   uint64_t minibatches = 0;  // minibatches applied in the job
   uint64_t duplicates = 0;
+  uint64_t left_out = 0;  // bad rows of gradients
 
   // Whether the push was applied before (its epoch may be over). A push of a later epoch begins that epoch.
   bool is_applied(uint32_t epoch, uint64_t minibatch) {

@@ -21,7 +21,8 @@ void LocalModel::update(std::span<const float> grads) {
   if (grads.size() != values_.size())
     fail(ErrorCode::kInternal, "{} dense gradients for a local model of {} values", grads.size(),
          values_.size());
-  const storage::UpdateKernel kernel = optimizer_->kernel({++step_, optimizer_->learning_rate()});
+  ++step_;
+  const storage::UpdateKernel kernel = optimizer_->kernel({step_, optimizer_->learning_rate(step_)});
   const std::span<float> rows(values_), slots(slots_);
   for (size_t at = 0, slot = 0; at < rows.size(); at += kDenseChunk, slot += slot_init_.size())
     kernel(rows.subspan(at, kDenseChunk), slots.subspan(slot, slot_init_.size()),

@@ -31,7 +31,7 @@ using ShardInterface = Interface<wire::PullRequest, wire::RestoreRequest, wire::
 using ShardActor = ShardInterface::Actor;
 
 // The order side of an owner: pushes of workers; commits and the owner's life by the master.
-using OptimizerInterface = Interface<wire::PushRequest, wire::CommitRequest, wire::FenceRequest,
+using OptimizerInterface = Interface<wire::PushRequest, wire::NormsRequest, wire::CommitRequest, wire::FenceRequest,
                                      wire::StatsRequest, wire::ResumeRequest, wire::EndRequest>;
 using OptimizerActor = OptimizerInterface::Actor;
 

@@ -7,7 +7,9 @@
 
 #include "actors/accumulate.h"
 #include "actors/errors.h"
+#include "actors/gradients.h"
 #include "actors/ledger.h"
+#include "actors/norms.h"
 
 namespace embers {
 namespace {
@@ -25,6 +27,7 @@ struct OptimizerState {
   OptimizerState() = default;  // no aggregate: see actors/README.md
   OwnerConfig config;
   LocalShardActor shard;
+  std::optional<storage::Clipper> clipper;
   Ledger ledger;
   std::map<uint64_t, Staged> staged;      // by minibatch; sync only
   std::vector<CommitPromise> committing;  // all that asked for the commit under way; empty when none is
@@ -40,8 +43,8 @@ struct OptimizerState {
            config.map.version);
   }
 
-  // The gradients of a push, each of its table's dim and kind of key.
-  std::vector<TableSlices> gradients(const Message<wire::PushRequest>& m) const {
+  // The gradients of a push, each of its table's dim and kind of key, and finite.
+  FiniteGradients gradients(const Message<wire::PushRequest>& m) const {
     auto tables = read_slices(m.get().getTables(), config.tables.size());
     std::erase_if(tables, [](const TableSlices& t) { return t.keys.empty(); });
     for (const TableSlices& t : tables) {
@@ -51,7 +54,8 @@ struct OptimizerState {
              "gradients of dim {} with {} keys pushed to table '{}' of dim {} with {} keys", t.width,
              embers::name(t.keys.kind), spec.name, spec.dim, embers::name(spec.key_kind));
     }
-    return tables;
+    return finite_gradients(std::move(tables), config.tables, read(m.get().getOrigin()),
+                            config.skip_bad_gradients);
   }
 
   Message<wire::PushReply> push_reply(wire::PushReply::Outcome outcome, uint64_t staleness = 0) const {
@@ -92,22 +96,37 @@ void request_apply(Self self, ApplyPtr batch, Done done, Failed failed) {
       .then([done](uint64_t) mutable { done(); }, [failed](caf::error& e) mutable { failed(e); });
 }
 
+// What an async apply's gradients are views of.
+struct Pushed {
+  Message<wire::PushRequest> message;
+  FiniteGradients gradients;
+  std::vector<AccumulatedTable> clipped;
+};
+
 void push_async(Self self, const Origin& origin, const Message<wire::PushRequest>& m, PushPromise promise) {
   Ledger& ledger = self->state.ledger;
   auto batch = std::make_shared<ApplyBatch>();
-  batch->tables = self->state.gradients(m);
-  batch->keepalive = std::make_shared<Message<wire::PushRequest>>(m);
+  auto pushed = std::make_shared<Pushed>(Pushed{m, self->state.gradients(m), {}});
+  if (self->state.clipper->active()) {
+    pushed->clipped = copy_of(pushed->gradients.tables);
+    clip(pushed->clipped, *self->state.clipper, values(square_sums(pushed->clipped, *self->state.clipper)));
+    batch->tables = views_of(pushed->clipped, self->state.config.tables);
+  } else {
+    batch->tables = pushed->gradients.tables;
+  }
+  batch->keepalive = pushed;
   // A push without gradients followed no pull from this owner: nothing of it is stale.
   const bool counts = !batch->tables.empty();
   const uint64_t staleness = counts && ledger.version > origin.version ? ledger.version - origin.version : 0;
   if (self->state.config.staleness_modulation) batch->rate_factor = 1.0 / std::max<uint64_t>(staleness, 1);
   batch->version = ++ledger.version;
-  batch->step.step = ++ledger.minibatches;
+  batch->step = ++ledger.minibatches;
   ledger.mark_applied(origin.minibatch, origin.examples);
   request_apply(
       self, batch,
-      [self, origin, counts, staleness, promise]() mutable {
+      [self, origin, counts, staleness, promise, left_out = pushed->gradients.left_out]() mutable {
         self->state.ledger.examples += origin.examples;
+        self->state.ledger.left_out += left_out;
         if (counts) self->state.ledger.add_staleness(staleness);
         promise.deliver(self->state.push_reply(wire::PushReply::Outcome::APPLIED, staleness));
       },
@@ -133,9 +152,17 @@ void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
   }
 }
 
-// The staged minibatches of a commit, in its order.
-std::vector<WeightedSlices> staged_parts(const OptimizerState& state, wire::CommitRequest::Reader commit) {
+// The gradients of a version.
+struct VersionSum {
+  std::vector<AccumulatedTable> tables;
+  uint64_t left_out = 0;  // rows of its minibatches
+};
+
+// Adds up the staged minibatches of a commit, in its order.
+VersionSum add_up(const OptimizerState& state, wire::CommitRequest::Reader commit) {
+  std::vector<FiniteGradients> gradients;
   std::vector<WeightedSlices> parts;
+  VersionSum sum;
   std::set<uint64_t> seen;
   for (const auto part : commit.getMinibatches()) {
     const auto staged = state.staged.find(part.getMinibatch());
@@ -145,9 +172,12 @@ std::vector<WeightedSlices> staged_parts(const OptimizerState& state, wire::Comm
     if (!seen.insert(part.getMinibatch()).second)
       fail(ErrorCode::kInvalid, "commit of version {}: minibatch {} is in it twice", commit.getVersion(),
            part.getMinibatch());
-    parts.push_back({static_cast<float>(part.getWeight()), state.gradients(staged->second.message)});
+    const FiniteGradients& finite = gradients.emplace_back(state.gradients(staged->second.message));
+    sum.left_out += finite.left_out;
+    parts.push_back({static_cast<float>(part.getWeight()), finite.tables});
   }
-  return parts;
+  sum.tables = accumulate(parts, state.config.tables);
+  return sum;
 }
 
 // Books a version's minibatches as applied once the shard acknowledged it.
@@ -177,18 +207,18 @@ void commit(Self self, const Message<wire::CommitRequest>& m, CommitPromise prom
   if (request.getVersion() != state.ledger.version + 1)
     fail(ErrorCode::kStaleVersion, "commit of version {} at version {}", request.getVersion(),
          state.ledger.version);
-  auto sums = std::make_shared<const std::vector<AccumulatedTable>>(
-      accumulate(staged_parts(state, request), state.config.tables));
+  auto sum = std::make_shared<VersionSum>(add_up(state, request));
+  clip(sum->tables, *state.clipper, read_norms(request));
   auto batch = std::make_shared<ApplyBatch>();
-  batch->version = batch->step.step = request.getVersion();
-  for (const AccumulatedTable& t : *sums)
-    batch->tables.push_back({t.table, t.keys, state.config.tables[t.table].dim, t.values});
-  batch->keepalive = sums;
+  batch->version = batch->step = request.getVersion();
+  batch->tables = views_of(sum->tables, state.config.tables);
+  batch->keepalive = sum;
   state.committing.push_back(promise);
   request_apply(
       self, batch,
-      [self, m] {
+      [self, m, left_out = sum->left_out] {
         book_commit(self->state, m.get());
+        self->state.ledger.left_out += left_out;
         for (CommitPromise& p : std::exchange(self->state.committing, {}))
           p.deliver(self->state.commit_reply());
       },
@@ -219,6 +249,7 @@ Message<wire::StatsReply> stats_reply(const Ledger& ledger, const StoreStats& st
     write(b, ledger.staleness(request.getEpoch()));
     b.setRows(store.rows);
     b.setResidentBytes(store.resident_bytes);
+    b.setBadGradients(ledger.left_out + store.left_out);
     auto list = b.initApplied(applied.size());
     for (unsigned i = 0; i < applied.size(); ++i) {
       list[i].setMinibatch(applied[i].first);
@@ -231,6 +262,7 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
                                                  const LocalShardActor& shard) {
   self->state.config = config;
   self->state.shard = shard;
+  self->state.clipper.emplace(config.tables);
   return {
       [self](const Message<wire::PushRequest>& m) -> caf::result<Message<wire::PushReply>> {
         auto promise = self->make_response_promise<Message<wire::PushReply>>();
@@ -238,6 +270,12 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
             Kind::kPushRequest, [&] { push(self, m, promise); },
             [&](const Error& e) { promise.deliver(to_caf(e)); });
         return promise;
+      },
+      [self](const Message<wire::NormsRequest>& m) {
+        return guarded(Kind::kNormsRequest, [&] {
+          const VersionSum sum = add_up(self->state, m.get().getCommit());
+          return make_norms_reply(square_sums(sum.tables, *self->state.clipper));
+        });
       },
       [self](const Message<wire::CommitRequest>& m) -> caf::result<Message<wire::CommitReply>> {
         auto promise = self->make_response_promise<Message<wire::CommitReply>>();

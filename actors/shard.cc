@@ -40,9 +40,16 @@ class Rows {
   void apply(const ApplyBatch& batch) {
     for (const TableSlices& t : batch.tables) {
       const storage::Optimizer& optimizer = *optimizers_[t.table];
-      storage::Optimizer::Step step = batch.step;
-      step.learning_rate = optimizer.learning_rate() * batch.rate_factor;
-      storage::apply(*store_, t.table, optimizer, step, t.keys, t.values, constraints_[t.table].get());
+      const storage::LeftOut left_out =
+          storage::apply(*store_, t.table, optimizer,
+                         {batch.step, optimizer.learning_rate(batch.step) * batch.rate_factor}, t.keys, t.values, constraints_[t.table].get());
+      left_out_ += left_out.rows;
+      if (left_out.rows > 0 && !config_.skip_bad_gradients)
+        fail(ErrorCode::kInvalid,
+             "step {} would make the row of key '{}' of table '{}' infinite or NaN: lower the learning rate, "
+             "clip "
+             "gradients, or set training.on_bad_gradient = \"skip\"",
+             batch.step, to_string(t.keys, left_out.first), config_.tables[t.table].name);
     }
     version_ = batch.version;
   }
@@ -80,7 +87,7 @@ class Rows {
   }
 
   StoreStats stats() const {
-    StoreStats s{0, store_->resident_bytes()};
+    StoreStats s{0, store_->resident_bytes(), left_out_};
     for (TableId t = 0; t < config_.tables.size(); ++t)
       if (!is_reserved(config_.tables[t].name)) s.rows += store_->rows(t);
     return s;
@@ -121,6 +128,7 @@ class Rows {
   std::vector<std::vector<float>> slot_init_;
   std::vector<uint8_t> found_;  // scratch of lookup
   uint64_t version_ = 0;
+  uint64_t left_out_ = 0;
 };
 
 using PullPromise = caf::typed_response_promise<Message<wire::PullReply>>;

@@ -19,8 +19,9 @@ struct OwnerConfig {
   uint64_t seed = 1;
   bool sync = false;
   bool staleness_modulation =
-      false;                      // async: a push's learning rates are divided by its staleness, if above 1
-  std::vector<TableSpec> tables;  // by TableId
+      false;                        // async: a push's learning rates are divided by its staleness, if above 1
+  bool skip_bad_gradients = false;  // infinite or NaN ones are left out; else they are errors
+  std::vector<TableSpec> tables;    // by TableId
   ShardMap map;
   std::string backend = "memory";
   // Called in an actor's thread when the master ends the job.
@@ -29,9 +30,9 @@ struct OwnerConfig {
 
 // One apply, from the optimizer actor to its shard, within the process: gradients of each table, one per key.
 struct ApplyBatch {
-  uint64_t version = 0;           // the version that it makes
-  storage::Optimizer::Step step;  // learning_rate 0: each table's own
-  double rate_factor = 1;         // every learning rate is multiplied by it
+  uint64_t version = 0;    // the version that it makes
+  uint64_t step = 0;       // the model's, of which the learning rate is a function
+  double rate_factor = 1;  // every learning rate is multiplied by it
   std::vector<TableSlices> tables;
   std::shared_ptr<const void> keepalive;  // owner of what `tables` view
 };
@@ -40,6 +41,7 @@ using ApplyPtr = std::shared_ptr<const ApplyBatch>;
 struct StoreStats {
   uint64_t rows = 0;
   uint64_t resident_bytes = 0;
+  uint64_t left_out = 0;  // rows that an apply left as they were: they would not have been finite
 };
 
 using apply_atom = caf::atom_constant<caf::atom("apply")>;

@@ -23,6 +23,19 @@ std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+// An owner alone sees its share of a gradient: only a commit, which all of them take part in, knows norms.
+void check_clipping(const data::Job& job, const ModelSpec& model) {
+  const bool one_owner = job.storage.shards == 1 || !model.has_embeddings();
+  if (job.training.mode == data::Mode::kSync || one_owner) return;
+  for (const TableSpec& table : model.tables)
+    if (storage::Optimizer::make(table.optimizer)->clipping().needs_norms())
+      fail(ErrorCode::kInvalid,
+           "{}: clipping by norm (table '{}') needs the whole gradient, which no shard of an async job sees: "
+           "use "
+           "clipvalue, training.mode = \"sync\", or storage.shards = 1",
+           job.place({"optimizer"}), table.name);
+}
+
 // Every initializer and optimizer of the job, and that each [storage.tables] entry is of use.
 void check_storage(const data::Job& job, const ModelSpec& model) {
   at_place(job.place({"optimizer", "name"}), [&] { storage::Optimizer::make(job.optimizer); });
@@ -89,6 +102,7 @@ JobSetup set_up(data::Job job, Purpose purpose, const std::string& index_dir,
   setup.index_dir = index_dir;
   setup.runner = ModelRunner::make(job);
   check_storage(job, setup.runner->spec());
+  if (purpose == Purpose::kTrain) check_clipping(job, setup.runner->spec());
   if (purpose == Purpose::kTrain) {
     setup.train = data::Dataset::open(job, data::Split::kTrain, index_dir);
     if (setup.train->records() == 0)
@@ -158,6 +172,7 @@ OwnerConfig owner_config(const MasterConfig& config, uint32_t number) {
   owner.seed = config.job.job.seed;
   owner.sync = config.job.training.mode == data::Mode::kSync;
   owner.staleness_modulation = config.job.training.staleness_modulation;
+  owner.skip_bad_gradients = config.job.training.skip_bad_gradients;
   owner.tables = config.model.tables;
   owner.map = even_shard_map(config.shards, config.job.storage.buckets);
   owner.backend = config.job.storage.backend;

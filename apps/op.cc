@@ -25,6 +25,9 @@ constexpr std::array kKinds = {
     Kind{"safe_embedding_lookup_sparse", lookup},
     Kind{"fused_embedding_lookup_sparse", lookup},
     Kind{"fused_safe_embedding_lookup_sparse", lookup},
+    Kind{"optimizer", optimizer},
+    Kind{"initializer", initializer},
+    Kind{"schedule", schedule},
 };
 
 const Kind& kind_of(const Json& the_case) {
@@ -55,7 +58,24 @@ An absent key is null; partition_strategy null is div; prune_invalid_ids null is
 which prune (TensorFlow). default_id null gives zeros for rows without ids; sparse ids need a combiner. With keys
 (raw keys of the rows: strings or integers), ids name rows by their key.
 Result: {"output": [..], "grads": [{"partition": p, "ids": [..row numbers, ascending], "values": [[..], ..]}, ..]}
-or {"error": "..."} with exit status 1. NaN and infinities are spelled "nan", "inf", "-inf".)";
+
+Steps of an optimizer; params are those of [optimizer] in a job file, clipping included.
+  {"op": "optimizer", "name": "adam", "params": {"beta_1": 0.9, ..} | null,  "rows": {KEY: [..], ..},
+   "schedule": {"name": "cosine", "params": {..}} | null,
+   "steps": [{"keys": [KEY, ..], "grads": [[..], ..], "lr": x | null}, ..]}
+lr null is the optimizer's own learning rate, scheduled or not. Gradients of a key that occurs twice in a step are added
+up. Result: {"trace": [{"rows": {KEY: [..], ..}, "slots": {"m": {KEY: [..], ..}, ..}}, ..]}, after each step.
+
+First values of rows; keys are all integers or all strings; input_dim (0) is the number of rows, for fans.
+  {"op": "initializer", "name": "uniform", "params": {..} | null,  "seed": s,  "table": NAME,  "keys": [..],  "dim": d,
+   "input_dim": n | null}
+Result: {"rows": {KEY: [..], ..}}.
+
+Learning rates; steps count from 0; initial_learning_rate is one of the params.
+  {"op": "schedule", "name": "exponential", "params": {"initial_learning_rate": 0.1, ..},  "steps": [..]}
+Result: {"learning_rates": [..]}.
+
+A bad case: {"error": "..."} with exit status 1. NaN and infinities are spelled "nan", "inf", "-inf".)";
 
 Answer answer(const Json& the_case) {
   try {

@@ -11,6 +11,10 @@ namespace embers::op {
 
 // The five lookup operators; op_lookup.cc documents the case.
 Json lookup(const Json& the_case);
+// Steps of an optimizer, first values of rows, learning rates; op.cc documents the cases.
+Json optimizer(const Json& the_case);
+Json initializer(const Json& the_case);
+Json schedule(const Json& the_case);
 
 // Runs a case: the result, or {"error": "..."}.
 struct Answer {

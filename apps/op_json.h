@@ -12,6 +12,8 @@ namespace embers::op {
 
 using Json = nlohmann::json;
 
+inline constexpr double kMostNumbers = 1 << 27;  // of a result, which is to be written as text
+
 // A value of the case, null when it is absent; the case must be an object.
 const Json& at(const Json& the_case, const char* key);
 inline bool given(const Json& the_case, const char* key) { return !at(the_case, key).is_null(); }

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "apps/op.h"
+#include "apps/op_specs.h"
 #include "model/coordinates.h"
 #include "model/lookup_operators.h"
 #include "model/table_keys.h"
@@ -10,8 +11,6 @@
 
 namespace embers::op {
 namespace {
-
-constexpr double kMostNumbers = 1 << 27;  // of a result, which is to be written as text
 
 struct Params {
   std::vector<std::vector<float>> partitions;
@@ -66,14 +65,6 @@ Combiner combiner_of(const Json& the_case) {
        suggestion(name, std::vector<std::string>{"sum", "mean", "sqrtn"}));
 }
 
-Keys keys_from(const Flat& flat, const std::string& place) {
-  const bool strings = !flat.values.empty() && flat.values.front()->is_string();
-  if (!strings) return Keys(integers(flat, place));
-  std::vector<std::string> keys;
-  for (const Json* value : flat.values) keys.push_back(text(*value, place));
-  return Keys(keys);
-}
-
 // Raw keys of the rows, if there are any.
 std::optional<TableKeys> table_keys(const Json& the_case, const Params& params) {
   const Json& list = at(the_case, "keys");
@@ -89,13 +80,13 @@ std::optional<TableKeys> table_keys(const Json& the_case, const Params& params) 
            rows[p]);
     all.values.insert(all.values.end(), flat.values.begin(), flat.values.end());
   }
-  return TableKeys(keys_from(all, "keys"));
+  return TableKeys(keys_from(all.values, "keys"));
 }
 
 std::vector<int64_t> row_ids(const Flat& flat, const std::optional<TableKeys>& keys, const char* place) {
   if (!keys) return integers(flat, place);
   if (flat.values.empty()) return {};
-  return keys->rows(keys_from(flat, place));
+  return keys->rows(keys_from(flat.values, place));
 }
 
 // Ids and the shape of what they are combined to.

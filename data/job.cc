@@ -92,6 +92,7 @@ void read_training(Section section, Job& job) {
   section.read_count("staleness_bound", training.staleness_bound, 0);
   section.read("staleness_modulation", training.staleness_modulation);
   section.read_count("get_model_steps", training.get_model_steps, 1);
+  section.read_choice("on_bad_gradient", training.skip_bad_gradients, {{"error", false}, {"skip", true}});
   if (training.mode == Mode::kSync) check_sync(section, job);
   section.done();
 }

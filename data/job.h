@@ -90,7 +90,7 @@ struct TableOverride {
   std::string match;
   std::optional<uint32_t> dim;
   std::optional<InitializerSpec> initializer;
-  std::optional<OptimizerSpec> optimizer;  // replaces the job's
+  std::optional<OptimizerSpec> optimizer;  // replaces the job's, schedule and clipping included
   std::optional<ConstraintSpec> constraint;
   std::optional<double> learning_rate;  // changes only this
 
@@ -126,6 +126,7 @@ struct Job {
     uint32_t grads_to_wait = 1;
     uint32_t prefetch = 2;               // minibatches in a worker's pipeline beyond the one that trains
     uint32_t threads = 1;                // threads of every operator of a trainer
+    bool skip_bad_gradients = false;     // on_bad_gradient = "error" | "skip"
     uint32_t minibatches_per_lease = 8;  // async and bounded; sync leases one at a time
     uint32_t staleness_bound = 4;        // bounded: clocks that a worker may be ahead of the slowest
     bool staleness_modulation = false;   // divide a push's learning rate by its staleness

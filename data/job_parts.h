@@ -42,12 +42,20 @@ Spec read_spec(Section section) {
   return spec;
 }
 
+// The same of an optimizer, which may have a table `schedule` of its learning rate.
+template <>
+OptimizerSpec read_spec<OptimizerSpec>(Section section);
+
 // A name alone, or an inline table { name = ..., parameters }.
 template <class Spec>
 std::optional<Spec> read_named(Section& section, std::string_view key) {
   const toml::node* const node = section.find(key);
   if (node == nullptr) return std::nullopt;
-  if (node->is_string()) return Spec{node->as_string()->get(), {}};
+  if (node->is_string()) {
+    Spec spec;
+    spec.name = node->as_string()->get();
+    return spec;
+  }
   const toml::table* const table = node->as_table();
   if (table == nullptr || !table->contains("name")) {
     section.fail_at(key, fmt::format("'{}' must be a name, or a table {{ name = ..., parameters }}", key));

@@ -64,6 +64,20 @@ void Section::read(std::string_view key, double& value) {
   value = *number;
 }
 
+void Section::read(std::string_view key, std::vector<double>& value) {
+  const toml::node* const node = find(key);
+  if (node == nullptr) return;
+  const toml::array* const list = node->as_array();
+  if (list == nullptr) fail_at(key, fmt::format("'{}' must be a list of numbers", key));
+  value.clear();
+  for (const toml::node& item : *list) {
+    const auto number = item.is_number() ? item.value<double>() : std::nullopt;
+    if (!number || !std::isfinite(*number))
+      fail_at(key, fmt::format("'{}' must be a list of finite numbers", key));
+    value.push_back(*number);
+  }
+}
+
 void Section::read_positive(std::string_view key, double& value) {
   read(key, value);
   if (has(key) && value <= 0) fail_at(key, fmt::format("'{}' must be greater than 0", key));

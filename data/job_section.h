@@ -33,6 +33,8 @@ class Section {
   void read(std::string_view key, std::vector<std::string>& value);
   // A finite number.
   void read(std::string_view key, double& value);
+  // A list of finite numbers.
+  void read(std::string_view key, std::vector<double>& value);
   // A finite number greater than 0.
   void read_positive(std::string_view key, double& value);
   template <class Int>

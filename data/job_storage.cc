@@ -55,7 +55,9 @@ void Job::apply_overrides(TableSpec& table) const {
     if (entry.initializer) table.initializer = *entry.initializer;
     if (entry.optimizer) table.optimizer = *entry.optimizer;
     if (entry.constraint) table.constraint = *entry.constraint;
-    if (entry.learning_rate) table.optimizer.params["learning_rate"] = *entry.learning_rate;
+    if (!entry.learning_rate) continue;
+    table.optimizer.params["learning_rate"] = *entry.learning_rate;
+    table.optimizer.schedule.params.erase("initial_learning_rate");
   }
   const TableOverride* const entry = dim_entry(storage.tables, table.name);
   if (entry != nullptr && *entry->dim != table.dim) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "actors/norms.h"
 #include "master/master_state.h"
 
 namespace embers {
@@ -17,6 +18,7 @@ void MasterState::start(Self pointer, std::shared_ptr<const MasterConfig> c) {
   self = pointer;
   config = std::move(c);
   model_signature = signature(config->model);
+  clips_by_norm = storage::Clipper(config->model.tables).needs_norms();
   beat = std::chrono::duration<double>(std::min(1.0, config->job.job.heartbeat_timeout / 4));
   report.job = config->job.job.name;
   report.mode = sync() ? "sync" : bounded() ? "bounded" : "async";
@@ -75,7 +77,16 @@ bool MasterState::drained() const {
 
 void MasterState::commit() {
   committing = true;
-  ask_owners<wire::CommitRequest>(window.commit(epoch), [this](const auto&) {
+  if (!clips_by_norm) return send_commit({});
+  ask_owners<wire::NormsRequest>(window.norms_request(epoch), [this](const auto& replies) {
+    storage::SquareSums sums;
+    for (const auto& m : replies) add(read(m.get()), sums);
+    send_commit(values(sums));
+  });
+}
+
+void MasterState::send_commit(const storage::SquaredNorms& norms) {
+  ask_owners<wire::CommitRequest>(window.commit(epoch, norms), [this](const auto&) {
     committing = false;
     if (phase != Phase::kTraining) return;
     window.advance();

@@ -17,6 +17,7 @@ OwnerStats add_up(const std::vector<Message<wire::StatsReply>>& replies) {
     sum.version = std::max(sum.version, s.getVersion());
     sum.staleness.merge(read_staleness(s));
     sum.duplicates += s.getDuplicates();
+    sum.bad_gradients += s.getBadGradients();
     sum.rows += s.getRows();
     sum.resident_bytes += s.getResidentBytes();
   }
@@ -73,6 +74,8 @@ void MasterState::ask_owners(
 }
 template void MasterState::ask_owners<wire::FenceRequest>(
     const Message<wire::FenceRequest>&, std::function<void(const std::vector<Message<wire::Empty>>&)>);
+template void MasterState::ask_owners<wire::NormsRequest>(
+    const Message<wire::NormsRequest>&, std::function<void(const std::vector<Message<wire::NormsReply>>&)>);
 template void MasterState::ask_owners<wire::CommitRequest>(
     const Message<wire::CommitRequest>&, std::function<void(const std::vector<Message<wire::CommitReply>>&)>);
 template void MasterState::ask_owners<wire::StatsRequest>(

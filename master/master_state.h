@@ -88,6 +88,7 @@ struct MasterState {
   void maybe_start();
   void after_progress();
   void commit();
+  void send_commit(const storage::SquaredNorms& norms);
   bool drained() const;
 
   // leases
@@ -152,6 +153,7 @@ struct MasterState {
   std::vector<Partial> partial;  // of a stopped async epoch
   VersionWindow window;          // sync
   Clocks clocks;                 // bounded
+  bool clips_by_norm = false;    // each commit needs the norms of its gradients
   bool committing = false;
   bool stats_pending = false;
   Clock::time_point epoch_start, evaluation_start;

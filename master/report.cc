@@ -50,6 +50,7 @@ nlohmann::json to_json(const Report& r) {
   json["stopped_by"] = r.stopped_by;
   json["minibatches"] = owners.minibatches;
   json["duplicates"] = owners.duplicates;
+  json["bad_gradients"] = owners.bad_gradients;
   json["workers_joined"] = r.workers_joined;
   json["workers_lost"] = r.workers_lost;
   json["skipped_rows"] = r.skipped_rows;

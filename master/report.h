@@ -15,8 +15,9 @@ struct OwnerStats {
   uint64_t examples = 0;  // records applied: the same at every owner once a version is complete
   uint64_t minibatches = 0;
   uint64_t version = 0;
-  uint64_t duplicates = 0;  // pushes refused because they had been applied; of all owners
-  Staleness staleness;      // of the epoch's pushes to all owners; in Report::total of all epochs
+  uint64_t duplicates = 0;     // pushes refused because they had been applied; of all owners
+  uint64_t bad_gradients = 0;  // rows left out (training.on_bad_gradient = "skip"); of all owners
+  Staleness staleness;         // of the epoch's pushes to all owners; in Report::total of all epochs
   uint64_t rows = 0;
   uint64_t resident_bytes = 0;
 };

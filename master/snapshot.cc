@@ -1,11 +1,14 @@
 #include "master/snapshot.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
 #include "actors/ask.h"
 #include "actors/route.h"
 #include "storage/checkpoint.h"
+#include "storage/optimizer.h"
 
 namespace embers {
 namespace {
@@ -80,6 +83,14 @@ Cursor cursor_from_json(const nlohmann::json& json, const std::string& directory
   }
 }
 
+// "adam [m, v]": hyper-parameters may change between runs, slots may not.
+std::string optimizer_with_slots(const TableSpec& table) {
+  std::vector<std::string> names;
+  const auto optimizer = storage::Optimizer::make(table.optimizer);
+  for (const auto& slot : optimizer->slots()) names.push_back(slot.name);
+  return fmt::format("{} [{}]", table.optimizer.name, fmt::join(names, ", "));
+}
+
 void check_same_model(const ModelSpec& saved, const ModelSpec& now, const std::string& directory) {
   const auto saved_lines = signature(saved);
   const auto lines = signature(now);
@@ -90,10 +101,12 @@ void check_same_model(const ModelSpec& saved, const ModelSpec& now, const std::s
       fail(ErrorCode::kMismatch, "{} was saved by another model: {} there, {} in this job", directory, was,
            is);
   }
-  for (size_t t = 0; t < now.tables.size(); ++t)
-    if (saved.tables[t].optimizer.name != now.tables[t].optimizer.name)
+  for (size_t t = 0; t < now.tables.size(); ++t) {
+    const std::string was = optimizer_with_slots(saved.tables[t]), is = optimizer_with_slots(now.tables[t]);
+    if (was != is)
       fail(ErrorCode::kMismatch, "{}: table '{}' was saved with the slots of optimizer {}, this job uses {}",
-           directory, now.tables[t].name, saved.tables[t].optimizer.name, now.tables[t].optimizer.name);
+           directory, now.tables[t].name, was, is);
+  }
 }
 
 }  // namespace

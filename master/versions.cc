@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "actors/norms.h"
+
 namespace embers {
 
 VersionWindow::VersionWindow(uint64_t version, uint64_t first, uint64_t total, uint32_t window,
@@ -13,22 +15,32 @@ VersionWindow::VersionWindow(uint64_t version, uint64_t first, uint64_t total, u
       window_(window),
       reduction_(reduction) {}
 
-Message<wire::CommitRequest> VersionWindow::commit(uint32_t epoch) const {
+void VersionWindow::fill(wire::CommitRequest::Builder commit, uint32_t epoch) const {
   uint64_t examples = 0;
   for (const auto& [minibatch, done] : done_) examples += done.examples;
+  commit.setEpoch(epoch);
+  commit.setVersion(version_ + 1);
+  auto parts = commit.initMinibatches(done_.size());
+  unsigned i = 0;
+  for (const auto& [minibatch, done] : done_) {
+    parts[i].setMinibatch(minibatch);
+    parts[i].setAttempt(done.attempt);
+    const double share =
+        examples == 0 ? 0.0 : static_cast<double>(done.examples) / static_cast<double>(examples);
+    parts[i++].setWeight(reduction_ == data::Reduction::kMean ? share : 1.0);
+  }
+}
+
+Message<wire::CommitRequest> VersionWindow::commit(uint32_t epoch, const storage::SquaredNorms& norms) const {
   return make_message<wire::CommitRequest>([&](wire::CommitRequest::Builder b) {
-    b.setEpoch(epoch);
-    b.setVersion(version_ + 1);
-    auto parts = b.initMinibatches(done_.size());
-    unsigned i = 0;
-    for (const auto& [minibatch, done] : done_) {
-      parts[i].setMinibatch(minibatch);
-      parts[i].setAttempt(done.attempt);
-      const double share =
-          examples == 0 ? 0.0 : static_cast<double>(done.examples) / static_cast<double>(examples);
-      parts[i++].setWeight(reduction_ == data::Reduction::kMean ? share : 1.0);
-    }
+    fill(b, epoch);
+    write_norms(b, norms);
   });
+}
+
+Message<wire::NormsRequest> VersionWindow::norms_request(uint32_t epoch) const {
+  return make_message<wire::NormsRequest>(
+      [&](wire::NormsRequest::Builder b) { fill(b.initCommit(), epoch); });
 }
 
 void VersionWindow::advance() {

@@ -5,6 +5,7 @@
 
 #include "actors/message_types.h"
 #include "data/job.h"
+#include "storage/clipping.h"
 
 namespace embers {
 
@@ -23,12 +24,17 @@ class VersionWindow {
     done_[minibatch] = {attempt, examples};
   }
   bool ready() const { return begin_ < limit_ && done_.size() == limit_ - begin_; }
-  // The commit that makes the next version: minibatches in order, weighted by examples for a mean.
-  Message<wire::CommitRequest> commit(uint32_t epoch) const;
+  // The commit that makes the next version: minibatches in order, weighted by examples for a mean. `norms`:
+  // of its gradients, where they are clipped by norm.
+  Message<wire::CommitRequest> commit(uint32_t epoch, const storage::SquaredNorms& norms = {}) const;
+  // The question for them that goes before it.
+  Message<wire::NormsRequest> norms_request(uint32_t epoch) const;
   // The commit is acknowledged: on to the next window.
   void advance();
 
  private:
+  void fill(wire::CommitRequest::Builder commit, uint32_t epoch) const;
+
   struct Done {
     uint32_t attempt;
     uint64_t examples;

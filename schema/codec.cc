@@ -196,9 +196,27 @@ void write_named(wire::Named::Builder out, const Spec& spec) {
 
 template <class Spec>
 Spec read_named(wire::Named::Reader in) {
-  Spec spec{in.getName(), {}};
+  Spec spec;
+  spec.name = in.getName();
   for (const auto param : in.getParams()) spec.params[param.getName()] = param.getValue();
   return spec;
+}
+
+void write_doubles(capnp::List<double>::Builder out, std::span<const double> values) {
+  for (unsigned i = 0; i < values.size(); ++i) out.set(i, values[i]);
+}
+
+void write_schedule(wire::Schedule::Builder out, const ScheduleSpec& schedule) {
+  write_named(out.initKind(), schedule);
+  write_doubles(out.initBoundaries(schedule.boundaries.size()), schedule.boundaries);
+  write_doubles(out.initValues(schedule.values.size()), schedule.values);
+}
+
+ScheduleSpec read_schedule(wire::Schedule::Reader in) {
+  auto schedule = read_named<ScheduleSpec>(in.getKind());
+  for (const double x : in.getBoundaries()) schedule.boundaries.push_back(x);
+  for (const double x : in.getValues()) schedule.values.push_back(x);
+  return schedule;
 }
 
 }  // namespace
@@ -210,6 +228,7 @@ void write(wire::Table::Builder out, const TableSpec& table) {
   out.setInputDim(table.input_dim);
   write_named(out.initInitializer(), table.initializer);
   write_named(out.initOptimizer(), table.optimizer);
+  write_schedule(out.initSchedule(), table.optimizer.schedule);
   write_named(out.initConstraint(), table.constraint);
   out.setAccumulation(static_cast<uint8_t>(table.accumulation));
 }
@@ -225,6 +244,7 @@ TableSpec read(wire::Table::Reader in) {
   table.input_dim = in.getInputDim();
   table.initializer = read_named<InitializerSpec>(in.getInitializer());
   table.optimizer = read_named<OptimizerSpec>(in.getOptimizer());
+  table.optimizer.schedule = read_schedule(in.getSchedule());
   table.constraint = read_named<ConstraintSpec>(in.getConstraint());
   table.accumulation = static_cast<Accumulation>(in.getAccumulation());
   return table;

@@ -27,6 +27,14 @@ struct Table {
   optimizer @5 :Named;
   accumulation @6 :UInt8;
   constraint @7 :Named;    # name "" for none
+  schedule @8 :Schedule;   # of the optimizer's learning rate
+}
+
+struct Schedule {
+  # Of a learning rate.
+  kind @0 :Named;               # name "" for none
+  boundaries @1 :List(Float64); # of a piecewise constant one, as values
+  values @2 :List(Float64);
 }
 
 struct Named {

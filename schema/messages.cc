@@ -24,6 +24,10 @@ std::string_view name(Kind kind) {
       return "CommitRequest";
     case Kind::kCommitReply:
       return "CommitReply";
+    case Kind::kNormsRequest:
+      return "NormsRequest";
+    case Kind::kNormsReply:
+      return "NormsReply";
     case Kind::kFenceRequest:
       return "FenceRequest";
     case Kind::kStatsRequest:

@@ -14,7 +14,7 @@
 namespace embers {
 
 // Raised whenever a message changes in a way that an older peer would misread.
-inline constexpr uint32_t kProtocol = 1;
+inline constexpr uint32_t kProtocol = 2;
 inline constexpr char kNumberFormat[] = "float32-le";
 
 // Number of a message type in a frame. Stable: never renumber, never reuse.
@@ -37,6 +37,8 @@ enum class Kind : uint16_t {
   kScanRequest = 39,
   kScanReply = 40,
   kEndRequest = 41,
+  kNormsRequest = 48,
+  kNormsReply = 49,
   kJobRequest = 64,
   kJobReply = 65,
   kJoinRequest = 66,
@@ -76,6 +78,7 @@ EMBERS_KIND(Welcome)
 EMBERS_KIND(PullReply)
 EMBERS_KIND(PushReply)
 EMBERS_KIND(CommitReply)
+EMBERS_KIND(NormsReply)
 EMBERS_KIND(StatsReply)
 EMBERS_KIND(ScanReply)
 EMBERS_KIND(JobReply)
@@ -87,6 +90,7 @@ EMBERS_REQUEST(Hello, Welcome)
 EMBERS_REQUEST(PullRequest, PullReply)
 EMBERS_REQUEST(PushRequest, PushReply)
 EMBERS_REQUEST(CommitRequest, CommitReply)
+EMBERS_REQUEST(NormsRequest, NormsReply)
 EMBERS_REQUEST(FenceRequest, Empty)
 EMBERS_REQUEST(StatsRequest, StatsReply)
 EMBERS_REQUEST(RestoreRequest, Empty)

@@ -14,6 +14,26 @@ struct CommitRequest {
     attempt @1 :UInt32;
     weight @2 :Float64;              # mean: examples / examples of the version; sum: 1
   }
+  norms @3 :List(Norm);              # of the version's gradients at all owners; for those that are clipped by norm
+  struct Norm {
+    table @0 :UInt32;
+    parameter @1 :Text;              # of the dense table: which parameter; else ""
+    squared @2 :Float64;
+  }
+}
+
+struct NormsRequest {
+  # Sync, before a commit that clips by norm: what will it add up here? Changes nothing.
+  commit @0 :CommitRequest;          # still without norms
+}
+
+struct NormsReply {
+  sums @0 :List(Sum);                # over the rows of this owner
+  struct Sum {
+    table @0 :UInt32;
+    parameter @1 :Text;              # as in CommitRequest.Norm
+    words @2 :Data;                  # storage/exact_sum.h: 24 x uint64, so that the sum over owners does not round
+  }
 }
 
 struct CommitReply {
@@ -42,6 +62,7 @@ struct StatsReply {
   applied @7 :List(Applied);         # of those asked for
   maxStaleness @8 :UInt64;           # the same: greatest of a push
   stalenessCounts @9 :List(UInt64);  # the same: pushes in each bucket
+  badGradients @10 :UInt64;          # rows of minibatches, or of a version, left out: infinite or NaN
   struct Applied {
     minibatch @0 :UInt64;
     examples @1 :UInt32;

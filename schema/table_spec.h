@@ -20,9 +20,18 @@ struct InitializerSpec {
   friend bool operator==(const InitializerSpec&, const InitializerSpec&) = default;
 };
 
+// How the learning rate changes with the model's step; "" for a constant one.
+struct ScheduleSpec {
+  std::string name;
+  std::map<std::string, double> params;
+  std::vector<double> boundaries, values;  // of a piecewise constant schedule
+  friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
+};
+
 struct OptimizerSpec {
   std::string name = "sgd";
   std::map<std::string, double> params;
+  ScheduleSpec schedule = {};
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 

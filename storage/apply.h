@@ -8,10 +8,17 @@
 
 namespace embers::storage {
 
+// What an apply did not do.
+struct LeftOut {
+  size_t rows = 0;   // left as they were, since the step would have made them infinite or NaN
+  size_t first = 0;  // index of the first of their keys; meaningless without rows
+};
+
 // Stage "apply": changes the rows of `keys` with their gradients, grads[keys.size() x dim], by one step of
-// the optimizer whose slots the table was added with, then makes each fulfil the constraint, if any. Errors
-// are Store::update's; then nothing was changed.
-void apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer::Step step, KeysView keys,
-           std::span<const float> grads, const Constraint* constraint = nullptr);
+// the optimizer whose slots the table was added with, then makes each fulfil the constraint, if any. A finite
+// row that would no longer be finite is left as it was, slots included. Errors are Store::update's; then
+// nothing was changed.
+LeftOut apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer::Step step, KeysView keys,
+              std::span<const float> grads, const Constraint* constraint = nullptr);
 
 }  // namespace embers::storage

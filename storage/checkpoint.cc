@@ -44,8 +44,8 @@ std::string checksum_of(json manifest) {
 }
 
 RowShape shape_of(const TableSpec& table) {
-  const size_t slots = Optimizer::make(table.optimizer)->slots().size();
-  return {table.key_kind, static_cast<uint32_t>(table.dim * (1 + slots))};
+  const size_t slots = slot_floats(*Optimizer::make(table.optimizer), table.dim);
+  return {table.key_kind, static_cast<uint32_t>(table.dim + slots)};
 }
 
 std::string to_string(RowShape shape) {

@@ -14,7 +14,30 @@ json spec_to_json(const Spec& spec) {
 
 template <class Spec>
 Spec spec_from_json(const json& j) {
-  return {j.at("name").get<std::string>(), j.at("params").get<std::map<std::string, double>>()};
+  Spec spec;
+  spec.name = j.at("name");
+  spec.params = j.at("params").get<std::map<std::string, double>>();
+  return spec;
+}
+
+json optimizer_to_json(const OptimizerSpec& optimizer) {
+  json j = spec_to_json(optimizer);
+  const ScheduleSpec& schedule = optimizer.schedule;
+  if (schedule.name.empty()) return j;
+  j["schedule"] = spec_to_json(schedule);
+  j["schedule"]["boundaries"] = schedule.boundaries;
+  j["schedule"]["values"] = schedule.values;
+  return j;
+}
+
+OptimizerSpec optimizer_from_json(const json& j) {
+  auto optimizer = spec_from_json<OptimizerSpec>(j);
+  if (!j.contains("schedule")) return optimizer;
+  const json& schedule = j.at("schedule");
+  optimizer.schedule = spec_from_json<ScheduleSpec>(schedule);
+  optimizer.schedule.boundaries = schedule.at("boundaries").get<std::vector<double>>();
+  optimizer.schedule.values = schedule.at("values").get<std::vector<double>>();
+  return optimizer;
 }
 
 json slots_of(const TableSpec& table) {
@@ -32,7 +55,7 @@ json table_to_json(const TableSpec& table) {
           {"key_kind", name(table.key_kind)},
           {"input_dim", table.input_dim},
           {"initializer", spec_to_json(table.initializer)},
-          {"optimizer", spec_to_json(table.optimizer)},
+          {"optimizer", optimizer_to_json(table.optimizer)},
           {"constraint", spec_to_json(table.constraint)},
           {"slots", slots_of(table)},
           {"accumulation", table.accumulation == Accumulation::kSum ? "sum" : "last"}};
@@ -45,7 +68,7 @@ TableSpec table_from_json(const json& j) {
   table.key_kind = j.at("key_kind") == name(KeyKind::kInt64) ? KeyKind::kInt64 : KeyKind::kBytes;
   table.input_dim = j.at("input_dim");
   table.initializer = spec_from_json<InitializerSpec>(j.at("initializer"));
-  table.optimizer = spec_from_json<OptimizerSpec>(j.at("optimizer"));
+  table.optimizer = optimizer_from_json(j.at("optimizer"));
   table.constraint = spec_from_json<ConstraintSpec>(j.at("constraint"));
   table.accumulation = j.at("accumulation") == "sum" ? Accumulation::kSum : Accumulation::kLast;
   return table;

@@ -4,202 +4,143 @@
 #include <cmath>
 
 #include "schema/suggest.h"
+#include "storage/optimizers/update_rule.h"
 #include "storage/params.h"
 
 namespace embers::storage {
 namespace {
 
-void check_shapes(std::span<const float> row, std::span<const float> slots, std::span<const float> grad,
-                  size_t slots_a_row) {
-  if (grad.size() != row.size() || slots.size() != slots_a_row * row.size())
-    fail(ErrorCode::kInternal,
-         "a row of {} floats with {} floats of slots got a gradient of {} by an optimizer of {} slots",
-         row.size(), slots.size(), grad.size(), slots_a_row);
-}
-
-// base^exponent by squaring: only multiplications, so the same on every machine.
-double power(double base, uint64_t exponent) {
-  double result = 1;
-  for (; exponent != 0; exponent >>= 1, base *= base)
-    if (exponent & 1) result *= base;
-  return result;
-}
-
-// row -= rate * grad
-void sgd_row(size_t n, float* __restrict row, const float* __restrict grad, float rate) {
-  for (size_t i = 0; i < n; ++i) row[i] -= rate * grad[i];
-}
-
-// sum += grad^2;  row -= rate * grad / (sqrt(sum) + epsilon)
-void adagrad_row(size_t n, float* __restrict row, float* __restrict sum, const float* __restrict grad,
-                 float rate, float epsilon) {
-  for (size_t i = 0; i < n; ++i) {
-    sum[i] += grad[i] * grad[i];
-    row[i] -= rate * grad[i] / (std::sqrt(sum[i]) + epsilon);
-  }
-}
-
-// m += (grad - m)(1 - beta_1);  v += (grad^2 - v)(1 - beta_2);  row -= rate * m / (sqrt(v) + epsilon)
-// where rate has the bias correction in it.
-struct AdamFactors {
-  float one_minus_beta_1, one_minus_beta_2, epsilon, rate;
-};
-void adam_row(size_t n, float* __restrict row, float* __restrict m, float* __restrict v,
-              const float* __restrict grad, AdamFactors f) {
-  for (size_t i = 0; i < n; ++i) {
-    m[i] += (grad[i] - m[i]) * f.one_minus_beta_1;
-    v[i] += (grad[i] * grad[i] - v[i]) * f.one_minus_beta_2;
-    row[i] -= f.rate * m[i] / (std::sqrt(v[i]) + f.epsilon);
-  }
-}
-
-class Sgd final : public Optimizer {
- public:
-  explicit Sgd(const Params& p) : learning_rate_(p.at("learning_rate")) {}
-  const std::vector<Slot>& slots() const override { return slots_; }
-  double learning_rate() const override { return learning_rate_; }
-  UpdateKernel kernel(const Step& step) const override {
-    return [rate = static_cast<float>(step.learning_rate)](auto row, auto slots, auto grad) {
-      check_shapes(row, slots, grad, 0);
-      sgd_row(row.size(), row.data(), grad.data(), rate);
-    };
-  }
-
- private:
-  std::vector<Slot> slots_;
-  double learning_rate_;
-};
-
-// torch.optim.Adagrad without lr_decay and weight_decay.
-class Adagrad final : public Optimizer {
- public:
-  explicit Adagrad(const Params& p)
-      : slots_{{"accumulator", static_cast<float>(p.at("initial_accumulator_value"))}},
-        learning_rate_(p.at("learning_rate")),
-        epsilon_(static_cast<float>(p.at("epsilon"))) {}
-  const std::vector<Slot>& slots() const override { return slots_; }
-  double learning_rate() const override { return learning_rate_; }
-  UpdateKernel kernel(const Step& step) const override {
-    return
-        [rate = static_cast<float>(step.learning_rate), epsilon = epsilon_](auto row, auto slots, auto grad) {
-          check_shapes(row, slots, grad, 1);
-          adagrad_row(row.size(), row.data(), slots.data(), grad.data(), rate, epsilon);
-        };
-  }
-
- private:
-  std::vector<Slot> slots_;
-  double learning_rate_;
-  float epsilon_;
-};
-
-// torch.optim.SparseAdam, with the model's step for every row.
-class Adam final : public Optimizer {
- public:
-  explicit Adam(const Params& p)
-      : learning_rate_(p.at("learning_rate")),
-        beta_1_(p.at("beta_1")),
-        beta_2_(p.at("beta_2")),
-        epsilon_(p.at("epsilon")) {}
-  const std::vector<Slot>& slots() const override { return slots_; }
-  double learning_rate() const override { return learning_rate_; }
-  UpdateKernel kernel(const Step& step) const override {
-    return [factors = factors(step)](auto row, auto slots, auto grad) {
-      check_shapes(row, slots, grad, 2);
-      adam_row(row.size(), row.data(), slots.data(), slots.data() + row.size(), grad.data(), factors);
-    };
-  }
-
- private:
-  AdamFactors factors(const Step& step) const {
-    const double correction = std::sqrt(1 - power(beta_2_, step.step)) / (1 - power(beta_1_, step.step));
-    return {static_cast<float>(1 - beta_1_), static_cast<float>(1 - beta_2_), static_cast<float>(epsilon_),
-            static_cast<float>(step.learning_rate * correction)};
-  }
-
-  std::vector<Slot> slots_{{"m", 0}, {"v", 0}};
-  double learning_rate_, beta_1_, beta_2_, epsilon_;
-};
-
-// row = grad: how buffers, whose "gradient" is their new value, go through the same path as everything else.
-class Assign final : public Optimizer {
- public:
-  explicit Assign(const Params&) {}
-  const std::vector<Slot>& slots() const override { return slots_; }
-  double learning_rate() const override { return 1; }
-  UpdateKernel kernel(const Step&) const override {
-    return [](auto row, auto slots, auto grad) {
-      check_shapes(row, slots, grad, 0);
-      std::copy(grad.begin(), grad.end(), row.begin());
-    };
-  }
-
- private:
-  std::vector<Slot> slots_;
-};
-
-using Made = std::unique_ptr<const Optimizer>;
-
-template <class Kind>
-Made make_kind(const Params& params) {
-  return std::make_unique<Kind>(params);
-}
-
-struct Known {
-  const char* name;
-  Params defaults;  // Keras's
-  Made (*make)(const Params&);
-};
-
-const std::vector<Known>& known_optimizers() {
-  static const std::vector<Known> known = {
-      {"sgd", {{"learning_rate", 0.01}}, make_kind<Sgd>},
-      {"adagrad",
-       {{"learning_rate", 0.01}, {"initial_accumulator_value", 0.1}, {"epsilon", 1e-7}},
-       make_kind<Adagrad>},
-      {"adam",
-       {{"learning_rate", 0.001}, {"beta_1", 0.9}, {"beta_2", 0.999}, {"epsilon", 1e-7}},
-       make_kind<Adam>},
-      {"assign", {}, make_kind<Assign>},
+const std::vector<UpdateRule>& all_update_rules() {
+  static const std::vector<UpdateRule> rules = {
+      sgd(),   adagrad(), rmsprop(), adadelta(),        adam(),       adamw(),  adamax(),
+      nadam(), ftrl(),    lion(),    rowwise_adagrad(), group_ftrl(), assign(),
   };
-  return known;
+  return rules;
 }
 
-// A row is float32, so a value must also be in range as one: a tiny epsilon would vanish and divide 0 by 0.
+struct Range {
+  double low, high;  // both allowed
+  const char* text;
+};
+
+// Range of a hyper-parameter, whichever optimizer has it. Most must also be in range as a float: a tiny
+// epsilon would vanish and divide 0 by 0.
+Range range_of(const std::string& name) {
+  constexpr double kTiny = std::numeric_limits<float>::min(), kHuge = std::numeric_limits<float>::max();
+  static const double kBelowOne = std::nextafter(1.0, 0.0);
+  if (name == "learning_rate" || name == "epsilon")
+    return {kTiny, kHuge, "above 0 and within the range of float"};
+  if (name == "beta_1" || name == "beta_2" || name == "rho") return {0, kBelowOne, "at least 0 and below 1"};
+  if (name == "momentum") return {0, 1, "from 0 to 1"};
+  if (name == "nesterov" || name == "amsgrad" || name == "centered") return {0, 1, "true or false"};
+  if (name == "learning_rate_power") return {-kHuge, 0, "at most 0"};
+  return {0, kHuge, "at least 0"};
+}
+
 void check_range(const std::string& what, const std::string& name, double value) {
-  const auto as_float = static_cast<float>(value);
-  const bool beta = name == "beta_1" || name == "beta_2";
-  if (beta && !(value >= 0 && value < 1))
-    fail(ErrorCode::kInvalid, "{}: {} = {} must be at least 0 and below 1", what, name, value);
-  if (name == "initial_accumulator_value" && !(value >= 0 && std::isfinite(as_float)))
-    fail(ErrorCode::kInvalid, "{}: {} = {} must be at least 0", what, name, value);
-  if ((name == "learning_rate" || name == "epsilon") && !(as_float > 0 && std::isfinite(as_float)))
-    fail(ErrorCode::kInvalid, "{}: {} = {} must be above 0 and within the range of float", what, name, value);
+  const Range range = range_of(name);
+  const bool flag = range.text == std::string("true or false");
+  if (!(value >= range.low && value <= range.high) || (flag && value != 0 && value != 1))
+    fail(ErrorCode::kInvalid, "{}: {} = {} must be {}", what, name, value, range.text);
+}
+
+// The formula's hyper-parameters and, but for assign, those of clipping.
+Params all_defaults(const UpdateRule& rule) {
+  Params defaults = rule.defaults;
+  if (!defaults.empty()) defaults.insert({{"clipvalue", 0}, {"clipnorm", 0}, {"global_clipnorm", 0}});
+  return defaults;
+}
+
+double value_or_zero(const Params& params, const char* name) {
+  const auto found = params.find(name);
+  return found == params.end() ? 0 : found->second;
+}
+
+// The kernel on grad + decay * row.
+UpdateKernel coupled(UpdateKernel update, float decay) {
+  return [update = std::move(update), decay, sum = std::vector<float>()](
+             std::span<float> row, std::span<float> slots, std::span<const float> grad) mutable {
+    sum.assign(grad.begin(), grad.end());
+    for (size_t i = 0; i < std::min(row.size(), grad.size()); ++i) sum[i] += decay * row[i];
+    update(row, slots, sum);
+  };
+}
+
+// The kernel on a row that decayed before.
+UpdateKernel decoupled(UpdateKernel update, float factor) {
+  return [update = std::move(update), factor](std::span<float> row, std::span<float> slots,
+                                              std::span<const float> grad) {
+    for (float& x : row) x *= factor;
+    update(row, slots, grad);
+  };
 }
 
 }  // namespace
 
+Optimizer::Optimizer(const UpdateRule& rule, const OptimizerSpec& spec)
+    : rule_(std::make_unique<UpdateRule>(rule)) {
+  const std::string what = fmt::format("optimizer '{}'", rule.name);
+  params_ = with_defaults(what, all_defaults(rule), spec.params);
+  for (const auto& [name, value] : params_) check_range(what, name, value);
+  slots_ = rule.slots(params_);
+  clipping_ = {value_or_zero(params_, "clipvalue"), value_or_zero(params_, "clipnorm"),
+               value_or_zero(params_, "global_clipnorm")};
+  if ((clipping_.value > 0) + (clipping_.norm > 0) + (clipping_.global_norm > 0) > 1)
+    fail(ErrorCode::kInvalid, "{}: only one of clipvalue, clipnorm and global_clipnorm can be set", what);
+  if (spec.schedule.name.empty()) return;
+  const bool has_own =
+      spec.schedule.params.contains("initial_learning_rate") || !spec.schedule.values.empty();
+  if (has_own && spec.params.contains("learning_rate"))
+    fail(ErrorCode::kInvalid,
+         "{}: give learning_rate, or the schedule's initial_learning_rate or values, not both", what);
+  schedule_ = Schedule::make(spec.schedule, value_or_zero(params_, "learning_rate"));
+}
+
+Optimizer::~Optimizer() = default;
+
 std::unique_ptr<const Optimizer> Optimizer::make(const OptimizerSpec& spec) {
-  const auto& all = known_optimizers();
-  const auto known =
-      std::find_if(all.begin(), all.end(), [&](const Known& k) { return k.name == spec.name; });
-  if (known == all.end())
+  const auto& all = all_update_rules();
+  const auto rule =
+      std::find_if(all.begin(), all.end(), [&](const UpdateRule& r) { return r.name == spec.name; });
+  if (rule == all.end())
     fail(ErrorCode::kInvalid, "unknown optimizer '{}'{}", spec.name,
          suggestion(spec.name, optimizer_names()));
-  const std::string what = fmt::format("optimizer '{}'", spec.name);
-  const Params params = with_defaults(what, known->defaults, spec.params);
-  for (const auto& [name, value] : params) check_range(what, name, value);
-  return known->make(params);
+  return std::unique_ptr<const Optimizer>(new Optimizer(*rule, spec));
+}
+
+double Optimizer::learning_rate(uint64_t step) const {
+  return schedule_ ? schedule_->at(step - 1) : value_or_zero(params_, "learning_rate");
+}
+
+UpdateKernel Optimizer::kernel(const Step& step) const {
+  UpdateKernel update = rule_->kernel(params_, step);
+  const double decay = value_or_zero(params_, "weight_decay");
+  if (decay == 0) return update;
+  if (rule_->weight_decay == WeightDecay::kCoupled)
+    return coupled(std::move(update), static_cast<float>(decay));
+  return decoupled(std::move(update), static_cast<float>(1 - step.learning_rate * decay));
 }
 
 const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = {"sgd", "adagrad", "adam"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> names;
+    for (const UpdateRule& rule : all_update_rules())
+      if (rule.name != "assign") names.push_back(rule.name);
+    return names;
+  }();
   return names;
+}
+
+size_t slot_floats(const Optimizer& optimizer, size_t dim) {
+  size_t floats = 0;
+  for (const Optimizer::Slot& slot : optimizer.slots()) floats += slot.width(dim);
+  return floats;
 }
 
 std::vector<float> slot_init(const Optimizer& optimizer, uint32_t dim) {
   std::vector<float> values;
-  for (const Optimizer::Slot& slot : optimizer.slots()) values.insert(values.end(), dim, slot.initial);
+  for (const Optimizer::Slot& slot : optimizer.slots())
+    values.insert(values.end(), slot.width(dim), slot.initial);
   return values;
 }
 

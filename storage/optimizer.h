@@ -1,52 +1,82 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "schema/table_spec.h"
+#include "storage/schedule.h"
 #include "storage/store.h"
 
 namespace embers::storage {
 
-// How a row changes: one kernel over spans, its hyper-parameters, and its slots with their first values.
-// Stateless: the step and the learning rate come with the call. *Lazy*: rows without a gradient are never
-// touched.
+struct UpdateRule;
+
+// What is done to gradients before they are applied, with Keras's names; 0 for none, at most one is set.
+struct Clipping {
+  double value = 0;        // clipvalue: each element to [-value, value]
+  double norm = 0;         // clipnorm: each variable's gradient to this norm
+  double global_norm = 0;  // global_clipnorm: the gradient of all variables to this norm
+  bool needs_norms() const { return norm > 0 || global_norm > 0; }
+};
+
+// How a row changes: a formula (optimizers/) with its hyper-parameters, its slots with their first values,
+// weight decay, clipping and learning-rate schedule. Stateless: the step and the learning rate come with the
+// call. *Lazy*: rows without a gradient are never touched.
 class Optimizer {
  public:
   struct Slot {
-    std::string name;  // "m", "v", "accumulator"
-    float initial;     // never the table's initializer
+    std::string name;        // "m", "v", "accumulator"
+    float initial;           // never the table's initializer
+    bool whole_row = false;  // one float a row, not one for each of the row's
+    size_t width(size_t dim) const { return whole_row ? 1 : dim; }
   };
   // What one apply of one version has in common for all its rows.
   struct Step {
     uint64_t step = 1;  // the model's, global, 1 for the first apply
     double learning_rate = 0.01;
   };
-  // sgd, adagrad, adam (and assign, for reserved buffers: row = gradient), with the definitions of
-  // torch.optim (adam on rows as SparseAdam) and Keras names for hyper-parameters. kInvalid naming the
-  // nearest known name.
+  // Each with the definition that its file in optimizers/ names, and Keras's names and defaults for
+  // hyper-parameters; also assign, for reserved buffers: row = gradient. kInvalid naming the nearest known
+  // optimizer, hyper-parameter or schedule, or the value that is out of range.
   static std::unique_ptr<const Optimizer> make(const OptimizerSpec& spec);
-  virtual ~Optimizer() = default;
+  ~Optimizer();
 
-  virtual const std::vector<Slot>& slots() const = 0;  // each of dim floats
-  virtual double learning_rate() const = 0;            // the spec's
+  const std::vector<Slot>& slots() const { return slots_; }
+  // The spec's, or its schedule's for this step of the model (1 for the first apply).
+  double learning_rate(uint64_t step) const;
+  // Of gradients, before they come here.
+  const Clipping& clipping() const { return clipping_; }
   // The kernel of one step, for any number of rows: what the step's rows share (Adam's bias correction) is
   // computed here, once. Each element depends on its own row, slot and gradient elements alone, not on dim or
-  // place. Outlived by the optimizer. The kernel throws kInternal when slots[] is not |slots| x dim.
-  virtual UpdateKernel kernel(const Step& step) const = 0;
-  // One row: row[dim], slots[|slots| x dim], grad[dim].
+  // place (rowwise_adagrad and group_ftrl: on those of its row). Outlived by the optimizer. The kernel throws
+  // kInternal when slots[] is not slot_floats(dim).
+  UpdateKernel kernel(const Step& step) const;
+  // One row: row[dim], slots[slot_floats(dim)], grad[dim].
   void apply(const Step& step, std::span<float> row, std::span<float> slots,
              std::span<const float> grad) const {
     kernel(step)(row, slots, grad);
   }
+
+ private:
+  Optimizer(const UpdateRule& rule, const OptimizerSpec& spec);
+
+  std::unique_ptr<const UpdateRule> rule_;
+  std::map<std::string, double> params_;
+  std::vector<Slot> slots_;
+  Clipping clipping_;
+  std::optional<Schedule> schedule_;
 };
 
 // Those a user may choose: without assign.
 const std::vector<std::string>& optimizer_names();
 
-// First values of all slots of a row: |slots| x dim floats, as Store::add_table takes them.
+// Floats of all slots of a row of dim floats.
+size_t slot_floats(const Optimizer& optimizer, size_t dim);
+// Their first values, as Store::add_table takes them.
 std::vector<float> slot_init(const Optimizer& optimizer, uint32_t dim);
 
 }  // namespace embers::storage

@@ -41,6 +41,7 @@ OptimizerActor deadly_optimizer(caf::actor_system& system, const OptimizerActor&
           kill();
           return self->make_response_promise<Message<wire::PushReply>>();
         },
+        [=](const Message<wire::NormsRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::CommitRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::FenceRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::StatsRequest>& m) { return self->delegate(real, m); },

@@ -98,6 +98,12 @@ TEST(VersionWindow, IsReadyWhenAllItsMinibatchesAre) {
   EXPECT_EQ(parts[0].getWeight(), 0.25);
   EXPECT_EQ(parts[1].getAttempt(), 3);
   EXPECT_EQ(parts[1].getWeight(), 0.75);
+  const auto question = window.norms_request(4);
+  EXPECT_EQ(question.get().getCommit().getVersion(), 8);
+  EXPECT_EQ(question.get().getCommit().getMinibatches()[1].getWeight(), 0.75);
+  const auto clipped = window.commit(4, {{{2, "fc.weight"}, 6.25}});
+  ASSERT_EQ(clipped.get().getNorms().size(), 1);
+  EXPECT_EQ(clipped.get().getNorms()[0].getSquared(), 6.25);
   window.advance();
   EXPECT_EQ(window.version(), 8);
   EXPECT_EQ(window.limit(), 4);

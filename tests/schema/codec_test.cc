@@ -90,6 +90,16 @@ TEST(Codec, RowsOtherThanExpectedAreRefused) {
   expect_error(ErrorCode::kBadFrame, {"2 expected"}, [&] { read_rows(m.get(), 1, shape); });
 }
 
+TEST(Codec, TheScheduleOfATablesOptimizerReadsBackWhole) {
+  TableSpec table;
+  table.name = "t";
+  table.dim = 1;
+  table.optimizer.schedule = {"piecewise", {{"alpha", 0.5}}, {1, 2}, {0.1, 1.0 / 3, 0}};
+  const auto m =
+      make_message<wire::JoinReply>([&](wire::JoinReply::Builder b) { write(b.initTables(1)[0], table); });
+  EXPECT_EQ(read(m.get().getTables()[0]), table);
+}
+
 TEST(Codec, TablesReadBackWhole) {
   TableSpec table{"education",
                   8,

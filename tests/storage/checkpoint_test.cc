@@ -29,7 +29,8 @@ ModelSpec model() {
               spec(kDenseTable, kDenseChunk, KeyKind::kBytes), spec("empty", 4)};
   m.tables[0].initializer = {"uniform", {{"minval", -0.1}, {"maxval", 1.0 / 3}}};
   m.tables[0].input_dim = 77;
-  m.tables[1].optimizer = {"adam", {{"learning_rate", 0.002}}};
+  m.tables[1].optimizer = {"adam", {{"beta_1", 0.8}}};
+  m.tables[1].optimizer.schedule = {"piecewise", {}, {10}, {0.5, 1.0 / 3}};
   m.tables[2].optimizer = {"assign", {}};
   m.tables[2].accumulation = Accumulation::kLast;
   m.dense = {{"fc.weight", {2, 3}, false}, {"bn.mean", {}, true}};

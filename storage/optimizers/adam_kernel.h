@@ -1,0 +1,17 @@
+#pragma once
+
+#include "storage/optimizers/update_rule.h"
+
+namespace embers::storage {
+
+// Where epsilon stands in adam's and adamw's common step.
+enum class AdamEpsilon : uint8_t {
+  kBeforeCorrection,  // sqrt(v) + epsilon, then corrected: torch.optim.SparseAdam
+  kAfterCorrection,   // sqrt(v / (1 - beta_2^t)) + epsilon: torch.optim.Adam and AdamW
+};
+
+// Slots m and v, and v_hat with amsgrad.
+std::vector<Optimizer::Slot> adam_slots(const Params& params);
+UpdateKernel adam_kernel(const Params& params, const Optimizer::Step& step, AdamEpsilon epsilon);
+
+}  // namespace embers::storage

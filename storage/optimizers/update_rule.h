@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "storage/optimizer.h"
+#include "storage/params.h"
+
+// What an optimizer is made of. Each has a file of its own in this folder, with its formula above its kernel,
+// and a line in all_update_rules().
+namespace embers::storage {
+
+// How the hyper-parameter weight_decay acts on a row.
+enum class WeightDecay : uint8_t {
+  kNone,       // there is none
+  kCoupled,    // L2: the gradient becomes grad + weight_decay * row, as torch.optim has it
+  kDecoupled,  // row *= 1 - learning_rate * weight_decay before the step, as AdamW
+};
+
+struct UpdateRule {
+  std::string name;
+  Params defaults;  // all hyper-parameters but the clipping ones, which every optimizer has
+  WeightDecay weight_decay;
+  std::vector<Optimizer::Slot> (*slots)(const Params& params);
+  // One step. weight_decay and clipping are not its business.
+  UpdateKernel (*kernel)(const Params& params, const Optimizer::Step& step);
+};
+
+UpdateRule sgd();
+UpdateRule adagrad();
+UpdateRule rmsprop();
+UpdateRule adadelta();
+UpdateRule adam();
+UpdateRule adamw();
+UpdateRule adamax();
+UpdateRule nadam();
+UpdateRule ftrl();
+UpdateRule rowwise_adagrad();
+UpdateRule group_ftrl();
+UpdateRule lion();
+UpdateRule assign();
+
+// Floats of slots that a kernel expects beside a row of dim floats.
+struct SlotFloats {
+  size_t slots = 0;      // of dim floats each
+  size_t whole_row = 0;  // of one float each
+  size_t beside(size_t dim) const { return slots * dim + whole_row; }
+};
+
+// kInternal: the row belongs to a table of another optimizer.
+void check_shapes(std::span<const float> row, std::span<const float> slots, std::span<const float> grad,
+                  SlotFloats expected);
+
+// A kernel from update(n, row, slots, grad), which gets pointers to what was checked to be there.
+template <class Update>
+UpdateKernel row_kernel(SlotFloats expected, Update update) {
+  return [expected, update](std::span<float> row, std::span<float> slots, std::span<const float> grad) {
+    check_shapes(row, slots, grad, expected);
+    update(row.size(), row.data(), slots.data(), grad.data());
+  };
+}
+
+// base^exponent by squaring: only multiplications, so the same on every machine.
+double power(double base, uint64_t exponent);
+
+}  // namespace embers::storage
