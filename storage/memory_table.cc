@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "storage/store_checks.h"
+
 namespace embers::storage {
 namespace {
 
@@ -25,8 +27,8 @@ MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init
       slabs_(stride_) {}
 
 size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_t> found) {
-  check_size("room for rows", out.size(), keys.size(), dim_);
-  check_size("found flags", found.size(), keys.size(), 1);
+  check_size(name_, "room for rows", out.size(), keys.size(), dim_);
+  check_size(name_, "found flags", found.size(), keys.size(), 1);
   locate(keys);
   size_t count = 0;
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -41,9 +43,9 @@ size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_
 
 size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
                                   std::span<const uint8_t> found) {
-  check_kind(keys);
-  check_size("initial values", values.size(), keys.size(), dim_);
-  if (!found.empty()) check_size("found flags", found.size(), keys.size(), 1);
+  check_kind(name_, keys_.kind(), keys);
+  check_size(name_, "initial values", values.size(), keys.size(), dim_);
+  if (!found.empty()) check_size(name_, "found flags", found.size(), keys.size(), 1);
   const uint32_t before = rows();
   for (size_t i = 0; i < keys.size(); ++i) {
     prefetch_cell(keys, i + kKeysAhead);
@@ -58,7 +60,7 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
 }
 
 void MemoryTable::update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel) {
-  check_size("gradients", grads.size(), keys.size(), dim_);
+  check_size(name_, "gradients", grads.size(), keys.size(), dim_);
   locate(keys);
   check_all_located(keys);
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -69,8 +71,8 @@ void MemoryTable::update(KeysView keys, std::span<const float> grads, const Upda
 }
 
 void MemoryTable::restore(KeysView keys, std::span<const float> values) {
-  check_kind(keys);
-  check_size("rows with slots", values.size(), keys.size(), stride_);
+  check_kind(name_, keys_.kind(), keys);
+  check_size(name_, "rows with slots", values.size(), keys.size(), stride_);
   for (size_t i = 0; i < keys.size(); ++i) {
     prefetch_cell(keys, i + kKeysAhead);
     const uint64_t hash = hash_key(keys, i);
@@ -97,20 +99,8 @@ uint64_t MemoryTable::resident_bytes() const {
          rows_.capacity() * sizeof(uint32_t);
 }
 
-void MemoryTable::check_kind(KeysView keys) const {
-  if (keys.kind != keys_.kind())
-    fail(ErrorCode::kInvalid, "table '{}' has {} keys, the request has {} keys", name_,
-         embers::name(keys_.kind()), embers::name(keys.kind));
-}
-
-void MemoryTable::check_size(const char* what, size_t got, size_t rows, size_t floats_per_row) const {
-  if (got != rows * floats_per_row)
-    fail(ErrorCode::kInvalid, "table '{}': {} for {} keys must be {} numbers, not {}", name_, what, rows,
-         rows * floats_per_row, got);
-}
-
 void MemoryTable::locate(KeysView keys) {
-  check_kind(keys);
+  check_kind(name_, keys_.kind(), keys);
   rows_.resize(keys.size());
   for (size_t begin = 0; begin < keys.size(); begin += kBlock)
     locate_block(keys, begin, std::min(kBlock, keys.size() - begin));
@@ -138,9 +128,7 @@ uint32_t MemoryTable::find(uint64_t hash, KeysView keys, size_t i) const {
 
 void MemoryTable::check_all_located(KeysView keys) const {
   const auto missing = std::find(rows_.begin(), rows_.end(), RowIndex::kNone);
-  if (missing != rows_.end())
-    fail(ErrorCode::kMissingKey, "table '{}' has no row for key {}: pull a key before pushing its gradient",
-         name_, to_string(keys, static_cast<size_t>(missing - rows_.begin())));
+  if (missing != rows_.end()) fail_missing_key(name_, keys, static_cast<size_t>(missing - rows_.begin()));
 }
 
 float* MemoryTable::create(uint64_t hash, KeysView keys, size_t i) {

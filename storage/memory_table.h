@@ -35,8 +35,6 @@ class MemoryTable {
  private:
   static constexpr size_t kBlock = 64;  // keys whose cache misses overlap
 
-  void check_kind(KeysView keys) const;
-  void check_size(const char* what, size_t got, size_t rows, size_t floats_per_row) const;
   // Leaves in rows_ the row of each key, or RowIndex::kNone.
   void locate(KeysView keys);
   void locate_block(KeysView keys, size_t begin, size_t n);
