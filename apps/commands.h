@@ -58,6 +58,7 @@ int predict(const EvaluateOptions& options);
 int synth_criteo(const SynthOptions& options);
 int check(const JobOptions& options);
 int bench_lookup(const BenchOptions& options);
+int bench_backends(const BenchOptions& options);
 int run_op();  // standard input to standard output
 
 }  // namespace embers

@@ -147,6 +147,12 @@ void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options) {
   lookup->add_flag("--quick", bench_options.quick, "a smaller grid");
   lookup->callback([&] { chosen = [&] { return bench_lookup(bench_options); }; });
 
+  CLI::App* backends = bench->add_subcommand(
+      "backends", "tables in memory, memcached and Redis beside their raw clients; minutes, and 12 GB");
+  backends->add_option("--report", bench_options.report, "write the result as JSON to this file");
+  backends->add_flag("--quick", bench_options.quick, "fewer rows");
+  backends->callback([&] { chosen = [&] { return bench_backends(bench_options); }; });
+
   CLI::App* op_app = app.add_subcommand("op", "run one operator on a case given as JSON");
   op_app->footer(op::kHelp);
   op_app->callback([&] { chosen = run_op; });

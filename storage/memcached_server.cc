@@ -8,6 +8,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <system_error>
 
 #include "schema/errors.h"
 #include "storage/key_value_server.h"
@@ -152,8 +153,9 @@ class MemcachedServer final : public KeyValueServer {
   }
 
   static std::string reason(const Handle& handle, memcached_return_t rc) {
-    const char* const last = memcached_last_error_message(handle.get());
-    return last == nullptr || *last == 0 ? memcached_strerror(handle.get(), rc) : last;
+    const int error = memcached_last_error_errno(handle.get());
+    const std::string text = memcached_strerror(handle.get(), rc);
+    return error == 0 ? text : fmt::format("{} ({})", text, std::generic_category().message(error));
   }
 
   void check(const Handle& handle, memcached_return_t rc) const {
