@@ -488,7 +488,7 @@ class Impl final : public ExternalStore {
         for (size_t i = 0; i < n; ++i) {
           const bool row_here = server_of(names.names()[i]) == s;
           const bool slots_here = table.has_slots() && server_of(names.names()[n + i]) == s;
-          result.held += row_here;
+          result.held += row_here || slots_here;
           result.gone +=
               (row_here && !there[i]) || (slots_here && !there[n + i] && there[i] && version[i] != 0);
         }

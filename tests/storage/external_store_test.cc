@@ -4,6 +4,7 @@
 #include <barrier>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "storage/apply.h"
@@ -153,6 +154,30 @@ TEST_P(External, ARestartedServerIsReportedAndNothingIsMadeAgain) {
   lost([&] { store->update(0, ints({2}), Rows{1}, add_one); });
   lost([&] { store->scan(0, 0, 10, [](auto, auto) { FAIL(); }); });
   lost([&] { store->restore(0, ints({8}), Rows{1}); });
+}
+
+TEST_P(External, OnlyRowsOfTheServerThatLostThemAreCounted) {
+  servers_.push_back(GetParam().start(GetParam().words));
+  const auto store = open();
+  store->add_table(spec("t", 1), Rows{7});
+  std::vector<int64_t> numbers(1000);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  store->add_if_absent(0, ints(numbers), Rows(1000));
+  store->update(0, ints(numbers), Rows(1000), add_one);
+  servers_[1].restart();
+  try {
+    gather(*store, ints(numbers));
+    FAIL() << "nothing was missed";
+  } catch (const Error& e) {
+    const std::string said = e.what(), before = "flushed: ";
+    int gone = 0, held = 0;
+    const size_t at = said.find(before);
+    ASSERT_NE(at, said.npos) << said;
+    ASSERT_EQ(std::sscanf(said.c_str() + at + before.size(), "%d of the %d rows", &gone, &held), 2) << said;
+    EXPECT_EQ(gone, held);
+    EXPECT_GT(held, 500);  // row or slots: about three quarters
+    EXPECT_LT(held, 1000);
+  }
 }
 
 TEST_P(External, ADeadServerIsReportedWithWhatItHeld) {
