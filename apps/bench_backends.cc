@@ -173,7 +173,7 @@ Json target(const Json& grid, const std::string& backend) {
 
 int bench_backends(const BenchOptions& options) {
   if (!options.report.empty()) storage::check_file(options.report);
-  const int64_t rows = options.quick ? 100'000 : 10'000'000;
+  const int64_t rows = options.quick ? 100'000 : options.rows;
   const int rounds = options.quick ? 3 : 10;
   const auto adam = storage::Optimizer::make({"adam", {}});
   Json grid = Json::array();

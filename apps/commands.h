@@ -45,8 +45,9 @@ struct SynthOptions {
 };
 
 struct BenchOptions {
-  std::string report;  // --report FILE
-  bool quick = false;  // --quick: a smaller grid, for a look
+  std::string report;         // --report FILE
+  bool quick = false;         // --quick: a smaller grid, for a look
+  int64_t rows = 10'000'000;  // --rows N of each table (backends)
 };
 
 int train(const JobOptions& options);
