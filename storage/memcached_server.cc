@@ -154,6 +154,7 @@ class MemcachedServer final : public KeyValueServer {
 
   static std::string reason(const Handle& handle, memcached_return_t rc) {
     const int error = memcached_last_error_errno(handle.get());
+    if (rc == MEMCACHED_SOME_ERRORS) rc = memcached_last_error(handle.get());
     const std::string text = memcached_strerror(handle.get(), rc);
     return error == 0 ? text : fmt::format("{} ({})", text, std::generic_category().message(error));
   }

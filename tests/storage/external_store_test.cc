@@ -389,6 +389,12 @@ TEST_P(External, AnAddressWhereNobodyListensIsNamed) {
   expect_error(ErrorCode::kUnreachable, {address, "efused"}, [&] { GetParam().connect({address}); });
 }
 
+TEST_P(External, AHostThatDoesNotExistIsNamed) {
+  const char* const reason = GetParam().name == "redis" ? "ame " : "LOOKUP";
+  expect_error(ErrorCode::kUnreachable, {"nohost.invalid:11", reason},
+               [&] { GetParam().connect({"nohost.invalid:11"}); });
+}
+
 TEST_P(External, AnAddressThatIsNoneIsRefused) {
   for (const char* const text : {"host", "host:", ":1", "host:0", "host:70000", "host:1x"})
     expect_error(ErrorCode::kInvalid, {text, "host:port"}, [&] { GetParam().connect({text}); });
