@@ -14,7 +14,7 @@ namespace {
 // Rows, slots and what is needed to create and change them. Owned by the shard actor.
 class Rows {
  public:
-  explicit Rows(const OwnerConfig& config) : config_(config), store_(make_store(config.backend)) {
+  explicit Rows(const OwnerConfig& config) : config_(config), store_(make_store(config)) {
     for (const TableSpec& spec : config_.tables) {
       initializers_.push_back(storage::Initializer::make(config_.seed, spec));
       optimizers_.push_back(storage::Optimizer::make(spec.optimizer));
@@ -96,10 +96,14 @@ class Rows {
  private:
   static constexpr size_t kScanBytes = 4 << 20;
 
-  static std::unique_ptr<storage::Store> make_store(const std::string& backend) {
-    if (backend != "memory")
-      fail(ErrorCode::kInvalid, "storage.backend '{}' is not known; known: memory", backend);
-    return storage::make_memory_store();
+  static std::unique_ptr<storage::Store> make_store(const OwnerConfig& config) {
+    if (config.backend == "memory") return storage::make_memory_store();
+    if (config.backend == "memcached")
+      return storage::make_external_store(storage::connect_memcached(config.servers), config.external);
+    if (config.backend == "redis")
+      return storage::make_external_store(storage::connect_redis(config.servers), config.external);
+    fail(ErrorCode::kInvalid, "storage.backend '{}' is not known; known: memory, memcached, redis",
+         config.backend);
   }
 
   // The seed's lookup_embedding: gets; initial values for unknown keys; set if not exists; gets again; a key
@@ -233,7 +237,8 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
 
 LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config) {
   auto rows = std::make_shared<std::unique_ptr<Rows>>(std::make_unique<Rows>(config));
-  return system.spawn(shard_behavior, rows, config);
+  if (config.backend == "memory") return system.spawn(shard_behavior, rows, config);
+  return system.spawn<caf::detached>(shard_behavior, rows, config);
 }
 
 }  // namespace embers

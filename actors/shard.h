@@ -8,6 +8,7 @@
 #include "schema/codec.h"
 #include "schema/partition.h"
 #include "schema/table_spec.h"
+#include "storage/external_store.h"
 #include "storage/optimizer.h"
 
 namespace embers {
@@ -23,7 +24,9 @@ struct OwnerConfig {
   bool skip_bad_gradients = false;  // infinite or NaN ones are left out; else they are errors
   std::vector<TableSpec> tables;    // by TableId
   ShardMap map;
-  std::string backend = "memory";
+  std::string backend = "memory";     // memory | memcached | redis
+  std::vector<std::string> servers;   // of memcached or Redis
+  storage::ExternalOptions external;  // whose rows they hold
   // Called in an actor's thread when the master ends the job.
   std::function<void(bool ok, const std::string& message)> on_end;
 };
@@ -54,7 +57,8 @@ using LocalShardActor =
                        caf::reacts_to<version_atom, uint64_t>, caf::replies_to<stats_atom>::with<StoreStats>>;
 
 // Spawns the single owner and only writer of a shard's rows, above a Store. Throws Error for a spec that
-// storage refuses (unknown initializer, optimizer or backend).
+// storage refuses (unknown initializer, optimizer or backend), or a server that cannot be reached. One that
+// talks to servers has a thread of its own.
 LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config);
 
 }  // namespace embers

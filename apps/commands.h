@@ -45,8 +45,9 @@ struct SynthOptions {
 };
 
 struct BenchOptions {
-  std::string report;  // --report FILE
-  bool quick = false;  // --quick: a smaller grid, for a look
+  std::string report;         // --report FILE
+  bool quick = false;         // --quick: a smaller grid, for a look
+  int64_t rows = 10'000'000;  // --rows N of each table (backends)
 };
 
 int train(const JobOptions& options);
@@ -60,6 +61,7 @@ int check(const JobOptions& options);
 int bench_engine(const BenchOptions& options);
 int bench_lookup(const BenchOptions& options);
 int bench_model(const BenchOptions& options);
+int bench_backends(const BenchOptions& options);
 int run_op();  // standard input to standard output
 
 }  // namespace embers

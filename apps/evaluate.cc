@@ -13,6 +13,7 @@ JobResult run_evaluation(const EvaluateOptions& options) {
   const JobSetup setup = set_up(load_job(options.job), Purpose::kEvaluate, "", options.data);
   const auto config = master_config(setup, options.job);
   config->task = MasterConfig::Task::kEvaluate;
+  config->job.storage.backend = "memory";  // a job that is training may be using its servers
   JobResult result = run_in_process(setup, config, console);
   if (!result.error && !result.report.stopped_by.empty())
     result.error = Error(ErrorCode::kJobFailed,

@@ -11,6 +11,7 @@
 #include "storage/checkpoint_paths.h"
 #include "storage/constraint.h"
 #include "storage/initializer.h"
+#include "storage/key_value_server.h"
 #include "storage/optimizer.h"
 #include "storage/output_file.h"
 
@@ -39,6 +40,9 @@ void check_clipping(const data::Job& job, const ModelSpec& model) {
 // Every initializer and optimizer of the job, and that each [storage.tables] entry is of use.
 void check_storage(const data::Job& job, const ModelSpec& model) {
   at_place(job.place({"optimizer", "name"}), [&] { storage::Optimizer::make(job.optimizer); });
+  at_place(job.place({"storage", "servers"}), [&] {
+    for (const std::string& server : job.storage.servers) storage::parse_server(server);
+  });
   for (const data::TableOverride& entry : job.storage.tables) {
     const auto place = [&](const char* key) { return job.place({"storage", "tables", entry.match, key}); };
     std::vector<std::string> names;
@@ -165,6 +169,12 @@ std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOpti
   return config;
 }
 
+void set_storage(OwnerConfig& owner, const data::Job& job) {
+  owner.backend = job.storage.backend;
+  owner.servers = job.storage.servers;
+  owner.external = {job.job.name, owner.job, owner.shard, job.storage.journal};
+}
+
 OwnerConfig owner_config(const MasterConfig& config, uint32_t number) {
   OwnerConfig owner;
   owner.job = config.run;
@@ -175,7 +185,7 @@ OwnerConfig owner_config(const MasterConfig& config, uint32_t number) {
   owner.skip_bad_gradients = config.job.training.skip_bad_gradients;
   owner.tables = config.model.tables;
   owner.map = even_shard_map(config.shards, config.job.storage.buckets);
-  owner.backend = config.job.storage.backend;
+  set_storage(owner, config.job);
   return owner;
 }
 

@@ -46,6 +46,9 @@ std::vector<std::string> agreed_settings(const JobSetup& setup);
 // What the master is told of the job; owners, members and callbacks are still to be set.
 std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOptions& options);
 
+// Where an owner, whose run and number are set, keeps its rows.
+void set_storage(OwnerConfig& owner, const data::Job& job);
+
 // The configuration of shard `number` of this job.
 OwnerConfig owner_config(const MasterConfig& config, uint32_t number);
 

@@ -153,6 +153,15 @@ void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options) {
   add("model", "training steps of DLRM, DeepFM and WDL with embeddings unfused and fused, a few minutes",
       bench_model);
 
+  CLI::App* backends = bench->add_subcommand(
+      "backends", "tables in memory, memcached and Redis beside their raw clients; minutes, and 12 GB");
+  backends->add_option("--report", bench_options.report, "write the result as JSON to this file");
+  backends->add_flag("--quick", bench_options.quick, "100000 rows, fewer steps");
+  backends->add_option("--rows", bench_options.rows, "rows of each of the two tables")
+      ->check(CLI::Range(int64_t{10'000}, int64_t{1'000'000'000}))
+      ->capture_default_str();
+  backends->callback([&] { chosen = [&] { return bench_backends(bench_options); }; });
+
   CLI::App* op_app = app.add_subcommand("op", "run one operator on a case given as JSON");
   op_app->footer(op::kHelp);
   op_app->callback([&] { chosen = run_op; });

@@ -13,6 +13,7 @@
 #include "apps/commands.h"
 #include "apps/console.h"
 #include "apps/job_setup.h"
+#include "apps/own_server.h"
 #include "apps/runtime.h"
 #include "worker/worker.h"
 
@@ -68,6 +69,17 @@ MasterLink reach_master(Transport& transport, const JoinOptions& options) {
 
 }  // namespace
 
+namespace {
+
+// Where a server of the job's own listens: where the master does, for its shards to reach it.
+std::string server_host(const std::vector<std::string>& listen) {
+  for (const Endpoint& endpoint : parse_endpoints(listen))
+    if (!endpoint.unix_socket) return endpoint.host;
+  return "127.0.0.1";
+}
+
+}  // namespace
+
 // --- master --------------------------------------------------------------------------------------
 
 int serve_master(const MasterOptions& options) {
@@ -86,6 +98,8 @@ int serve_master(const MasterOptions& options) {
   const auto lock = lock_output(options.job);
   const auto config = master_config(setup, options.job);
   config->run = run;
+  auto own_server = provide_servers(*config, server_host(options.listen));
+  if (own_server) console.event(own_server->describe());
   config->connect_owner = [&](const std::vector<std::string>& endpoints, uint64_t incarnation) {
     return remote_owner(transport, endpoints, true, {run, wire::Channel::CONTROL, incarnation},
                         duration<double>(options.connect_timeout), true);
@@ -113,6 +127,7 @@ int serve_master(const MasterOptions& options) {
   server->stop();
   transport.stop();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
+  own_server.reset();
   try {
     conclude(result, options.job.report);
   } catch (const Error& e) {
@@ -212,7 +227,7 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
   config.staleness_modulation = master.job.training.staleness_modulation;
   for (const auto table : reply.getTables()) config.tables.push_back(read(table));
   config.map = read_shard_map(reply, UINT16_MAX);
-  config.backend = master.job.storage.backend;
+  set_storage(config, master.job);
   return config;
 }
 

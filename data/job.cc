@@ -1,5 +1,6 @@
 #include "data/job.h"
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -99,13 +100,21 @@ void read_training(Section section, Job& job) {
 
 constexpr int64_t kMaxShards = 65535;  // numbers of shards are 16 bits wide in the shard map
 constexpr int64_t kMaxBuckets = 1 << 20;
+constexpr int64_t kFewestServerMb = 64;  // memcached's least that works for rows of any size
+constexpr int64_t kMostServerMb = 1 << 24;
 
 void read_storage(Section section, Job& job) {
   auto& storage = job.storage;
+  static const std::vector<std::string> backends = {"memory", "memcached", "redis"};
   section.read("backend", storage.backend);
-  if (storage.backend != "memory") {
-    section.fail_at("backend", fmt::format("backend '{}' is not available; known: memory", storage.backend));
+  if (std::find(backends.begin(), backends.end(), storage.backend) == backends.end()) {
+    section.fail_at("backend", fmt::format("backend '{}' is not known{}", storage.backend,
+                                           suggestion(storage.backend, backends)));
   }
+  section.read("servers", storage.servers);
+  section.read_count("memory_mb", storage.memory_mb, kFewestServerMb, kMostServerMb);
+  section.read_count("server_threads", storage.server_threads, 1, kMaxThreads);
+  section.read("journal", storage.journal);
   section.read_count("shards", storage.shards, 1, kMaxShards);
   section.read_count("buckets", storage.buckets, 1, kMaxBuckets);
   if (storage.shards > storage.buckets) {
@@ -165,7 +174,7 @@ Job parse_job(JobText text) {
 
 std::vector<std::string> settings(const JobText& text) {
   static const std::set<std::string> own = {"data.dir", "model.library", "training.prefetch",
-                                            "training.threads"};
+                                            "training.threads", "storage.servers"};
   std::vector<std::string> lines;
   for (const auto& [section, node] : parse_document(text)) {
     for (const auto& [key, value] : *node.as_table()) {

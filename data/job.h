@@ -133,7 +133,11 @@ struct Job {
     uint32_t get_model_steps = 1;  // minibatches of a worker from one pull of the dense model to the next
   } training;
   struct {
-    std::string backend = "memory";
+    std::string backend = "memory";    // memory | memcached | redis
+    std::vector<std::string> servers;  // "host:port" each; none: the master starts one of the job's own
+    uint32_t memory_mb = 1024;         // of the job's own server
+    uint32_t server_threads = 2;       // of the job's own server
+    std::string journal;               // directory for owners' write-backs, or ""
     uint32_t shards = 1;
     uint32_t buckets = 4096;
     std::vector<TableOverride> tables;

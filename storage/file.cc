@@ -16,6 +16,10 @@ File File::create(const std::string& path) {
   return File(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), path, "create");
 }
 
+File File::append(const std::string& path) {
+  return File(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666), path, "write to");
+}
+
 File File::open(const std::string& path) {
   return File(::open(path.c_str(), O_RDONLY | O_CLOEXEC), path, "open");
 }

@@ -11,6 +11,7 @@ namespace embers::storage {
 class File {
  public:
   static File create(const std::string& path);  // empty, for writing
+  static File append(const std::string& path);  // made if need be, for writing at its end
   static File open(const std::string& path);    // for reading; a directory for sync() and open_in()
   // A file of an open directory, even if the directory was renamed or removed since. `path` of errors: as if
   // not.

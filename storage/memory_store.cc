@@ -34,8 +34,6 @@ class MemoryStore final : public Store {
     at(table).restore(keys, values);
   }
 
-  size_t remove(TableId table, KeysView keys) override { return at(table).remove(keys); }
-
   uint64_t scan(TableId table, uint64_t cursor, size_t limit, const Visitor& visit) override {
     return at(table).scan(cursor, limit, visit);
   }

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "storage/store_checks.h"
+
 namespace embers::storage {
 namespace {
 
@@ -70,9 +72,9 @@ void MemoryTable::stream(KeysView keys, size_t floats, const Use& use) const {
 }
 
 size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_t> found) {
-  check_kind(keys);
-  check_size("room for rows", out.size(), keys.size(), dim_);
-  check_size("found flags", found.size(), keys.size(), 1);
+  check_kind(name_, kind_, keys);
+  check_size(name_, "room for rows", out.size(), keys.size(), dim_);
+  check_size(name_, "found flags", found.size(), keys.size(), 1);
   size_t count = 0;
   stream(keys, dim_, [&](size_t i, uint32_t row) {
     found[i] = row != RowIndex::kNone;
@@ -85,9 +87,9 @@ size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_
 
 size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
                                   std::span<const uint8_t> found) {
-  check_kind(keys);
-  check_size("initial values", values.size(), keys.size(), dim_);
-  if (!found.empty()) check_size("found flags", found.size(), keys.size(), 1);
+  check_kind(name_, kind_, keys);
+  check_size(name_, "initial values", values.size(), keys.size(), dim_);
+  if (!found.empty()) check_size(name_, "found flags", found.size(), keys.size(), 1);
   const uint64_t before = rows();
   for (size_t i = 0; i < keys.size(); ++i) {
     prefetch_bucket(keys, i + kRowsAhead);
@@ -101,8 +103,8 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
 }
 
 void MemoryTable::update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel) {
-  check_kind(keys);
-  check_size("gradients", grads.size(), keys.size(), dim_);
+  check_kind(name_, kind_, keys);
+  check_size(name_, "gradients", grads.size(), keys.size(), dim_);
   locate_all(keys);
   for (size_t i = 0; i < keys.size(); ++i) {
     if (i + kRowsAhead < keys.size()) prefetch_row(rows_[i + kRowsAhead], stride_);
@@ -112,8 +114,8 @@ void MemoryTable::update(KeysView keys, std::span<const float> grads, const Upda
 }
 
 void MemoryTable::restore(KeysView keys, std::span<const float> values) {
-  check_kind(keys);
-  check_size("rows with slots", values.size(), keys.size(), stride_);
+  check_kind(name_, kind_, keys);
+  check_size(name_, "rows with slots", values.size(), keys.size(), stride_);
   for (size_t i = 0; i < keys.size(); ++i) {
     prefetch_bucket(keys, i + kRowsAhead);
     copy_floats(slabs_.row(find_or_create(keys, i).row), &values[i * stride_], stride_);
@@ -121,7 +123,7 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
 }
 
 size_t MemoryTable::remove(KeysView keys) {
-  check_kind(keys);
+  check_kind(name_, kind_, keys);
   words_ = {};
   size_t count = 0;
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -188,18 +190,6 @@ uint64_t MemoryTable::resident_bytes() const {
          used_.capacity() / 8;
 }
 
-void MemoryTable::check_kind(KeysView keys) const {
-  if (keys.kind != kind_)
-    fail(ErrorCode::kInvalid, "table '{}' has {} keys, the request has {} keys", name_, embers::name(kind_),
-         embers::name(keys.kind));
-}
-
-void MemoryTable::check_size(const char* what, size_t got, size_t rows, size_t floats_per_row) const {
-  if (got != rows * floats_per_row)
-    fail(ErrorCode::kInvalid, "table '{}': {} for {} keys must be {} numbers, not {}", name_, what, rows,
-         rows * floats_per_row, got);
-}
-
 void MemoryTable::locate_all(KeysView keys) {
   rows_.resize(keys.size());
   size_t missing = keys.size();
@@ -207,9 +197,7 @@ void MemoryTable::locate_all(KeysView keys) {
     rows_[i] = row;
     if (row == RowIndex::kNone) missing = std::min(missing, i);
   });
-  if (missing < keys.size())
-    fail(ErrorCode::kMissingKey, "table '{}' has no row for key {}: pull a key before pushing its gradient",
-         name_, to_string(keys, missing));
+  if (missing < keys.size()) fail_missing_key(name_, keys, missing);
 }
 
 uint32_t MemoryTable::find(uint64_t hash, KeysView keys, size_t i) const {

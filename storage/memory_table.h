@@ -27,8 +27,11 @@ class MemoryTable {
   size_t add_if_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
   void update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel);
   void restore(KeysView keys, std::span<const float> values);
-  size_t remove(KeysView keys);
   uint64_t scan(uint64_t cursor, size_t limit, const Store::Visitor& visit);
+
+  // Removes the rows of those `keys` that have one, with their slots; later rows take their place, so that a
+  // scan is no longer in order of creation. Returns how many were removed.
+  size_t remove(KeysView keys);
 
   const std::string& name() const { return name_; }
   uint64_t rows() const { return index_.size(); }
@@ -38,8 +41,6 @@ class MemoryTable {
   static constexpr size_t kLine = 64 / sizeof(float);
   static constexpr size_t kMostLines = 16;  // beyond this the processor's own prefetcher has caught on
 
-  void check_kind(KeysView keys) const;
-  void check_size(const char* what, size_t got, size_t rows, size_t floats_per_row) const;
   // Calls use(i, row number or RowIndex::kNone) for each key in order, `floats` of its row prefetched.
   template <class Use>
   void stream(KeysView keys, size_t floats, const Use& use) const;

@@ -18,7 +18,7 @@ using UpdateKernel =
 // Where the rows of a shard live. *Thread safety*: none; a store belongs to one shard actor.
 //
 // Invariants: (1) a key has at most one row; (2) a row's slots are created with it; (3) only add_if_absent,
-// restore, update and remove change anything.
+// restore and update change anything.
 class Store {
  public:
   virtual ~Store() = default;
@@ -45,12 +45,8 @@ class Store {
   // Sets rows with their slots, values[keys.size() x (dim + slot_floats)], whether they exist or not.
   virtual void restore(TableId table, KeysView keys, std::span<const float> values) = 0;
 
-  // Removes the rows of those `keys` that have one, with their slots; later rows take their place. Returns
-  // how many were removed.
-  virtual size_t remove(TableId table, KeysView keys) = 0;
-
   // Calls visit(keys, values[n x (dim + slot_floats)]) once with up to `limit` rows from `cursor` on (0
-  // first, in order of creation as long as none was removed), and returns the next cursor, or kScanEnd after
+  // first, in order of creation), and returns the next cursor, or kScanEnd after
   // the last row. Rows that are added meanwhile come last.
   using Visitor = std::function<void(KeysView keys, std::span<const float> values)>;
   virtual uint64_t scan(TableId table, uint64_t cursor, size_t limit, const Visitor& visit) = 0;

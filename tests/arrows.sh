@@ -24,6 +24,8 @@ libtorch:   ^(torch|ATen|c10)/                | ^model/
 Asio:       ^boost/asio                       | ^(actors/transport|apps)/
 Cap'n Proto: ^(capnp|kj)/                     | ^schema/
 TOML:       ^toml                             | ^data/
+libmemcached: ^libmemcached/                  | ^(storage/memcached_server[.]cc|apps/bench_peers[.]cc)$
+hiredis:    ^hiredis/                         | ^(storage/redis_server[.]cc|apps/bench_peers[.]cc)$
 "
 
 check() {
@@ -98,6 +100,8 @@ self_test() {
   expect actors/a.cc '#include <boost/asio/post.hpp>' "Asio has no place"
   expect actors/transport.cc '#include <boost/asio.hpp>' "Asio has no place"
   expect storage/a.cc '#include <capnp/message.h>' "Cap'n Proto has no place"
+  expect storage/a.cc '#include <libmemcached/memcached.h>' "libmemcached has no place"
+  expect actors/a.cc '#include <hiredis/hiredis.h>' "hiredis has no place"
   expect apps/a.cc '#include <toml++/toml.h>' "TOML has no place"
   expect apps/a.cc '#include "worker/worker.h"' ""
   expect actors/transport/a.cc '#include <boost/asio.hpp>' ""

@@ -79,7 +79,11 @@ prefetch = 0
 threads = 4
 minibatches_per_lease = 16
 [storage]
-backend = "memory"
+backend = "redis"
+servers = ["a:1", "b:2"]
+memory_mb = 256
+server_threads = 3
+journal = "notes"
 shards = 4
 buckets = 64
 )");
@@ -114,6 +118,11 @@ buckets = 64
   EXPECT_EQ(job.training.prefetch, 0u);
   EXPECT_EQ(job.training.threads, 4u);
   EXPECT_EQ(job.training.minibatches_per_lease, 16u);
+  EXPECT_EQ(job.storage.backend, "redis");
+  EXPECT_EQ(job.storage.servers, (std::vector<std::string>{"a:1", "b:2"}));
+  EXPECT_EQ(job.storage.memory_mb, 256u);
+  EXPECT_EQ(job.storage.server_threads, 3u);
+  EXPECT_EQ(job.storage.journal, "notes");
   EXPECT_EQ(job.storage.shards, 4u);
   EXPECT_EQ(job.storage.buckets, 64u);
 }

@@ -4,6 +4,8 @@
 #include <random>
 
 #include "storage/key_bytes.h"
+#include "storage/key_column.h"
+#include "storage/memory_table.h"
 #include "storage/pages.h"
 #include "storage/row_index.h"
 #include "storage/row_slabs.h"
@@ -155,6 +157,18 @@ TEST(RowIndex, BehavesAsAMapWhenKeysCrowdAndAreErased) {
   }
 }
 
+TEST(KeyColumn, ViewsOfStringKeysBeginAnywhere) {
+  KeyColumn column(KeyKind::kBytes);
+  const Keys keys(std::vector<std::string>{"a", "", "bcd", "ef"});
+  for (size_t i = 0; i < keys.size(); ++i) column.push_back_from(keys, i);
+  const KeysView view = column.view(1, 3);
+  ASSERT_EQ(view.size(), 3u);
+  EXPECT_EQ(view.bytes_at(0), "");
+  EXPECT_EQ(view.bytes_at(1), "bcd");
+  EXPECT_EQ(view.bytes_at(2), "ef");
+  EXPECT_EQ(view.bytes, "bcdef");
+}
+
 TEST(KeyBytes, HoldKeysOfAllSizes) {
   KeyBytes keys;
   std::vector<std::string> expected;
@@ -165,6 +179,38 @@ TEST(KeyBytes, HoldKeysOfAllSizes) {
   keys.set(3, "again");
   expected[3] = "again";
   for (uint32_t row = 0; row < expected.size(); ++row) ASSERT_EQ(keys.at(row), expected[row]);
+}
+
+TEST(MemoryTable, ARemovedRowIsGoneAndItsPlaceTakenAgain) {
+  for (const KeyKind kind : {KeyKind::kInt64, KeyKind::kBytes}) {
+    MemoryTable table(spec("t", 1, kind), std::vector<float>{9});
+    const auto keys = [&](std::vector<int64_t> numbers) {
+      if (kind == KeyKind::kInt64) return Keys(numbers);
+      std::vector<std::string> texts;
+      for (const int64_t n : numbers) texts.push_back(std::to_string(n));
+      return Keys(texts);
+    };
+    const auto scanned = [&] {
+      std::map<std::string, std::vector<float>> all;
+      for (uint64_t cursor = 0; cursor != Store::kScanEnd;)
+        cursor = table.scan(cursor, 2, [&](KeysView k, std::span<const float> values) {
+          for (size_t i = 0; i < k.size(); ++i) all[to_string(k, i)] = {values[2 * i], values[2 * i + 1]};
+        });
+      return all;
+    };
+    using Rows = std::map<std::string, std::vector<float>>;
+    table.add_if_absent(keys({1, 2, 3}), std::vector<float>{1, 2, 3}, {});
+    table.restore(keys({2}), std::vector<float>{2, 5});
+    EXPECT_EQ(table.remove(keys({2, 7, 2})), 1u);
+    EXPECT_EQ(table.rows(), 2u);
+    std::vector<float> out(3);
+    std::vector<uint8_t> found(3);
+    EXPECT_EQ(table.gather(keys({1, 2, 3}), out, found), 2u);
+    EXPECT_EQ(found, (std::vector<uint8_t>{1, 0, 1}));
+    EXPECT_EQ(scanned(), (Rows{{"1", {1, 9}}, {"3", {3, 9}}}));
+    table.add_if_absent(keys({4, 2}), std::vector<float>{4, 6}, {});
+    EXPECT_EQ(scanned(), (Rows{{"1", {1, 9}}, {"2", {6, 9}}, {"3", {3, 9}}, {"4", {4, 9}}}));
+  }
 }
 
 // A scan never shows a chunk that spans two slabs, and loses no row between them.

@@ -228,33 +228,6 @@ TEST_P(StoreContract, AScanOfNoRowsAtATimeIsRefused) {
   expect_error(ErrorCode::kInvalid, {"'t'"}, [&] { store_->scan(0, 0, 0, [](auto, auto) {}); });
 }
 
-TEST_P(StoreContract, ARemovedRowIsGoneAndItsPlaceTakenAgain) {
-  for (const KeyKind kind : {KeyKind::kInt64, KeyKind::kBytes}) {
-    const TableId table = kind == KeyKind::kInt64 ? 0 : 1;
-    store_->add_table(spec(kind == KeyKind::kInt64 ? "ints" : "bytes", 2, kind), Rows{9});
-    const auto keys = [&](std::vector<int64_t> numbers) {
-      if (kind == KeyKind::kInt64) return Keys(numbers);
-      std::vector<std::string> texts;
-      for (const int64_t n : numbers) texts.push_back(std::to_string(n));
-      return strings(texts);
-    };
-    store_->add_if_absent(table, keys({1, 2, 3}), Rows{1, 1, 2, 2, 3, 3});
-    store_->update(table, keys({2}), Rows{0, 0}, [](auto, auto slots, auto) { slots[0] = 5; });
-    EXPECT_EQ(store_->remove(table, keys({2, 7, 2})), 1u);
-    EXPECT_EQ(store_->rows(table), 2u);
-    EXPECT_EQ(gather(*store_, table, keys({1, 2, 3}), 2).found, (std::vector<uint8_t>{1, 0, 1}));
-    EXPECT_EQ(scan_all(*store_, table, 10),
-              (std::map<std::string, Rows>{{"1", {1, 1, 9}}, {"3", {3, 3, 9}}}));
-    expect_error(ErrorCode::kMissingKey, {"2"}, [&] {
-      store_->update(table, keys({2}), Rows{0, 0}, [](auto, auto, auto) {});
-    });
-    store_->add_if_absent(table, keys({4, 2}), Rows{4, 4, 6, 6});
-    EXPECT_EQ(scan_all(*store_, table, 2),
-              (std::map<std::string, Rows>{
-                  {"1", {1, 1, 9}}, {"2", {6, 6, 9}}, {"3", {3, 3, 9}}, {"4", {4, 4, 9}}}));
-  }
-}
-
 // Grows the index and the rows many times over, against a map.
 TEST_P(StoreContract, BehavesAsAMapUnderRandomUse) {
   constexpr size_t kDim = 3;

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "storage/key_column.h"
+#include "storage/row_index.h"
+
+namespace embers::storage {
+
+// The keys of a table in order of creation: what an external store, which cannot list its keys, must
+// remember. *Thread safety*: none.
+class CreatedKeys {
+ public:
+  explicit CreatedKeys(KeyKind kind) : keys_(kind), index_(kind) {}
+
+  bool contains(KeysView keys, size_t i) const {
+    const uint64_t hash = hash_key(keys, i);
+    return index_.find(hash, word(hash, keys, i), same(keys, i)) != RowIndex::kNone;
+  }
+  // Whether the i-th of `keys` is new; it is not afterwards.
+  bool insert(KeysView keys, size_t i) {
+    const uint64_t hash = hash_key(keys, i);
+    const uint32_t next = size();
+    if (index_.find_or_insert(hash, word(hash, keys, i), next, same(keys, i)) != next) return false;
+    keys_.push_back_from(keys, i);
+    return true;
+  }
+  uint32_t size() const { return static_cast<uint32_t>(index_.size()); }
+  // As KeyColumn::view.
+  KeysView view(uint32_t begin, size_t n) { return keys_.view(begin, n); }
+  uint64_t resident_bytes() const { return keys_.resident_bytes() + index_.resident_bytes(); }
+
+ private:
+  static uint64_t word(uint64_t hash, KeysView keys, size_t i) {
+    return keys.kind == KeyKind::kInt64 ? static_cast<uint64_t>(keys.ints[i]) : hash;
+  }
+  auto same(KeysView keys, size_t i) const {
+    return [this, keys, i](uint32_t row) { return keys_.equals(row, keys, i); };
+  }
+
+  KeyColumn keys_;
+  RowIndex index_;
+};
+
+}  // namespace embers::storage

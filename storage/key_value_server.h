@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace embers::storage {
+
+// One server of byte strings by name, as an external store needs it. Every failure to reach it is
+// kUnavailable naming host, port and reason; after one nothing is known of the writes since the last barrier.
+// *Thread safety*: none.
+class KeyValueServer {
+ public:
+  virtual ~KeyValueServer() = default;
+
+  // "host:port".
+  virtual const std::string& address() const = 0;
+  // Bytes of the longest value it takes under a name of kLongestName bytes.
+  virtual uint64_t longest_value() = 0;
+
+  // Multi-get in two halves, so that several servers work at once. The names stay valid in between.
+  virtual void request(std::span<const std::string_view> names) = 0;
+  // Calls visit(i, value) for each i-th name that is there, in order.
+  using Visit = std::function<void(size_t i, std::string_view value)>;
+  virtual void receive(const Visit& visit) = 0;
+
+  // Collected, and sent until the next barrier at the latest. add changes nothing where the name is there.
+  virtual void set(std::string_view name, std::string_view value) = 0;
+  virtual void add(std::string_view name, std::string_view value) = 0;
+
+  // What the server says once it has carried out every set and add before.
+  struct Health {
+    std::string sentinel;    // value of the asked name, "" when it is not there
+    uint64_t evictions = 0;  // items that it dropped for want of memory, since its start
+    std::string
+        refused_writes;  // what it said to the first write since the last barrier that it refused, or ""
+  };
+  virtual Health barrier(std::string_view sentinel) = 0;
+
+  // After a failure: begins anew, without what was under way.
+  virtual void reconnect() = 0;
+
+  static constexpr size_t kLongestName = 250;  // memcached's limit
+  static constexpr size_t kMostNames = 4096;   // of one request: more can block both sides
+};
+
+// The servers of a job, and which of them holds a name: consistent hashing, so that all who know the same
+// list agree.
+struct KeyValueServers {
+  std::vector<std::unique_ptr<KeyValueServer>> all;
+  std::function<size_t(std::string_view name)> server_of;  // place in `all`
+};
+
+// Connects to memcached servers ("host:port" each), spread as libmemcached's ketama does. kUnreachable with
+// host, port and reason for one that cannot be reached or is no memcached; kInvalid for an address that is
+// none.
+KeyValueServers connect_memcached(const std::vector<std::string>& addresses);
+
+// The same for Redis servers, spread by rendezvous hashing.
+KeyValueServers connect_redis(const std::vector<std::string>& addresses);
+
+// "host:port" in two. kInvalid naming the text.
+struct ServerAddress {
+  std::string host;
+  uint16_t port;
+};
+ServerAddress parse_server(const std::string& text);
+
+}  // namespace embers::storage

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace embers::storage {
+
+// Who wrote a value of an external store, and when.
+struct ValueTag {
+  uint64_t run = 0;      // number of the job's run
+  uint64_t version = 0;  // of the table: its writer's updates and restores so far; 0: as first created
+  uint32_t writer = 0;   // shard
+};
+
+// A value:
+//
+//   check   u64   XXH3 of all that follows, xored with that of the name it stands under
+//   magic   u32   "EmbR"
+//   writer  u32
+//   run     u64
+//   version u64
+//   floats  f32 each
+//   rest          the key in full where the name holds only its hash, see StoredNames
+//
+// all little-endian. So a value of another program, one that moved or one that is torn does not read back.
+constexpr size_t kValueHeader = 32;
+
+// Appends a value to `to`.
+void append_value(std::string& to, std::string_view name, const ValueTag& tag, std::span<const float> floats,
+                  std::string_view rest);
+
+// Copies the floats of a value to `out`, unless its run is not `run`: an older run of the job left it there,
+// and false is returned. kCorrupt naming `name` for one that does not read back.
+bool read_value(std::string_view value, std::string_view name, uint64_t run, std::string_view rest,
+                ValueTag& tag, std::span<float> out);
+
+// The tag of a value that need not read back; zeros for one too short to have it.
+ValueTag tag_of(std::string_view value);
+
+}  // namespace embers::storage

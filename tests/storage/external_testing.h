@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "storage/external_store.h"
+#include "tests/support/servers.h"
+
+namespace embers::storage {
+
+// One kind of external store, over servers of the test's own.
+struct ExternalKind {
+  std::string name;
+  KeyValueServers (*connect)(const std::vector<std::string>& addresses);
+  testing_support::ServerProcess (*start)(std::vector<std::string> words);
+  std::vector<std::string> words;
+  friend std::ostream& operator<<(std::ostream& out, const ExternalKind& kind) { return out << kind.name; }
+};
+
+inline const ExternalKind kMemcached{
+    "memcached", connect_memcached, testing_support::ServerProcess::memcached, {"-M"}};
+inline const ExternalKind kRedis{"redis", connect_redis, testing_support::ServerProcess::redis, {}};
+
+inline std::vector<testing_support::ServerProcess> start_servers(const ExternalKind& kind, int n) {
+  std::vector<testing_support::ServerProcess> servers;
+  for (int i = 0; i < n; ++i) servers.push_back(kind.start(kind.words));
+  return servers;
+}
+
+inline std::unique_ptr<ExternalStore> open_store(const ExternalKind& kind,
+                                                 const std::vector<testing_support::ServerProcess>& servers,
+                                                 const ExternalOptions& options) {
+  std::vector<std::string> addresses;
+  for (const auto& server : servers) addresses.push_back(server.address());
+  return make_external_store(kind.connect(addresses), options);
+}
+
+// An empty store: servers that all its tests share, under a job name of its own.
+inline std::unique_ptr<Store> shared_store(const ExternalKind& kind, int n) {
+  static std::map<std::pair<std::string, int>, std::vector<testing_support::ServerProcess>> started;
+  auto& servers = started[{kind.name, n}];
+  if (servers.empty()) servers = start_servers(kind, n);
+  static std::atomic<int> number = 0;
+  return open_store(kind, servers, {"contract " + std::to_string(++number), 7, 0, ""});
+}
+
+}  // namespace embers::storage
