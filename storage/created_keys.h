@@ -8,6 +8,13 @@ namespace embers::storage {
 // The keys of a table in order of creation: what an external store, which cannot list its keys, must
 // remember. *Thread safety*: none.
 class CreatedKeys {
+  static uint64_t word(uint64_t hash, KeysView keys, size_t i) {
+    return keys.kind == KeyKind::kInt64 ? static_cast<uint64_t>(keys.ints[i]) : hash;
+  }
+  auto same(KeysView keys, size_t i) const {
+    return [this, keys, i](uint32_t row) { return keys_.equals(row, keys, i); };
+  }
+
  public:
   explicit CreatedKeys(KeyKind kind) : keys_(kind), index_(kind) {}
 
@@ -29,13 +36,6 @@ class CreatedKeys {
   uint64_t resident_bytes() const { return keys_.resident_bytes() + index_.resident_bytes(); }
 
  private:
-  static uint64_t word(uint64_t hash, KeysView keys, size_t i) {
-    return keys.kind == KeyKind::kInt64 ? static_cast<uint64_t>(keys.ints[i]) : hash;
-  }
-  auto same(KeysView keys, size_t i) const {
-    return [this, keys, i](uint32_t row) { return keys_.equals(row, keys, i); };
-  }
-
   KeyColumn keys_;
   RowIndex index_;
 };
