@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schema/errors.h"
+#include "storage/finite.h"
 
 namespace embers {
 
@@ -17,16 +18,23 @@ void LocalModel::replace(std::span<const float> values) {
     slots_.insert(slots_.end(), slot_init_.begin(), slot_init_.end());
 }
 
-void LocalModel::update(std::span<const float> grads) {
+void LocalModel::update(std::span<const float> grads, uint64_t model_step) {
   if (grads.size() != values_.size())
     fail(ErrorCode::kInternal, "{} dense gradients for a local model of {} values", grads.size(),
          values_.size());
-  ++step_;
-  const storage::UpdateKernel kernel = optimizer_->kernel({step_, optimizer_->learning_rate(step_)});
+  const storage::UpdateKernel kernel = optimizer_->kernel({++step_, optimizer_->learning_rate(model_step)});
   const std::span<float> rows(values_), slots(slots_);
-  for (size_t at = 0, slot = 0; at < rows.size(); at += kDenseChunk, slot += slot_init_.size())
-    kernel(rows.subspan(at, kDenseChunk), slots.subspan(slot, slot_init_.size()),
-           grads.subspan(at, kDenseChunk));
+  std::vector<float> row(kDenseChunk), row_slots(slot_init_.size());
+  for (size_t at = 0, slot = 0; at < rows.size(); at += kDenseChunk, slot += slot_init_.size()) {
+    const std::span<const float> grad = grads.subspan(at, kDenseChunk);
+    if (!storage::all_below(storage::kInfiniteGradient, grad)) continue;
+    std::copy_n(&rows[at], kDenseChunk, row.begin());
+    std::copy_n(slots.begin() + static_cast<ptrdiff_t>(slot), row_slots.size(), row_slots.begin());
+    kernel(row, row_slots, grad);
+    if (!storage::all_finite(row) || !storage::all_finite(row_slots)) continue;
+    std::copy(row.begin(), row.end(), &rows[at]);
+    std::copy(row_slots.begin(), row_slots.end(), slots.begin() + static_cast<ptrdiff_t>(slot));
+  }
 }
 
 FloatBuffer LocalModel::values() const {

@@ -25,7 +25,16 @@ std::string absolute(const std::string& path) {
 }
 
 // An owner alone sees its share of a gradient: only a commit, which all of them take part in, knows norms.
+// And a worker's own copy of the dense parameters would take steps that owners clip.
 void check_clipping(const data::Job& job, const ModelSpec& model) {
+  for (const TableSpec& table : model.tables) {
+    const storage::Clipping clipping = storage::Optimizer::make(table.optimizer)->clipping();
+    if (job.training.get_model_steps > 1 && table.name == kDenseTable &&
+        (clipping.needs_norms() || clipping.value > 0))
+      fail(ErrorCode::kInvalid,
+           "{}: clipping does not go with get_model_steps above 1: leave one of them out",
+           job.place({"training", "get_model_steps"}));
+  }
   const bool one_owner = job.storage.shards == 1 || !model.has_embeddings();
   if (job.training.mode == data::Mode::kSync || one_owner) return;
   for (const TableSpec& table : model.tables)

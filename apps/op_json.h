@@ -12,7 +12,7 @@ namespace embers::op {
 
 using Json = nlohmann::json;
 
-inline constexpr double kMostNumbers = 1 << 27;  // of a result, which is to be written as text
+inline constexpr double kMostNumbers = 1 << 24;  // of a result, which is to be written as text
 
 // A value of the case, null when it is absent; the case must be an object.
 const Json& at(const Json& the_case, const char* key);

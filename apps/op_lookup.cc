@@ -117,6 +117,8 @@ Input sparse_input(const Json& the_case, const std::optional<TableKeys>& keys) {
   const Flat shape = flatten(at(the_case, "dense_shape"), "dense_shape");
   const std::vector<int64_t> dense_shape = integers(shape, "dense_shape");
   const auto rank = static_cast<int64_t>(dense_shape.size());
+  if (shape.shape.size() != 1)
+    fail(ErrorCode::kInvalid, "dense_shape has shape {}: it must be a plain list", show(shape.shape));
   if (values.shape.size() != 1)
     fail(ErrorCode::kInvalid, "values has shape {}: it must be a plain list", show(values.shape));
   if (!indices.values.empty() && (indices.shape.size() != 2 || indices.shape[1] != rank))
@@ -144,8 +146,9 @@ LookupOptions options_of(const Json& the_case, const std::optional<TableKeys>& k
 void check_size(const Json& the_case, int64_t dim) {
   double numbers = static_cast<double>(dim);
   const Json& shape = at(the_case, "dense_shape");
+  // A dimension of 0 makes no numbers, but lists.
   for (size_t d = 0; shape.is_array() && d + 1 < shape.size(); ++d)
-    numbers *= static_cast<double>(integer(shape[d], "dense_shape"));
+    numbers *= std::max(1.0, static_cast<double>(integer(shape[d], "dense_shape")));
   if (numbers > kMostNumbers)
     fail(ErrorCode::kInvalid, "dense_shape {} makes a result of {:.3g} numbers, more than {:.3g}",
          shape.dump(), numbers, kMostNumbers);
@@ -218,8 +221,12 @@ Json lookup(const Json& the_case) {
   const Params params = params_of(the_case);
   const std::optional<TableKeys> keys = table_keys(the_case, params);
   std::vector<int64_t> blocknums = keys ? params.rows() : std::vector<int64_t>{};
-  if (given(the_case, "blocknums"))
-    blocknums = integers(flatten(at(the_case, "blocknums"), "blocknums"), "blocknums");
+  if (given(the_case, "blocknums")) {
+    const Flat flat = flatten(at(the_case, "blocknums"), "blocknums");
+    if (flat.shape.size() != 1)
+      fail(ErrorCode::kInvalid, "blocknums has shape {}: it must be a plain list", show(flat.shape));
+    blocknums = integers(flat, "blocknums");
+  }
   const LocalTable table = params.table(keys ? PartitionStrategy::kDiv : strategy_of(the_case), blocknums);
 
   check_size(the_case, params.dim);
@@ -228,7 +235,12 @@ Json lookup(const Json& the_case) {
   std::vector<float> weights;
   SparseIds ids{input.ids, input.offsets, {}};
   if (given(the_case, "weights")) {
-    weights = numbers(flatten(at(the_case, "weights"), "weights"), "weights");
+    const Flat flat = flatten(at(the_case, "weights"), "weights");
+    if (flat.shape.size() != 1 &&
+        (!given(the_case, "ids") || flat.shape != flatten(at(the_case, "ids"), "ids").shape))
+      fail(ErrorCode::kInvalid, "weights has shape {}: give a plain list, or the shape of the ids",
+           show(flat.shape));
+    weights = numbers(flat, "weights");
     ids.weights = weights;
   }
   std::vector<int64_t> shape = input.shape;

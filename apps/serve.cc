@@ -225,6 +225,7 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
   config.seed = master.job.job.seed;
   config.sync = master.job.training.mode == data::Mode::kSync;
   config.staleness_modulation = master.job.training.staleness_modulation;
+  config.skip_bad_gradients = master.job.training.skip_bad_gradients;
   for (const auto table : reply.getTables()) config.tables.push_back(read(table));
   config.map = read_shard_map(reply, UINT16_MAX);
   set_storage(config, master.job);

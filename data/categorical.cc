@@ -82,7 +82,9 @@ int64_t hash_bucket(std::string_view text, int64_t buckets) {
 int64_t hash_bucket(int64_t value, int64_t buckets) { return hash_bucket(Decimal(value).text(), buckets); }
 
 int64_t bucket_of(double x, std::span<const double> boundaries) {
-  return std::upper_bound(boundaries.begin(), boundaries.end(), x) - boundaries.begin();
+  const auto below = [](float value, double boundary) { return value < static_cast<float>(boundary); };
+  return std::upper_bound(boundaries.begin(), boundaries.end(), static_cast<float>(x), below) -
+         boundaries.begin();
 }
 
 Vocabulary::Vocabulary(std::vector<std::string> entries) : entries_(std::move(entries)) {

@@ -67,9 +67,8 @@ void combine(Combiner combiner, const RaggedPositions& ids, size_t dim, std::spa
   }
 }
 
-void combine_gradient(Combiner combiner, const RaggedPositions& ids, size_t dim,
-                      std::span<const float> out_gradient, std::span<float> bet_gradient) {
-  std::fill(bet_gradient.begin(), bet_gradient.end(), 0.0f);
+void add_combine_gradient(Combiner combiner, const RaggedPositions& ids, size_t dim,
+                          std::span<const float> out_gradient, std::span<float> bet_gradient) {
   if (combiner == Combiner::kNone) return add_rows(ids, dim, out_gradient, bet_gradient);
   for (size_t e = 0; e + 1 < ids.offsets.size(); ++e) {
     const Range r = range(ids, e);

@@ -27,9 +27,8 @@ int64_t combined_rows(Combiner combiner, const RaggedPositions& ids);
 void combine(Combiner combiner, const RaggedPositions& ids, size_t dim, std::span<const float> bet,
              std::span<float> out);
 
-// Gradient of the above: out_gradient[combined_rows x dim] -> bet_gradient[unique x dim], which is
-// overwritten.
-void combine_gradient(Combiner combiner, const RaggedPositions& ids, size_t dim,
+// Gradient of the above: out_gradient[combined_rows x dim], added to bet_gradient[unique x dim].
+void add_combine_gradient(Combiner combiner, const RaggedPositions& ids, size_t dim,
                       std::span<const float> out_gradient, std::span<float> bet_gradient);
 
 }  // namespace embers

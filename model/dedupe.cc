@@ -75,7 +75,7 @@ void KeyIndex::add(KeysView keys, bool skip_zero, std::span<int32_t> place) {
 
 void KeyIndex::add_weighted(KeysView keys, std::span<const float> weights, bool skip_zero,
                             std::span<int32_t> place) {
-  const auto out = [](float w) { return w <= 0; };
+  const auto out = [](float w) { return !(w > 0); };
   if (std::none_of(weights.begin(), weights.end(), out)) return add(keys, skip_zero, place);
   Keys kept(keys.kind);
   for (size_t i = 0; i < keys.size(); ++i)

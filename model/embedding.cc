@@ -1,56 +1,13 @@
 #include "model/embedding.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <cmath>
 #include <limits>
 
+#include "model/combine_all.h"
 #include "model/forward.h"
 
 namespace embers {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::tensor_list;
-
-// What the backward pass of one call needs, beside the gradient.
-struct CombineCall : torch::CustomClassHolder {
-  Combiner combiner;
-  RaggedPositions ids;
-  std::weak_ptr<const void> pass;  // the above is alive as long as this
-  int64_t unique, dim;
-};
-
-std::span<const float> floats(const torch::Tensor& t) {
-  return {t.data_ptr<float>(), static_cast<size_t>(t.numel())};
-}
-std::span<float> mutable_floats(const torch::Tensor& t) {
-  return {t.data_ptr<float>(), static_cast<size_t>(t.numel())};
-}
-
-// combine() for autograd: BET [unique, dim] -> [combined rows, dim].
-struct CombineFunction : torch::autograd::Function<CombineFunction> {
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& bet,
-                               const c10::intrusive_ptr<CombineCall>& call) {
-    context->saved_data["call"] = c10::IValue::make_capsule(call);
-    torch::Tensor out = torch::empty({combined_rows(call->combiner, call->ids), call->dim});
-    combine(call->combiner, call->ids, static_cast<size_t>(call->dim), floats(bet), mutable_floats(out));
-    return out;
-  }
-
-  static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {
-    const auto call =
-        c10::static_intrusive_pointer_cast<CombineCall>(context->saved_data["call"].toCapsule());
-    const std::shared_ptr<const void> pass = call->pass.lock();
-    if (!pass)
-      fail(ErrorCode::kInvalid,
-           "a loss goes back to an embedding of an earlier minibatch: detach() what a model keeps");
-    torch::Tensor bet_gradient = torch::empty({call->unique, call->dim});
-    combine_gradient(call->combiner, call->ids, static_cast<size_t>(call->dim),
-                     floats(gradients[0].contiguous()), mutable_floats(bet_gradient));
-    return {bet_gradient, torch::Tensor()};
-  }
-};
 
 // Rows of norm n become row * max_norm / max(n, max_norm). clamp_min hands gradients on where n == max_norm,
 // as tf.maximum does.
@@ -60,13 +17,8 @@ torch::Tensor clipped(const torch::Tensor& rows, double max_norm) {
 }
 
 torch::Tensor combine_rows(const EmbeddingImpl::Rows::Place& place, const EmbeddingOptions& options) {
-  auto call = c10::make_intrusive<CombineCall>();
-  call->combiner = options.combiner;
-  call->ids = place.ids;
-  call->pass = place.pass;
-  call->unique = place.bet.size(0);
-  call->dim = options.output_dim;
-  return CombineFunction::apply(clipped(place.bet, options.max_norm), call);
+  return combine_all({clipped(place.bet, options.max_norm)}, {{0, options.combiner, place.ids}}, place.pass)
+      .front();
 }
 
 void check_kind(const EmbeddingOptions& options, KeyKind given) {
@@ -145,7 +97,8 @@ EmbeddingImpl::Rows& EmbeddingImpl::rows() const {
 torch::Tensor EmbeddingImpl::forward(const Ids& ids) {
   check_kind(options_, ids.keys.kind());
   check_consistent(options_, ids);
-  torch::Tensor out = combine_rows(rows().find(*this, ids), options_);
+  torch::Tensor out = rows().combined(*this, ids);
+  if (!out.defined()) out = combine_rows(rows().find(*this, ids), options_);
   rows().note_activity(options_.activity_regularizer, out);
   return options_.combiner == Combiner::kNone ? out.view({ids.examples(), ids.width, options_.output_dim})
                                               : out;

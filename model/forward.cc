@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "model/combine_all.h"
+
 namespace embers {
 namespace {
 
@@ -90,6 +92,38 @@ EmbeddingImpl::Rows::Place EmbeddingImpl::Rows::find(const EmbeddingImpl& layer,
   call.unique = index.take();
   add_leaf(table, call.unique, late_bet(layer, table, call.unique), options.output_dim);
   return {leaves_[table].back().bet, {call.position, call.offsets, call.weights}, pass_};
+}
+
+torch::Tensor EmbeddingImpl::Rows::combined(const EmbeddingImpl& layer, const Ids& ids) {
+  const Lookups::Inverse* const inverse = prepared(layer_index(layer), ids);
+  if (inverse == nullptr) return {};
+  if (combined_.empty()) combine_prepared();
+  return combined_[static_cast<size_t>(inverse - lookups_.inverses.data())];
+}
+
+void EmbeddingImpl::Rows::combine_prepared() {
+  combined_.resize(lookups_.inverses.size());
+  std::vector<torch::Tensor> bets;
+  std::vector<size_t> bet_of(leaves_.size(), SIZE_MAX), inverse_of;
+  std::vector<CombinePart> parts;
+  for (size_t i = 0; i < lookups_.inverses.size(); ++i) {
+    const Lookups::Inverse& inverse = lookups_.inverses[i];
+    const Discovery::Layer& layer = model_.layers[inverse.layer];
+    const EmbeddingOptions& options = layer.module->options();
+    const Ids& ids = minibatch_.ids[inverse.feature];
+    const bool weighed = ids.weights.empty() || ids.weights.size() == ids.keys.size();
+    if (leaves_[layer.table].empty() || options.combiner == Combiner::kNone || options.max_norm > 0 ||
+        !weighed)
+      continue;
+    if (bet_of[layer.table] == SIZE_MAX) {
+      bet_of[layer.table] = bets.size();
+      bets.push_back(leaves_[layer.table].front().bet);
+    }
+    parts.push_back({bet_of[layer.table], options.combiner, {inverse.position, ids.offsets, ids.weights}});
+    inverse_of.push_back(i);
+  }
+  const std::vector<torch::Tensor> out = combine_all(bets, std::move(parts), pass_);
+  for (size_t i = 0; i < out.size(); ++i) combined_[inverse_of[i]] = out[i];
 }
 
 EmbeddingImpl::Rows::Known& EmbeddingImpl::Rows::known(TableId table, KeyKind kind) {

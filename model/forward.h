@@ -39,6 +39,10 @@ class EmbeddingImpl::Rows {
   Place find(const EmbeddingImpl& layer, KeysView keys, std::vector<int64_t> offsets,
              std::vector<float> weights = {});
 
+  // What a call on ids that were deduped ahead gives: all such calls with a combiner and without max_norm are
+  // combined together, by the first of them. Undefined for others.
+  torch::Tensor combined(const EmbeddingImpl& layer, const Ids& ids);
+
   // Leaves of each embedding table, by table id: the BET first (if any), then those of late calls in call
   // order.
   struct Leaf {
@@ -66,6 +70,7 @@ class EmbeddingImpl::Rows {
     KeyIndex index;
     std::vector<const float*> rows;
   };
+  void combine_prepared();
   size_t layer_index(const EmbeddingImpl& layer) const;
   const Lookups::Inverse* prepared(size_t layer, const Ids& ids) const;
   Known& known(TableId table, KeyKind kind);
@@ -81,6 +86,7 @@ class EmbeddingImpl::Rows {
   std::vector<std::vector<Leaf>> leaves_;
   std::vector<std::unique_ptr<Known>> known_;  // by table id; made by a table's first late call
   torch::Tensor activity_;                     // penalties of outputs so far; undefined before the first
+  std::vector<torch::Tensor> combined_;        // by lookups_.inverses; empty before the first call
   std::deque<Call> calls_;                     // never moved: places point into it
   const std::shared_ptr<const void> pass_;     // expires what calls saved for the backward pass
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "schema/errors.h"
 
@@ -25,7 +26,8 @@ float divisor(Combiner combiner, const float* weight, int64_t begin, int64_t end
 void find_scales(Combiner combiner, const LookupPass& pass, std::span<float> scale) {
   for (size_t b = 0; b < scale.size(); ++b) {
     const float d = divisor(combiner, pass.weight, pass.offset[b], pass.offset[b + 1]);
-    scale[b] = d == 0 ? 0 : 1 / d;
+    // An infinite one divides an infinite sum.
+    scale[b] = d == 0 ? 0 : std::isinf(d) ? std::numeric_limits<float>::quiet_NaN() : 1 / d;
   }
 }
 

@@ -27,10 +27,10 @@ LeftOut apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer
                  kernel(row, slots, grad);
                  if (constraint != nullptr) constraint->apply(row);
                  const size_t key = next++;
-                 if (all_finite(row)) [[likely]]
+                 if (all_finite(row) && all_finite(slots)) [[likely]]
                    return;
                  const std::span<const float> old(before);
-                 if (!all_finite(old.first(row.size()))) return;
+                 if (!all_finite(old)) return;
                  copy_floats(row.data(), old.first(row.size()));
                  copy_floats(slots.data(), old.subspan(row.size()));
                  if (left_out.rows++ == 0) left_out.first = key;

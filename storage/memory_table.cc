@@ -214,6 +214,7 @@ MemoryTable::Created MemoryTable::find_or_create(KeysView keys, size_t i) {
     fail(ErrorCode::kInvalid, "table '{}' is full: one shard holds 2^32 - 2 rows of a table, use more shards",
          name_);
   }
+  slabs_.reserve();
   const uint32_t row = kind_ == KeyKind::kInt64
                            ? index_.find_or_insert(hash, static_cast<uint64_t>(keys.ints[i]), next)
                            : index_.find_or_insert(hash, hash, next, [&](uint32_t older) {

@@ -91,6 +91,7 @@ class RedisServer final : public KeyValueServer {
   void reconnect() override {
     asked_ = writes_ = 0;
     if (redisReconnect(context_.get()) != REDIS_OK) fail_unavailable();
+    redisSetTimeout(context_.get(), kAnswer);  // a new socket has none
   }
 
  private:

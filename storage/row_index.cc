@@ -56,13 +56,15 @@ void RowIndex::erase(uint64_t hash, uint64_t word, uint32_t row) {
 
 void RowIndex::begin_growth() {
   const uint64_t quarters = size_ < kSmall ? 8 : 5;
+  // At least as many as are there when the last bucket has moved.
+  const uint64_t rows = std::max(size_ * quarters / 4, size_ + now_.buckets / kMovesAtOnce + 1);
   Array grown;
-  grown.buckets = std::max(kFewest, size_ * quarters * 100 / (4 * kFull * kCells));
-  limit_ = grown.buckets * kCells * kFull / 100;
+  grown.buckets = std::max(kFewest, rows * 100 / (kFull * kCells) + 1);
   const size_t bytes = grown.buckets * sizeof(Bucket);
   grown.pages = Pages(bytes, bytes >= kHugePage);
   old_ = std::move(now_);
   now_ = std::move(grown);
+  limit_ = now_.buckets * kCells * kFull / 100;
   first_ = moved_ = dropped_ = erased_ = 0;
   // A run that goes around the end must not be cut: begin behind a bucket that is not passed.
   while (first_ + 1 < old_.buckets && old_.data()[first_ == 0 ? old_.buckets - 1 : first_ - 1].passed())

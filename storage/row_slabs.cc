@@ -17,10 +17,14 @@ RowSlabs::RowSlabs(size_t floats_per_row)
       rows_per_slab_(static_cast<uint32_t>(slab_bytes_ / (floats_per_row * sizeof(float)))),
       reciprocal_(UINT64_MAX / rows_per_slab_ + 1) {}
 
-float* RowSlabs::append() {
+void RowSlabs::reserve() {
   // The first slab keeps small pages: most tables are small, and a huge page is resident from its first row
   // on.
-  if (rows_ % rows_per_slab_ == 0) slabs_.emplace_back(slab_bytes_, !slabs_.empty());
+  if (rows_ == slabs_.size() * rows_per_slab_) slabs_.emplace_back(slab_bytes_, !slabs_.empty());
+}
+
+float* RowSlabs::append() {
+  reserve();
   return row(rows_++);
 }
 

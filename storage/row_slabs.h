@@ -20,7 +20,9 @@ class RowSlabs {
     const uint32_t slab = slab_of(number);
     return base(slab) + size_t{number - slab * rows_per_slab_} * floats_per_row_;
   }
-  // A new row, all zeros. Throws std::bad_alloc.
+  // Makes room for the next row. Throws std::bad_alloc.
+  void reserve();
+  // A new row, all zeros. Throws std::bad_alloc, but not after reserve().
   float* append();
   uint32_t rows() const { return rows_; }
   // How many rows, this one included, lie in one piece from `number` on; some may not exist yet.

@@ -128,7 +128,7 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
                       std::move(worker));
 }
 
-void pull_now(caf::scoped_actor& self, const Owners& owners, const Work& work, TableId table, KeysView keys,
+void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, TableId table, KeysView keys,
               std::span<float> out) {
   PullPlan plan{{{table, keys}}, {}, {out}};
   plan.routed = route(plan.lists, owners.map, owners.handles.size());
@@ -137,6 +137,8 @@ void pull_now(caf::scoped_actor& self, const Owners& owners, const Work& work, T
     const auto reply = ask(self.ptr(), owners.handles[owner].shard,
                            pull_request(plan, owner, work.origin, work.exact, !work.evaluate));
     decoding(Kind::kPullReply, [&] { take_rows(plan, owner, owners, reply.get()); });
+    // Of an owner that was asked before, what came first is the older.
+    if (work.versions[owner] == 0) work.versions[owner] = reply.get().getVersion();
   }
 }
 

@@ -37,7 +37,7 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
 
 // Waits for the rows of keys that were not deduped ahead, out[keys.size() x dim]; from the trainer's own
 // thread.
-void pull_now(caf::scoped_actor& self, const Owners& owners, const Work& work, TableId table, KeysView keys,
+void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, TableId table, KeysView keys,
               std::span<float> out);
 
 }  // namespace embers

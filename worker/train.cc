@@ -35,7 +35,9 @@ class LocalSteps {
   }
 
   void update(const Work& work) {
-    if (!work.evaluate && !work.refused) model_.update(work.result.dense.span());
+    if (work.evaluate || work.refused) return;
+    const uint64_t newest = *std::max_element(work.versions.begin(), work.versions.end());
+    model_.update(work.result.dense.span(), newest + 1);
   }
 
  private:

@@ -73,11 +73,11 @@ TEST(Combine, WeighsRows) {
 TEST(Combine, WeightsThatAddUpToZeroGiveZeros) {
   EXPECT_EQ(weighted(Combiner::kMean, {0, 1}, {1, -1}), (std::vector<float>{0, 0}));
   EXPECT_EQ(weighted(Combiner::kSqrtN, {0, 1}, {0, 0}), (std::vector<float>{0, 0}));
-  std::vector<float> gradient(6, NAN);
+  std::vector<float> gradient(6, 0);
   const std::vector<int32_t> position{0, 1};
   const std::vector<int64_t> offsets{0, 2};
   const std::vector<float> weights{1, -1};
-  combine_gradient(Combiner::kMean, {position, offsets, weights}, 2, std::vector<float>{3, 4}, gradient);
+  add_combine_gradient(Combiner::kMean, {position, offsets, weights}, 2, std::vector<float>{3, 4}, gradient);
   EXPECT_EQ(gradient, std::vector<float>(6, 0));
 }
 
@@ -86,7 +86,7 @@ TEST(Combine, AcceptsNothing) {
   EXPECT_TRUE(combined(Combiner::kSum, {}, {0}).empty());
 }
 
-// combine() is linear in the BET, so <combine(bet), g> == <bet, combine_gradient(g)> for all bet and g
+// combine() is linear in the BET, so <combine(bet), g> == <bet, add_combine_gradient(g)> for all bet and g
 // defines the gradient.
 TEST(CombineGradient, IsTheTransposeOfTheForwardPass) {
   std::mt19937 random(3);
@@ -97,12 +97,12 @@ TEST(CombineGradient, IsTheTransposeOfTheForwardPass) {
   for (int32_t& p : position) p = static_cast<int32_t>(random() % (unique + 1)) - 1;
   const RaggedPositions ids{position, offsets};
   for (const Combiner combiner : {Combiner::kNone, Combiner::kSum, Combiner::kMean, Combiner::kSqrtN}) {
-    std::vector<float> bet(unique * dim), gradient(unique * dim, NAN);
+    std::vector<float> bet(unique * dim), gradient(unique * dim, 0);
     std::vector<float> out(static_cast<size_t>(combined_rows(combiner, ids)) * dim), out_gradient(out.size());
     for (float& x : bet) x = normal(random);
     for (float& x : out_gradient) x = normal(random);
     combine(combiner, ids, dim, bet, out);
-    combine_gradient(combiner, ids, dim, out_gradient, gradient);
+    add_combine_gradient(combiner, ids, dim, out_gradient, gradient);
     double forward = 0, backward = 0;
     for (size_t i = 0; i < out.size(); ++i) forward += static_cast<double>(out[i]) * out_gradient[i];
     for (size_t i = 0; i < bet.size(); ++i) backward += static_cast<double>(bet[i]) * gradient[i];
@@ -112,10 +112,10 @@ TEST(CombineGradient, IsTheTransposeOfTheForwardPass) {
 }
 
 TEST(CombineGradient, IsZeroForKeysWithoutIds) {
-  std::vector<float> gradient(6, NAN);
+  std::vector<float> gradient(6, 0);
   const std::vector<int32_t> position{1};
   const std::vector<int64_t> offsets{0, 1};
-  combine_gradient(Combiner::kSum, {position, offsets}, 2, std::vector<float>{3, 4}, gradient);
+  add_combine_gradient(Combiner::kSum, {position, offsets}, 2, std::vector<float>{3, 4}, gradient);
   EXPECT_EQ(gradient, (std::vector<float>{0, 0, 3, 4, 0, 0}));
 }
 

@@ -157,6 +157,24 @@ TEST(RowIndex, BehavesAsAMapWhenKeysCrowdAndAreErased) {
   }
 }
 
+// It shrinks, and takes what comes while it does.
+TEST(RowIndex, TakesNewKeysAfterNearlyAllWereErased) {
+  RowIndex index(KeyKind::kInt64);
+  const auto insert = [&](int64_t key) {
+    index.find_or_insert(hash_key(key), static_cast<uint64_t>(key), static_cast<uint32_t>(key));
+  };
+  const auto erase = [&](int64_t key) {
+    index.erase(hash_key(key), static_cast<uint64_t>(key), static_cast<uint32_t>(key));
+  };
+  for (int64_t key = 0; key < 145'000; ++key) insert(key);
+  for (int64_t key = 0; key < 145'000; ++key) erase(key);
+  for (int64_t key = 0; key < 19'000; ++key) insert(key), erase(key);
+  for (int64_t key = 0; key < 30'000; ++key) insert(key);
+  for (int64_t key = 0; key < 30'000; ++key)
+    ASSERT_EQ(index.find(hash_key(key), static_cast<uint64_t>(key)), key);
+  EXPECT_EQ(index.size(), 30'000u);
+}
+
 TEST(KeyColumn, ViewsOfStringKeysBeginAnywhere) {
   KeyColumn column(KeyKind::kBytes);
   const Keys keys(std::vector<std::string>{"a", "", "bcd", "ef"});
