@@ -294,6 +294,9 @@ def not_finite():
           sparse("embedding_lookup_sparse", [table], [[1, 3]], combiner="sum", weights=[0, 1]), expect=expect([["nan", 4]]))
     f.add("a divisor of 0 does", TF_DIV,
           sparse("embedding_lookup_sparse", [table], [[1, 0]], combiner="mean", weights=[1, -1]), expect=expect([[0, 0]]))
+    f.add("an infinite divisor divides an infinite sum", TF_DIV,
+          sparse("embedding_lookup_sparse", [table], [[3, 3]], combiner="mean", weights=["inf", 1]),
+          expect=expect([["nan", "nan"]]))
     f.add("a weight that is not a number is pruned from a mean", TF_SAFE,
           sparse("safe_embedding_lookup_sparse", [table], [[3, 3]], combiner="mean", weights=["nan", 1],
                  prune_invalid_ids=True), expect=expect([[3, 4]]))

@@ -91,6 +91,15 @@ TEST(Identity, TakesTheDefaultForValuesOutside) {
   EXPECT_EQ(ids_of(column, Ints{3, -1, 0}), (Ints{1, 1, 0}));
 }
 
+// Numbers are float32 where they reach a column, as they are in TensorFlow: 0.7 is in the upper bucket,
+// though the nearest float is below the nearest double.
+TEST(Bucketized, ComparesFloats) {
+  const std::vector<double> boundaries{0.7};
+  EXPECT_EQ(bucket_of(0.7, boundaries), 1);
+  EXPECT_EQ(bucket_of(0.7f, boundaries), 1);
+  EXPECT_EQ(bucket_of(0.69, boundaries), 0);
+}
+
 TEST(Bucketized, BucketsAreHalfOpen) {
   Categorical column = column_of(IdKind::kBucketized);
   column.boundaries = {0, 10, 100};  // tf.feature_column's example: (-inf, 0), [0, 10), [10, 100), [100, inf)
