@@ -377,7 +377,7 @@ int bench_engine(const BenchOptions& options) {
   }
   for (const uint32_t dim : {16, 64, 128})
     report["insert"].push_back(
-        measure_insert(dim, rows_that_fit(wanted, 3 * size_t{dim}) / 2, options.quick ? 1 : 3));
+        measure_insert(dim, rows_that_fit(wanted, 3 * size_t{dim}) / 2, options.quick ? 2 : 3));
   report["longest_insertion_s"] = longest;
   report["overhead_bytes"] = overhead;
   fmt::print("longest insertion of {} rows: {:.2f} ms; {:.1f} bytes a row beyond its floats\n", kFill,

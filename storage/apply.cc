@@ -3,12 +3,34 @@
 #include <cstring>
 
 #include "storage/finite.h"
+#include "storage/instruction_sets.h"
 
 namespace embers::storage {
 namespace {
 
-void copy_floats(float* to, std::span<const float> from) {
-  if (!from.empty()) std::memcpy(to, from.data(), from.size_bytes());
+EMBERS_INSTRUCTION_SETS void copy_floats(float* __restrict to, const float* __restrict from, size_t n) {
+  for (size_t i = 0; i < n; ++i) to[i] = from[i];
+}
+
+// Calls change(row, slots) and takes back what it did to both if they are not finite afterwards but were
+// before. Returns whether it did so.
+template <class Change>
+bool keep_finite(std::span<float> row, std::span<float> slots, std::vector<float>& before,
+                 const Change& change) {
+  // Where slots lie behind their row, as in memory stores, both are one piece.
+  const bool one_piece = row.data() + row.size() == slots.data();
+  const std::span<float> first = one_piece ? std::span(row.data(), row.size() + slots.size()) : row;
+  const std::span<float> second = one_piece ? std::span<float>() : slots;
+  before.resize(row.size() + slots.size());
+  copy_floats(before.data(), first.data(), first.size());
+  copy_floats(before.data() + first.size(), second.data(), second.size());
+  change(row, slots);
+  if (all_finite(first) && (second.empty() || all_finite(second))) [[likely]]
+    return false;
+  if (!all_finite(before)) return false;
+  copy_floats(first.data(), before.data(), first.size());
+  copy_floats(second.data(), before.data() + first.size(), second.size());
+  return true;
 }
 
 }  // namespace
@@ -18,22 +40,15 @@ LeftOut apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer
   const UpdateKernel kernel = optimizer.kernel(step);
   LeftOut left_out;
   size_t next = 0;
-  std::vector<float> before;  // the row and its slots
+  std::vector<float> scratch;
   store.update(table, keys, grads,
                [&](std::span<float> row, std::span<float> slots, std::span<const float> grad) {
-                 before.resize(row.size() + slots.size());
-                 copy_floats(before.data(), row);
-                 copy_floats(before.data() + row.size(), slots);
-                 kernel(row, slots, grad);
-                 if (constraint != nullptr) constraint->apply(row);
                  const size_t key = next++;
-                 if (all_finite(row) && all_finite(slots)) [[likely]]
-                   return;
-                 const std::span<const float> old(before);
-                 if (!all_finite(old)) return;
-                 copy_floats(row.data(), old.first(row.size()));
-                 copy_floats(slots.data(), old.subspan(row.size()));
-                 if (left_out.rows++ == 0) left_out.first = key;
+                 const bool taken_back = keep_finite(row, slots, scratch, [&](auto row, auto slots) {
+                   kernel(row, slots, grad);
+                   if (constraint != nullptr) constraint->apply(row);
+                 });
+                 if (taken_back && left_out.rows++ == 0) left_out.first = key;
                });
   return left_out;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "storage/store_checks.h"
@@ -12,6 +13,14 @@ namespace {
 constexpr size_t kBlock = 16;  // keys
 constexpr size_t kRowsAhead = 16;
 constexpr size_t kLine = 64 / sizeof(float);
+
+// Keys on their way through MemoryTable::stream.
+struct Block {
+  std::array<uint64_t, kBlock> hash, word;
+  std::array<const RowBucket*, kBlock> home;
+  std::array<uint32_t, kBlock> row;
+  bool elsewhere;  // a row is RowIndex::kElsewhere
+};
 
 // Inlined for what rows are mostly made of, whole cache lines.
 void copy_floats(float* __restrict to, const float* __restrict from, size_t n) {
@@ -27,46 +36,62 @@ MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init
       dim_(spec.dim),
       stride_(spec.dim + slot_init.size()),
       slot_init_(slot_init.begin(), slot_init.end()),
+      zero_slots_(std::all_of(slot_init.begin(), slot_init.end(),
+                              [](float x) { return std::bit_cast<uint32_t>(x) == 0; })),
       index_(spec.key_kind),
       slabs_(stride_) {}
 
 // Block by block, each stage in a loop of its own, so that the processor overlaps the keys of a block.
 template <class Use>
 void MemoryTable::stream(KeysView keys, size_t floats, const Use& use) const {
+  constexpr uint32_t kElsewhere = RowIndex::kElsewhere;
   const bool ints = kind_ == KeyKind::kInt64;
-  std::array<std::array<uint64_t, kBlock>, 4> hashes;
-  std::array<std::array<uint32_t, kBlock>, 4> rows;
+  std::array<Block, 4> ring;
   const size_t n = keys.size(), blocks = (n + kBlock - 1) / kBlock;
   const auto size = [&](size_t block) { return std::min(kBlock, n - block * kBlock); };
+  const auto prefetch = [&](uint32_t row) {
+    ints ? prefetch_row(row, floats) : key_bytes_.prefetch_place(row);
+  };
   for (size_t step = 0; step < blocks + 3; ++step) {
-    if (const size_t b = step; b < blocks) {
-      uint64_t* const hash = hashes[b % 4].data();
+    if (const size_t b = step - 2; b < blocks && ring[b % 4].elsewhere) {
+      Block& block = ring[b % 4];
       for (size_t i = 0; i < size(b); ++i) {
-        hash[i] = hash_key(keys, b * kBlock + i);
-        index_.prefetch(hash[i]);
+        if (block.row[i] != kElsewhere) continue;
+        block.row[i] = index_.find(block.hash[i], block.word[i]);
+        if (block.row[i] != RowIndex::kNone) prefetch(block.row[i]);
       }
     }
+    if (const size_t b = step; b < blocks) {
+      Block& block = ring[b % 4];
+      for (size_t i = 0; i < size(b); ++i) block.hash[i] = hash_key(keys, b * kBlock + i);
+      for (size_t i = 0; i < size(b); ++i) block.home[i] = index_.prefetch_home(block.hash[i]);
+      for (size_t i = 0; i < size(b); ++i) block.word[i] = word_of(block.hash[i], keys, b * kBlock + i);
+    }
     if (const size_t b = step - 1; b < blocks) {
-      const uint64_t* const hash = hashes[b % 4].data();
-      uint32_t* const row = rows[b % 4].data();
+      Block& block = ring[b % 4];
+      RowIndex::find_at_home(block.home.data(), block.word.data(), size(b), block.row.data());
+      block.elsewhere = false;
       for (size_t i = 0; i < size(b); ++i) {
-        row[i] = index_.find(hash[i], word_of(hash[i], keys, b * kBlock + i));
-        if (row[i] != RowIndex::kNone)
-          ints ? prefetch_row(row[i], floats) : key_bytes_.prefetch_place(row[i]);
+        if (block.row[i] < kElsewhere) [[likely]] {
+          prefetch(block.row[i]);
+        } else if (block.row[i] == kElsewhere) {
+          RowIndex::prefetch_next(block.home[i]);
+          block.elsewhere = true;
+        }
       }
     }
     if (const size_t b = step - 2; !ints && b < blocks)
       for (size_t i = 0; i < size(b); ++i)
-        if (const uint32_t row = rows[b % 4][i]; row != RowIndex::kNone) {
+        if (const uint32_t row = ring[b % 4].row[i]; row != RowIndex::kNone) {
           key_bytes_.prefetch(row);
           prefetch_row(row, floats);
         }
     if (const size_t b = step - (ints ? 2 : 3); b < blocks)
       for (size_t i = 0; i < size(b); ++i) {
-        const uint32_t row = rows[b % 4][i];
+        const uint32_t row = ring[b % 4].row[i];
         const size_t at = b * kBlock + i;
         const bool other = !ints && row != RowIndex::kNone && key_bytes_.at(row) != keys.bytes_at(at);
-        use(at, other ? find(hashes[b % 4][i], keys, at) : row);
+        use(at, other ? find(ring[b % 4].hash[i], keys, at) : row);
       }
   }
 }
@@ -75,6 +100,7 @@ size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_
   check_kind(name_, kind_, keys);
   check_size(name_, "room for rows", out.size(), keys.size(), dim_);
   check_size(name_, "found flags", found.size(), keys.size(), 1);
+  index_.settle(keys.size() / 4);
   size_t count = 0;
   stream(keys, dim_, [&](size_t i, uint32_t row) {
     found[i] = row != RowIndex::kNone;
@@ -91,13 +117,21 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
   check_size(name_, "initial values", values.size(), keys.size(), dim_);
   if (!found.empty()) check_size(name_, "found flags", found.size(), keys.size(), 1);
   const uint64_t before = rows();
+  std::array<uint64_t, 2 * kBlock> hashes;  // of this block and the next
+  const auto prepare = [&](size_t begin) {
+    for (size_t i = begin; i < std::min(begin + kBlock, keys.size()); ++i)
+      index_.prefetch(hashes[i % hashes.size()] = hash_key(keys, i));
+  };
+  prepare(0);
   for (size_t i = 0; i < keys.size(); ++i) {
-    prefetch_bucket(keys, i + kRowsAhead);
+    if (i % kBlock == 0) prepare(i + kBlock);
     if (!found.empty() && found[i]) continue;
-    const auto [row, created] = find_or_create(keys, i);
-    if (!created) continue;
-    copy_floats(slabs_.row(row), &values[i * dim_], dim_);
-    copy_floats(slabs_.row(row) + dim_, slot_init_.data(), slot_init_.size());
+    const auto [row, created] = find_or_create(hashes[i % hashes.size()], keys, i);
+    if (created == Created::kNo) continue;
+    float* const floats = slabs_.row(row);
+    copy_floats(floats, &values[i * dim_], dim_);
+    if (created == Created::kAgain || !zero_slots_)
+      copy_floats(floats + dim_, slot_init_.data(), slot_init_.size());
   }
   return rows() - before;
 }
@@ -105,6 +139,7 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
 void MemoryTable::update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel) {
   check_kind(name_, kind_, keys);
   check_size(name_, "gradients", grads.size(), keys.size(), dim_);
+  index_.settle(keys.size() / 4);
   locate_all(keys);
   for (size_t i = 0; i < keys.size(); ++i) {
     if (i + kRowsAhead < keys.size()) prefetch_row(rows_[i + kRowsAhead], stride_);
@@ -117,8 +152,8 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
   check_kind(name_, kind_, keys);
   check_size(name_, "rows with slots", values.size(), keys.size(), stride_);
   for (size_t i = 0; i < keys.size(); ++i) {
-    prefetch_bucket(keys, i + kRowsAhead);
-    copy_floats(slabs_.row(find_or_create(keys, i).row), &values[i * stride_], stride_);
+    if (i + kRowsAhead < keys.size()) index_.prefetch(hash_key(keys, i + kRowsAhead));
+    copy_floats(slabs_.row(find_or_create(hash_key(keys, i), keys, i).row), &values[i * stride_], stride_);
   }
 }
 
@@ -205,12 +240,12 @@ uint32_t MemoryTable::find(uint64_t hash, KeysView keys, size_t i) const {
   return index_.find(hash, hash, [&](uint32_t row) { return key_bytes_.at(row) == keys.bytes_at(i); });
 }
 
-MemoryTable::Created MemoryTable::find_or_create(KeysView keys, size_t i) {
-  const uint64_t hash = hash_key(keys, i);
-  const uint32_t next = free_.empty() ? slabs_.rows() : free_.back();
-  if (next == RowIndex::kNone - 1) {
+MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, KeysView keys, size_t i) {
+  const bool again = !free_.empty();
+  const uint32_t next = again ? free_.back() : slabs_.rows();
+  if (next == RowIndex::kElsewhere) {
     const uint32_t row = find(hash, keys, i);
-    if (row != RowIndex::kNone) return {row, false};
+    if (row != RowIndex::kNone) return {row, Created::kNo};
     fail(ErrorCode::kInvalid, "table '{}' is full: one shard holds 2^32 - 2 rows of a table, use more shards",
          name_);
   }
@@ -220,17 +255,17 @@ MemoryTable::Created MemoryTable::find_or_create(KeysView keys, size_t i) {
                            : index_.find_or_insert(hash, hash, next, [&](uint32_t older) {
                                return key_bytes_.at(older) == keys.bytes_at(i);
                              });
-  if (row != next) return {row, false};
+  if (row != next) return {row, Created::kNo};
   if (kind_ == KeyKind::kBytes) key_bytes_.set(row, keys.bytes_at(i));
-  if (free_.empty()) {
-    slabs_.append();
-    if (!used_.empty()) used_.push_back(true);
-  } else {
+  if (again) {
     free_.pop_back();
     used_[row] = true;
     words_ = {};
+    return {row, Created::kAgain};
   }
-  return {row, true};
+  slabs_.append();
+  if (!used_.empty()) used_.push_back(true);
+  return {row, Created::kNew};
 }
 
 }  // namespace embers::storage

@@ -50,15 +50,13 @@ class MemoryTable {
   uint32_t find(uint64_t hash, KeysView keys, size_t i) const;
   // Leaves in rows_ the row of each key; kMissingKey if one has none.
   void locate_all(KeysView keys);
-  // The row of the i-th key; a new one, its floats yet to be set, if it had none.
+  // The row of the i-th key; a created one, its floats yet to be set, if it had none: zeros of a new place,
+  // or what a removed row left behind.
   struct Created {
     uint32_t row;
-    bool created;
+    enum : uint8_t { kNo, kNew, kAgain } created;
   };
-  Created find_or_create(KeysView keys, size_t i);
-  EMBERS_PREFETCHES void prefetch_bucket(KeysView keys, size_t i) const {
-    if (i < keys.size()) index_.prefetch(hash_key(keys, i));  // hashing twice is cheaper than the miss
-  }
+  Created find_or_create(uint64_t hash, KeysView keys, size_t i);
   EMBERS_PREFETCHES void prefetch_row(uint32_t row, size_t floats) const {
     const float* const from = slabs_.row(row);
     for (size_t f = 0; f < std::min(floats, kMostLines * kLine); f += kLine) __builtin_prefetch(from + f);
@@ -75,6 +73,7 @@ class MemoryTable {
   size_t dim_;
   size_t stride_;  // dim + floats of slots
   std::vector<float> slot_init_;
+  bool zero_slots_;  // slot_init_ is what new places hold anyway
 
   RowIndex index_;
   RowSlabs slabs_;

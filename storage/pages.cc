@@ -9,6 +9,8 @@
 namespace embers::storage {
 namespace {
 
+constexpr size_t kSmallPage = 4096;
+
 std::byte* map(size_t bytes) {
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
@@ -49,6 +51,18 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   return *this;
 }
 
-void Pages::drop(size_t begin, size_t bytes) { madvise(data_ + begin, bytes, MADV_DONTNEED); }
+void Pages::grow(size_t bytes, bool huge) {
+  const size_t unit = huge ? kHugePage : kSmallPage;
+  Pages grown((bytes + unit - 1) / unit * unit, huge);
+  if (grown.size_ <= size_) return;
+  if (data_ != nullptr) {
+    const size_t used = (size_ + kSmallPage - 1) / kSmallPage * kSmallPage;
+    if (mremap(data_, used, used, MREMAP_MAYMOVE | MREMAP_FIXED, grown.data_) == MAP_FAILED)
+      throw std::bad_alloc();
+    if (huge) madvise(grown.data_, used, MADV_HUGEPAGE);
+    data_ = nullptr;
+  }
+  *this = std::move(grown);
+}
 
 }  // namespace embers::storage

@@ -19,8 +19,9 @@ class Pages {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // Gives whole pages back to the system; they read as zeros from now on.
-  void drop(size_t begin, size_t bytes);
+  // Makes it at least so large, with zeros behind what there is, at another address but without copying:
+  // pages are mapped anew. Throws std::bad_alloc, and then nothing changed.
+  void grow(size_t bytes, bool huge);
 
  private:
   std::byte* data_ = nullptr;

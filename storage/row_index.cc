@@ -4,50 +4,26 @@
 
 namespace embers::storage {
 
-void RowIndex::put(Place place, uint64_t word, uint32_t row) {
-  Bucket* bucket = place.bucket();
-  while (bucket->count() == kCells) {
-    bucket->state |= kPassed;
-    place.at = place.array->next(place.at);
-    bucket = place.bucket();
-  }
-  const uint32_t k = bucket->count();
-  bucket->word[k] = word;
-  bucket->row[k] = row;
-  ++bucket->state;
-}
+constinit RowBucket RowBucket::kNoBucket{};
 
-bool RowIndex::runs_into_moved(Place place) const {
-  if (place.array != &old_) return false;
-  for (; place.bucket()->count() == kCells; place.at = old_.next(place.at))
-    if (old_.next(place.at) == first_) return true;
-  return false;
-}
-
-void RowIndex::add(uint64_t hash, uint64_t word, uint32_t row, Place free, Place last) {
-  if (free.array != nullptr) {
-    put(free, word, row);
-  } else if (runs_into_moved(last)) {
-    move(old_.buckets);
-    put(home(hash), word, row);
-  } else {
-    put(last, word, row);
+void RowIndex::put(uint64_t at, uint64_t word, uint32_t row) {
+  while (data_[at].count() == kCells) {
+    if (at + 1 == end_) reserve(end_);
+    data_[at].state |= RowBucket::kPassed;
+    ++at;
   }
-  ++size_;
+  data_[at].add(word, row);
 }
 
 void RowIndex::erase(uint64_t hash, uint64_t word, uint32_t row) {
-  for (Place place = home(hash);; place.at = place.array->next(place.at)) {
-    Bucket& bucket = *place.bucket();
+  for (uint64_t at = home(hash);; ++at) {
+    RowBucket& bucket = data_[at];
     for (uint32_t hits = bucket.matches(word); hits != 0; hits &= hits - 1) {
       const auto k = static_cast<uint32_t>(__builtin_ctz(hits));
       if (bucket.row[k] != row) continue;
-      const uint32_t last = bucket.count() - 1;
-      bucket.word[k] = bucket.word[last];
-      bucket.row[k] = bucket.row[last];
-      --bucket.state;
+      bucket.remove(k);
       --size_;
-      if (++erased_ > now_.buckets * kCells / 2 && old_.buckets == 0) begin_growth();
+      if (++erased_ > buckets_ * kCells / 2 && left_ == 0) begin_growth();
       return;
     }
     if (!bucket.passed()) return;
@@ -55,51 +31,68 @@ void RowIndex::erase(uint64_t hash, uint64_t word, uint32_t row) {
 }
 
 void RowIndex::begin_growth() {
-  const uint64_t quarters = size_ < kSmall ? 8 : 5;
+  const uint64_t quarters = size_ < kSmall ? 8 : 6;
   // At least as many as are there when the last bucket has moved.
-  const uint64_t rows = std::max(size_ * quarters / 4, size_ + now_.buckets / kMovesAtOnce + 1);
-  Array grown;
-  grown.buckets = std::max(kFewest, rows * 100 / (kFull * kCells) + 1);
-  const size_t bytes = grown.buckets * sizeof(Bucket);
-  grown.pages = Pages(bytes, bytes >= kHugePage);
-  old_ = std::move(now_);
-  now_ = std::move(grown);
-  limit_ = now_.buckets * kCells * kFull / 100;
-  first_ = moved_ = dropped_ = erased_ = 0;
-  // A run that goes around the end must not be cut: begin behind a bucket that is not passed.
-  while (first_ + 1 < old_.buckets && old_.data()[first_ == 0 ? old_.buckets - 1 : first_ - 1].passed())
-    ++first_;
-  move(kMovesAtOnce);
+  const uint64_t rows = std::max(size_ * quarters / 4, size_ + buckets_ / kMovesAtOnce + 1);
+  const uint64_t buckets = std::max({kFewest, buckets_, rows * 100 / (kFull * kCells) + 1});
+  reserve(buckets);
+  before_ = left_ = buckets_;
+  buckets_ = buckets;
+  limit_ = buckets_ * kCells * kFull / 100;
+  erased_ = 0;
+  settle(kMovesAtOnce);
+}
+
+void RowIndex::reserve(uint64_t buckets) {
+  const size_t bytes = (buckets + kTail) * sizeof(RowBucket);
+  pages_.grow(bytes, bytes >= kHugePage);
+  data_ = reinterpret_cast<RowBucket*>(pages_.data());
+  end_ = pages_.size() / sizeof(RowBucket);
 }
 
 void RowIndex::move(uint64_t buckets) {
-  for (bool in_run = true; moved_ < old_.buckets && (buckets > 0 || in_run); ++moved_) {
-    const uint64_t at = (first_ + moved_) % old_.buckets;
-    const Bucket& bucket = old_.data()[at];
-    for (uint32_t k = 0; k < bucket.count(); ++k)
-      put({&now_, now_.home(hash_of(bucket.word[k]))}, bucket.word[k], bucket.row[k]);
-    in_run = bucket.passed();
-    if (buckets > 0) --buckets;
-  }
-  if (moved_ == old_.buckets)
-    old_ = {};
-  else
-    drop_moved();
+  for (const uint64_t until = left_ - std::min(left_, buckets); left_ > until;)
+    if (const uint64_t at = left_ - 1; !data_[at].passed() && (at == 0 || !data_[at - 1].passed()))
+      move_bucket(at);
+    else
+      move_run();
 }
 
-// Whole huge pages behind the place where moving goes on.
-void RowIndex::drop_moved() {
-  const uint64_t begin = (first_ * sizeof(Bucket) + kHugePage - 1) / kHugePage * kHugePage + dropped_;
-  const uint64_t end = std::min(first_ + moved_, old_.buckets) * sizeof(Bucket) / kHugePage * kHugePage;
-  if (end <= begin) return;
-  old_.pages.drop(begin, end - begin);
-  dropped_ += end - begin;
+void RowIndex::move_bucket(uint64_t at) {
+  const RowBucket bucket = data_[at];
+  data_[at] = {};
+  left_ = at;
+  for (uint32_t k = 0; k < bucket.count(); ++k)
+    put(home_of(hash_of(bucket.word[k]), buckets_), bucket.word[k], bucket.row[k]);
 }
 
-// Of a new array only what has been written to.
+void RowIndex::move_run() {
+  uint64_t begin = left_ - 1;
+  while (begin > 0 && data_[begin - 1].passed()) --begin;
+  uint64_t end = left_;  // of those buckets that may hold keys of the run
+  for (bool passed = data_[end - 1].passed(); passed; passed = data_[end++].passed())
+    ;
+  on_move_.clear();
+  on_move_.reserve((end - begin) * kCells);
+  for (uint64_t at = begin; at < end; ++at)
+    for (uint32_t k = data_[at].count(); k-- > 0;) {
+      const RowCell cell{data_[at].word[k], data_[at].row[k]};
+      if (at >= left_ && home_of(hash_of(cell.word), before_) >= left_)
+        continue;  // is there by the new layout
+      on_move_.push_back(cell);
+      if (at >= left_) data_[at].remove(k);
+    }
+  std::fill(data_ + begin, data_ + left_, RowBucket{});
+  left_ = begin;
+  for (const RowCell& cell : on_move_) put(home_of(hash_of(cell.word), buckets_), cell.word, cell.row);
+}
+
+// Of the new layout only what has been written to.
 uint64_t RowIndex::resident_bytes() const {
-  if (old_.buckets == 0) return now_.pages.size();
-  return now_.pages.size() / old_.buckets * moved_ + old_.pages.size() - dropped_;
+  const uint64_t scratch = on_move_.capacity() * sizeof(RowCell);
+  if (left_ == 0) return pages_.size() + scratch;
+  const uint64_t written = std::max(before_, left_ * buckets_ / before_);
+  return before_ * sizeof(RowBucket) + pages_.size() - written * sizeof(RowBucket) + scratch;
 }
 
 }  // namespace embers::storage

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "storage/instruction_sets.h"
+
 namespace embers::storage {
 namespace {
 
@@ -11,8 +13,8 @@ namespace {
 struct Factors {
   float one_minus_beta_1, one_minus_beta_2, epsilon, rate;
 };
-void adam_row(size_t n, float* __restrict row, float* __restrict m, float* __restrict v,
-              const float* __restrict grad, Factors f) {
+EMBERS_INSTRUCTION_SETS void adam_row(size_t n, float* __restrict row, float* __restrict m,
+                                      float* __restrict v, const float* __restrict grad, Factors f) {
   for (size_t i = 0; i < n; ++i) {
     m[i] += (grad[i] - m[i]) * f.one_minus_beta_1;
     v[i] += (grad[i] * grad[i] - v[i]) * f.one_minus_beta_2;
@@ -21,8 +23,9 @@ void adam_row(size_t n, float* __restrict row, float* __restrict m, float* __res
 }
 
 // The same with the greatest v so far in place of v.
-void amsgrad_row(size_t n, float* __restrict row, float* __restrict m, float* __restrict v,
-                 float* __restrict v_hat, const float* __restrict grad, Factors f) {
+EMBERS_INSTRUCTION_SETS void amsgrad_row(size_t n, float* __restrict row, float* __restrict m,
+                                         float* __restrict v, float* __restrict v_hat,
+                                         const float* __restrict grad, Factors f) {
   for (size_t i = 0; i < n; ++i) {
     m[i] += (grad[i] - m[i]) * f.one_minus_beta_1;
     v[i] += (grad[i] * grad[i] - v[i]) * f.one_minus_beta_2;
