@@ -129,6 +129,7 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
     const auto [row, created] = find_or_create(hashes[i % hashes.size()], keys, i);
     if (created == Created::kNo) continue;
     float* const floats = slabs_.row(row);
+    prefetch_new_row(floats);
     copy_floats(floats, &values[i * dim_], dim_);
     if (created == Created::kAgain || !zero_slots_)
       copy_floats(floats + dim_, slot_init_.data(), slot_init_.size());

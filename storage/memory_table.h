@@ -61,6 +61,11 @@ class MemoryTable {
     const float* const from = slabs_.row(row);
     for (size_t f = 0; f < std::min(floats, kMostLines * kLine); f += kLine) __builtin_prefetch(from + f);
   }
+  // What lies some rows behind a new one: rows in between that stay untouched defeat the processor's
+  // prefetcher.
+  EMBERS_PREFETCHES void prefetch_new_row(const float* row) const {
+    for (size_t f = 0; f < dim_; f += kLine) __builtin_prefetch(row + 4 * stride_ + f, 1);
+  }
   // Of a row that is no key's, which a scan leaves out.
   bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
   KeysView keys_from(uint32_t begin, size_t n);

@@ -31,9 +31,9 @@ void RowIndex::erase(uint64_t hash, uint64_t word, uint32_t row) {
 }
 
 void RowIndex::begin_growth() {
-  const uint64_t quarters = size_ < kSmall ? 8 : 6;
+  const uint64_t tenths = size_ < kSmall ? 20 : 16;
   // At least as many as are there when the last bucket has moved.
-  const uint64_t rows = std::max(size_ * quarters / 4, size_ + buckets_ / kMovesAtOnce + 1);
+  const uint64_t rows = std::max(size_ * tenths / 10, size_ + buckets_ / kMovesAtOnce + 1);
   const uint64_t buckets = std::max({kFewest, buckets_, rows * 100 / (kFull * kCells) + 1});
   reserve(buckets);
   before_ = left_ = buckets_;

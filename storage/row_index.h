@@ -80,8 +80,8 @@ class RowIndex {
  private:
   static constexpr uint64_t kFewest = 56;      // buckets: with kTail one small page
   static constexpr uint64_t kTail = 8;         // buckets at least behind the last home
-  static constexpr uint64_t kSmall = 1 << 18;  // rows below which it doubles
-  static constexpr uint64_t kFull = 85;        // percent of the cells; from here on it grows
+  static constexpr uint64_t kSmall = 700'000;  // rows below which it doubles
+  static constexpr uint64_t kFull = 88;        // percent of the cells; from here on it grows
   static constexpr uint64_t kMovesAtOnce = 4;  // buckets
 
   // Of `buckets`, by the low half of the hash: the high bits choose the shard, so within a shard they are
