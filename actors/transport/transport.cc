@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kBufferBytes = 4 << 20;
 
+}  // namespace
+
 void tune(Connection::Socket& socket) {
   boost::system::error_code ignored;
   if (socket.local_endpoint(ignored).protocol().family() == AF_UNIX) {
@@ -19,8 +21,6 @@ void tune(Connection::Socket& socket) {
     socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
   }
 }
-
-}  // namespace
 
 Transport::Transport(caf::actor_system& system)
     : system_(system), work_(boost::asio::make_work_guard(io())), thread_([this] { io().run(); }) {}
