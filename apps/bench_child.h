@@ -36,6 +36,7 @@ class BenchChild {
 };
 
 // The other side of it: says that it is ready, then answers lines until there are no more.
-void answer_lines(const std::string& ready, const std::function<std::string(const std::string& line)>& answer);
+void answer_lines(const std::string& ready,
+                  const std::function<std::string(const std::string& line)>& answer);
 
 }  // namespace embers

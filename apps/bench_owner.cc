@@ -85,10 +85,10 @@ void serve_bench_owner(const std::string& address, const std::string& optimizer,
 
 BenchClient::BenchClient(const std::string& address, const std::string& optimizer, int64_t rows)
     : keys_(rows), local_(address.empty()) {
-  owners_->handles.push_back(
-      local_ ? make_bench_owner(system_, optimizer, rows)
-             : remote_owner(transport_, {address}, true, {kRun, wire::Channel::BULK, 1},
-                            std::chrono::seconds(20), false));
+  owners_->handles.push_back(local_
+                                 ? make_bench_owner(system_, optimizer, rows)
+                                 : remote_owner(transport_, {address}, true, {kRun, wire::Channel::BULK, 1},
+                                                std::chrono::seconds(20), false));
   owners_->map = even_shard_map(1);
   owners_->tables = {table(optimizer)};
 }
@@ -160,7 +160,8 @@ WorkPtr make_work(std::span<const int64_t> keys, uint64_t minibatch) {
 // becomes that of the gradients.
 void make_gradients(Work& work) {
   work.result.gradients.clear();
-  work.result.gradients.push_back({0, std::move(work.lookups.tables[0].unique), std::move(work.rows.bets[0])});
+  work.result.gradients.push_back(
+      {0, std::move(work.lookups.tables[0].unique), std::move(work.rows.bets[0])});
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace embers {
 inline constexpr uint32_t kBenchDim = 64;
 inline constexpr size_t kBenchKeys = 4096;
 inline constexpr size_t kBenchOutstanding = 8;  // of bench wire
+inline constexpr size_t kBenchMinibatches = 4;  // different ones, of bench wire
 
 // Keys 0 .. rows-1 in a random order, cut into minibatches of kBenchKeys.
 class KeyMinibatches {

@@ -34,7 +34,8 @@ void run_client(const Arguments& words) {
 // "socket-client KIND ADDRESS REQUEST_WORDS REPLY_WORDS OUTSTANDING": answers N by the seconds of N trips.
 void run_socket_client(const Arguments& words) {
   const auto client = connect_sockets(words.at(1), words.at(2), size_of(words), std::stoul(words.at(5)));
-  answer_lines("", [&](const std::string& line) { return fmt::format("{}", client->trips(std::stoul(line))); });
+  answer_lines("",
+               [&](const std::string& line) { return fmt::format("{}", client->trips(std::stoul(line))); });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "actors/transport/unix_address.h"
 #include "apps/bench.h"
 #include "apps/bench_child.h"
+#include "apps/bench_owner.h"
 #include "apps/runtime.h"
 
 namespace embers {
@@ -22,6 +23,8 @@ namespace {
 
 using Socket = Connection::Socket;
 using Buffer = std::vector<uint64_t>;
+
+const size_t kReadyMade = kBenchMinibatches;  // messages
 
 struct All {
   size_t operator()(const boost::system::error_code& e, size_t) const { return e ? 0 : size_t{64} << 20; }
@@ -49,7 +52,7 @@ void check_size(const FrameHeader& h, size_t words) {
 class AsioEnd {
  public:
   AsioEnd(Socket socket, size_t in_words, size_t out_words, uint16_t flags)
-      : socket_(std::move(socket)), in_(in_words), out_(out_words), flags_(flags) {
+      : socket_(std::move(socket)), in_(in_words), out_(kReadyMade, Buffer(out_words)), flags_(flags) {
     tune(socket_);
   }
   std::function<void(uint64_t correlation)> on_message;
@@ -67,7 +70,7 @@ class AsioEnd {
     });
   }
   void send(uint64_t correlation) {
-    queue_.push_back(header(out_.size(), correlation, flags_));
+    queue_.push_back(header(out_[0].size(), correlation, flags_));
     if (busy_.empty()) write();
   }
 
@@ -77,7 +80,8 @@ class AsioEnd {
     std::vector<asio::const_buffer> buffers;
     for (const FrameHeader& h : busy_) {
       buffers.push_back(asio::buffer(&h, sizeof h));
-      buffers.push_back(asio::buffer(out_.data(), out_.size() * 8));
+      const Buffer& out = out_[h.correlation % kReadyMade];
+      buffers.push_back(asio::buffer(out.data(), out.size() * 8));
     }
     asio::async_write(socket_, buffers, All{}, [this](auto e, size_t) {
       if (e) return on_end();
@@ -87,7 +91,8 @@ class AsioEnd {
   }
 
   Socket socket_;
-  Buffer in_, out_;
+  Buffer in_;
+  std::vector<Buffer> out_;
   const uint16_t flags_;
   FrameHeader header_;
   std::vector<FrameHeader> queue_, busy_;
@@ -137,7 +142,7 @@ void serve_asio(Socket socket, asio::io_context& io, TripSize size) {
 class BlockingEnd {
  public:
   BlockingEnd(Socket socket, size_t in_words, size_t out_words, uint16_t flags)
-      : socket_(std::move(socket)), in_(in_words), out_(out_words), flags_(flags) {
+      : socket_(std::move(socket)), in_(in_words), out_(kReadyMade, Buffer(out_words)), flags_(flags) {
     tune(socket_);
     // All requests fit, so that neither side waits to write to one that waits to write.
     socket_.set_option(asio::socket_base::send_buffer_size(4 << 20));
@@ -152,8 +157,9 @@ class BlockingEnd {
     return recv_all(in_.data(), in_.size() * 8);
   }
   void send(uint64_t correlation) {
-    FrameHeader h = header(out_.size(), correlation, flags_);
-    iovec parts[2] = {{&h, sizeof h}, {out_.data(), out_.size() * 8}};
+    Buffer& out = out_[correlation % kReadyMade];
+    FrameHeader h = header(out.size(), correlation, flags_);
+    iovec parts[2] = {{&h, sizeof h}, {out.data(), out.size() * 8}};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
@@ -177,7 +183,8 @@ class BlockingEnd {
     return ::recv(socket_.native_handle(), to, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
   }
   Socket socket_;
-  Buffer in_, out_;
+  Buffer in_;
+  std::vector<Buffer> out_;
   const uint16_t flags_;
 };
 
@@ -256,8 +263,7 @@ void serve_sockets(const std::string& kind, const std::string& address, TripSize
 std::unique_ptr<SocketClient> connect_sockets(const std::string& kind, const std::string& address,
                                               TripSize size, size_t outstanding) {
   Socket socket = connect(parse_endpoint(address));
-  if (kind == "asio")
-    return std::make_unique<AsioClient>(client_io(), std::move(socket), size, outstanding);
+  if (kind == "asio") return std::make_unique<AsioClient>(client_io(), std::move(socket), size, outstanding);
   return std::make_unique<BlockingClient>(std::move(socket), size, outstanding);
 }
 

@@ -1,8 +1,8 @@
 // embers bench wire: pulls of 4096 int64 keys, 64 floats a row (1 MiB back), between two processes.
 //
-//   ours      an owner process (shard actor above an in-memory store of 100 000 rows) and a client whose actor
-//             asks through a proxy, as a worker does: each request is built from its keys, each reply gathered
-//             from random rows
+//   ours      an owner process (shard actor above an in-memory store of 16 384 rows, so that the wire and not
+//             memory is measured) and a client whose actor asks through a proxy, as a worker does: each
+//             request is built from its keys, each reply gathered from rows in random order
 //   asio      the same frames between two bare Asio programs, ready-made (bench_sockets.h)
 //   blocking  the same with blocking send and recv
 // over a Unix socket and over TCP, 8 pulls outstanding. The sides take turns; a ratio is the median of the
@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kRows = 100'000;
+constexpr int64_t kRows = kBenchMinibatches * kBenchKeys;
 
 TripSize trip_size() {
   const std::vector<int64_t> keys(kBenchKeys);
@@ -42,7 +42,7 @@ std::string address(const std::string& socket, const std::string& name) {
 struct Side {
   std::string name;
   BenchChild server, client;
-  std::string question;  // to the client, before the number of trips
+  std::string question;            // to the client, before the number of trips
   std::vector<double> rates, cpu;  // trips/s, CPU ms a trip of both, by round
 
   void run(size_t trips) {
@@ -129,8 +129,10 @@ int bench_wire(const BenchOptions& options) {
   for (const char* const socket : {"unix", "tcp"}) report["grid"].push_back(measure(socket, rounds, trips));
   const Latencies latencies = latencies_of_two(trips * 4);
   const double p50 = latencies.percentile(0.5), p99 = latencies.percentile(0.99);
-  report["latency"] = {{"pulls", latencies.size()}, {"p50_ms", p50}, {"p99_ms", p99}, {"histogram", latencies.histogram()}};
-  fmt::print("\npulls of two clients at once: p50 {:.2f} ms, p99 {:.2f} ms\n{}\n", p50, p99, latencies.histogram());
+  report["latency"] = {
+      {"pulls", latencies.size()}, {"p50_ms", p50}, {"p99_ms", p99}, {"histogram", latencies.histogram()}};
+  fmt::print("\npulls of two clients at once: p50 {:.2f} ms, p99 {:.2f} ms\n{}\n", p50, p99,
+             latencies.histogram());
   report["targets"] = {target("wire.unix_vs_asio", report["grid"][0]["vs_asio"], 0.9),
                        target("wire.tcp_vs_asio", report["grid"][1]["vs_asio"], 0.9),
                        target_at_most("wire.p99_over_p50", p99 / p50, 5)};
