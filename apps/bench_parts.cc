@@ -1,9 +1,12 @@
 // The processes of embers bench wire and embers bench storage; see bench_child.h.
 #include <fmt/ranges.h>
 
+#include <sstream>
+
 #include "apps/bench_child.h"
 #include "apps/bench_owner.h"
 #include "apps/bench_sockets.h"
+#include "apps/bench_store_client.h"
 #include "apps/commands.h"
 #include "apps/runtime.h"
 #include "schema/errors.h"
@@ -15,10 +18,10 @@ using Arguments = std::vector<std::string>;
 
 TripSize size_of(const Arguments& words) { return {std::stoul(words.at(3)), std::stoul(words.at(4))}; }
 
-// "client ADDRESS ROWS": answers "pull N" by its seconds and latencies in ms, "train SECONDS DEPTH" by rows a
-// second.
+// "client ADDRESS|local ROWS": answers "pull N" by its seconds and latencies in ms, "train SECONDS DEPTH" by
+// rows a second.
 void run_client(const Arguments& words) {
-  BenchClient client(words.at(1), "adam", std::stol(words.at(2)));
+  BenchClient client(words.at(1) == "local" ? "" : words.at(1), "adam", std::stol(words.at(2)));
   answer_lines("", [&](const std::string& line) {
     std::istringstream in(line);
     std::string what;
@@ -46,6 +49,8 @@ int bench_part(const Arguments& words) {
     serve_bench_owner(words.at(1), words.at(2), std::stol(words.at(3)));
   else if (role == "client")
     run_client(words);
+  else if (role == "store-client")
+    run_store_client(words);
   else if (role == "sockets")
     serve_sockets(words.at(1), words.at(2), size_of(words));
   else if (role == "socket-client")

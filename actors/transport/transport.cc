@@ -8,7 +8,9 @@
 namespace embers {
 namespace {
 
-constexpr int kBufferBytes = 4 << 20;
+// Of a Unix socket: small enough that what one process writes is still in a cache when the other one reads
+// it.
+constexpr int kBufferBytes = 256 << 10;
 
 }  // namespace
 
