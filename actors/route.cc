@@ -1,17 +1,43 @@
 #include "actors/route.h"
 
 #include <cstring>
+#include <numeric>
 
 namespace embers {
 
+namespace {
+
+// One owner gets all.
+Routed route_whole(std::span<const TableKeyList> tables) {
+  Routed routed(1);
+  for (size_t source = 0; source < tables.size(); ++source) {
+    const TableKeyList& t = tables[source];
+    if (t.keys.empty()) continue;
+    std::vector<uint32_t> positions(t.keys.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    routed[0].push_back({t.table, source, Keys(t.keys), std::move(positions)});
+  }
+  return routed;
+}
+
+// How many positions from `i` on follow each other.
+size_t run_at(std::span<const uint32_t> positions, size_t i) {
+  size_t n = 1;
+  while (i + n < positions.size() && positions[i + n] == positions[i] + n) ++n;
+  return n;
+}
+
+}  // namespace
+
 Routed route(std::span<const TableKeyList> tables, const ShardMap& map, size_t owners) {
+  if (owners == 1) return route_whole(tables);
   Routed routed(owners);
   std::vector<int64_t> place(owners);  // of the current table in each owner's list
   for (size_t source = 0; source < tables.size(); ++source) {
     const TableKeyList& t = tables[source];
     std::fill(place.begin(), place.end(), -1);
     for (size_t i = 0; i < t.keys.size(); ++i) {
-      const size_t owner = owners == 1 ? 0 : shard_of(map, hash_key(t.keys, i));
+      const size_t owner = shard_of(map, hash_key(t.keys, i));
       if (place[owner] < 0) {
         place[owner] = static_cast<int64_t>(routed[owner].size());
         routed[owner].push_back({t.table, source, Keys(t.keys.kind), {}});
@@ -27,14 +53,18 @@ Routed route(std::span<const TableKeyList> tables, const ShardMap& map, size_t o
 
 void scatter(std::span<const float> rows, uint32_t dim, std::span<const uint32_t> positions,
              std::span<float> out) {
-  for (size_t i = 0; i < positions.size(); ++i)
-    std::memcpy(&out[size_t{positions[i]} * dim], &rows[i * dim], dim * sizeof(float));
+  for (size_t i = 0, n; i < positions.size(); i += n) {
+    n = run_at(positions, i);
+    std::memcpy(&out[size_t{positions[i]} * dim], &rows[i * dim], n * dim * sizeof(float));
+  }
 }
 
 void collect(std::span<const float> values, uint32_t dim, std::span<const uint32_t> positions,
              std::span<float> out) {
-  for (size_t i = 0; i < positions.size(); ++i)
-    std::memcpy(&out[i * dim], &values[size_t{positions[i]} * dim], dim * sizeof(float));
+  for (size_t i = 0, n; i < positions.size(); i += n) {
+    n = run_at(positions, i);
+    std::memcpy(&out[i * dim], &values[size_t{positions[i]} * dim], n * dim * sizeof(float));
+  }
 }
 
 }  // namespace embers

@@ -15,7 +15,10 @@ class RawMemcached final : public RawClient {
  public:
   RawMemcached(const std::string& host, uint16_t port) {
     for (memcached_st* const handle : {reads_.get(), writes_.get()}) {
-      memcached_server_add(handle, host.c_str(), port);
+      if (host.starts_with('/'))
+        memcached_server_add_unix_socket(handle, host.c_str());
+      else
+        memcached_server_add(handle, host.c_str(), port);
       memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, 1);
       memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_TCP_NODELAY, 1);
     }
@@ -65,7 +68,8 @@ class RawMemcached final : public RawClient {
 
 class RawRedis final : public RawClient {
  public:
-  RawRedis(const std::string& host, uint16_t port) : context_(redisConnect(host.c_str(), port)) {}
+  RawRedis(const std::string& host, uint16_t port)
+      : context_(host.starts_with('/') ? redisConnectUnix(host.c_str()) : redisConnect(host.c_str(), port)) {}
 
   void get(std::span<const std::string> names, std::span<std::string> values) override {
     pointers_.assign({"MGET"});
@@ -88,6 +92,17 @@ class RawRedis final : public RawClient {
       append();
     }
     for (size_t i = 0; i < names.size(); ++i) freeReplyObject(read());
+  }
+
+  void set_in_one(const std::vector<std::string>& names, const std::vector<std::string>& values) override {
+    pointers_.assign({"MSET"});
+    lengths_.assign({4});
+    for (size_t i = 0; i < names.size(); ++i) {
+      pointers_.insert(pointers_.end(), {names[i].data(), values[i].data()});
+      lengths_.insert(lengths_.end(), {names[i].size(), values[i].size()});
+    }
+    append();
+    freeReplyObject(read());
   }
 
  private:

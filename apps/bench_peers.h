@@ -16,8 +16,13 @@ class RawClient {
   virtual void get(std::span<const std::string> names, std::span<std::string> values) = 0;
   // Sets all, pipelined, and waits until the server has.
   virtual void set(const std::vector<std::string>& names, const std::vector<std::string>& values) = 0;
+  // The same in one command, where the server has one.
+  virtual void set_in_one(const std::vector<std::string>& names, const std::vector<std::string>& values) {
+    set(names, values);
+  }
 };
 
+// `host` may be the path of a Unix socket, which begins with a slash.
 std::unique_ptr<RawClient> raw_memcached(const std::string& host, uint16_t port);
 std::unique_ptr<RawClient> raw_redis(const std::string& host, uint16_t port);
 

@@ -62,6 +62,9 @@ int bench_engine(const BenchOptions& options);
 int bench_lookup(const BenchOptions& options);
 int bench_model(const BenchOptions& options);
 int bench_backends(const BenchOptions& options);
+int bench_storage(const BenchOptions& options);
+int bench_wire(const BenchOptions& options);
+int bench_part(const std::vector<std::string>& words);  // a process of theirs
 int run_op();  // standard input to standard output
 
 }  // namespace embers

@@ -139,7 +139,8 @@ void add_using(CLI::App& app, Chosen& chosen, EvaluateOptions& evaluate_options,
   criteo->callback([&] { chosen = [&] { return synth_criteo(synth_options); }; });
 }
 
-void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options) {
+void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options,
+                  std::vector<std::string>& part) {
   CLI::App* bench = app.add_subcommand("bench", "measure embers beside others");
   bench->require_subcommand(1);
   const auto add = [&](const char* name, const char* text, int (*run)(const BenchOptions&)) {
@@ -147,20 +148,30 @@ void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options) {
     sub->add_option("--report", bench_options.report, "write the result as JSON to this file");
     sub->add_flag("--quick", bench_options.quick, "a smaller grid");
     sub->callback([&chosen, &bench_options, run] { chosen = [&, run] { return run(bench_options); }; });
+    return sub;
   };
   add("engine", "the in-memory store beside the machine's limits, up to 16 GB of memory", bench_engine);
   add("lookup", "the lookup operators beside libtorch's, about 2 minutes and 6 GB", bench_lookup);
   add("model", "training steps of DLRM, DeepFM and WDL with embeddings unfused and fused, a few minutes",
       bench_model);
 
-  CLI::App* backends = bench->add_subcommand(
-      "backends", "tables in memory, memcached and Redis beside their raw clients; minutes, and 12 GB");
-  backends->add_option("--report", bench_options.report, "write the result as JSON to this file");
-  backends->add_flag("--quick", bench_options.quick, "100000 rows, fewer steps");
-  backends->add_option("--rows", bench_options.rows, "rows of each of the two tables")
-      ->check(CLI::Range(int64_t{10'000}, int64_t{1'000'000'000}))
-      ->capture_default_str();
-  backends->callback([&] { chosen = [&] { return bench_backends(bench_options); }; });
+  add("wire", "pulls between two processes beside a bare Asio program, a minute (--quick: seconds)",
+      bench_wire);
+
+  const auto with_rows = [&](CLI::App* sub) {
+    sub->add_option("--rows", bench_options.rows, "rows of a table")
+        ->check(CLI::Range(int64_t{10'000}, int64_t{1'000'000'000}))
+        ->capture_default_str();
+  };
+  with_rows(add("backends",
+                "tables in memory, memcached and Redis beside their raw clients; minutes, and 12 GB",
+                bench_backends));
+  with_rows(
+      add("storage", "pull and push beside Redis, memcached and torch; 6 minutes, and 12 GB", bench_storage));
+
+  CLI::App* part_app = bench->add_subcommand("part", "a process of a benchmark")->group("");
+  part_app->add_option("WORDS", part);
+  part_app->callback([&] { chosen = [&] { return bench_part(part); }; });
 
   CLI::App* op_app = app.add_subcommand("op", "run one operator on a case given as JSON");
   op_app->footer(op::kHelp);
@@ -202,10 +213,10 @@ int run(int argc, char** argv) {
   EvaluateOptions evaluate_options, predict_options;
   SynthOptions synth_options;
   BenchOptions bench_options;
-  std::vector<std::string> help_path;
+  std::vector<std::string> help_path, part;
   add_training(app, chosen, train_options, master_options, shard_options, worker_options);
   add_using(app, chosen, evaluate_options, predict_options, check_options, synth_options);
-  add_checking(app, chosen, bench_options);
+  add_checking(app, chosen, bench_options, part);
   add_help(app, chosen, help_path);
   if (argc > 1 && argv[1][0] != '-') find_command(app, argv[1]);
   try {

@@ -14,6 +14,8 @@ std::string join(const std::vector<Endpoint>& endpoints) {
   return fmt::format("{}", fmt::join(texts, " or "));
 }
 
+Proxy& as_proxy(const caf::strong_actor_ptr& actor) { return static_cast<Proxy&>(*actor->get()); }
+
 Message<wire::Hello> make_hello(const HelloInfo& info) {
   return make_message<wire::Hello>([&](wire::Hello::Builder b) {
     b.setProtocol(kProtocol);
@@ -53,22 +55,29 @@ std::shared_ptr<Link> Link::open(Transport& transport, std::vector<Endpoint> end
   return link;
 }
 
-void Link::attach(Destination destination, caf::strong_actor_ptr proxy) {
-  loop_->post([self = shared_from_this(), destination, proxy = std::move(proxy)] {
+caf::strong_actor_ptr Link::add_proxy(Destination destination, Proxy::ReadRequest read) {
+  caf::actor_system& system = transport_.system();
+  caf::actor_config config;
+  auto proxy = caf::make_actor<Proxy, caf::strong_actor_ptr>(system.next_actor_id(), system.node(), &system,
+                                                             config, shared_from_this(), destination, read);
+  loop_->post([self = shared_from_this(), destination, proxy] {
     if (self->down_)
-      caf::anon_send(caf::actor_cast<caf::actor>(proxy), LinkDown{self->reason_code_, self->reason_});
+      as_proxy(proxy).cleanup(to_caf(Error(self->reason_code_, self->reason_)), nullptr);
     else
       self->proxies_[static_cast<uint16_t>(destination)] = proxy;
   });
+  return proxy;
 }
 
 void Link::send(OutFrame frame) {
-  loop_->post([self = shared_from_this(), frame = std::move(frame)]() mutable {
-    if (self->welcomed_)
-      self->connection_->send(std::move(frame));
-    else if (!self->down_)
-      self->waiting_.push_back(std::move(frame));
-  });
+  std::shared_ptr<Connection> to;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+    if (!open_) return waiting_.push_back(std::move(frame));
+    to = open_;
+  }
+  to->send(std::move(frame));
 }
 
 void Link::close(const Error& why) {
@@ -169,14 +178,16 @@ void Link::receive(InFrame frame) {
     decode<wire::Welcome>(frame);
     welcomed_ = true;
     give_up_timer_.cancel();
+    const std::lock_guard lock(mutex_);  // none overtakes those that wait
     for (OutFrame& f : waiting_) connection_->send(std::move(f));
     waiting_.clear();
+    open_ = connection_;
     return;
   }
   const auto proxy = proxies_.find(frame.header.destination);
   if (proxy == proxies_.end() || !frame.reply())
     fail(ErrorCode::kBadFrame, "a frame for destination {} that nobody waits for", frame.header.destination);
-  caf::anon_send(caf::actor_cast<caf::actor>(proxy->second), std::move(frame));
+  as_proxy(proxy->second).receive(frame);
 }
 
 // The peer said why it ends the connection: nothing is told back, it no longer listens.
@@ -198,28 +209,14 @@ void Link::down(const Error& why) {
   if (cancel_) std::exchange(cancel_, nullptr)();
   connection_.reset();
   welcomed_ = false;
-  waiting_.clear();
-  for (const auto& [destination, proxy] : proxies_)
-    caf::anon_send(caf::actor_cast<caf::actor>(proxy), LinkDown{reason_code_, reason_});
-  proxies_.clear();
-}
-
-void ProxyState::receive(InFrame& frame) {
-  const auto open = pending.find(frame.header.correlation);
-  if (open == pending.end()) return;  // its asker gave up
-  const Pending p = std::move(open->second);
-  pending.erase(open);
-  try {
-    p.reply(frame);
-  } catch (const Error& e) {
-    p.fail(to_caf(e));
-    if (e.code() == ErrorCode::kBadFrame && !frame.error()) link->close(e);
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    open_.reset();
+    waiting_.clear();
   }
-}
-
-void ProxyState::fail_all(const caf::error& why) {
-  for (auto& [id, p] : pending) p.fail(why);
-  pending.clear();
+  for (const auto& [destination, proxy] : std::exchange(proxies_, {}))
+    as_proxy(proxy).cleanup(to_caf(why), nullptr);
 }
 
 }  // namespace embers

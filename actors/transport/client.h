@@ -1,10 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "actors/errors.h"
+#include "actors/transport/proxy.h"
 #include "actors/transport/transport.h"
 
 namespace embers {
@@ -16,18 +18,12 @@ struct HelloInfo {
   uint64_t incarnation = 0;
 };
 
-// The end of a link, told to its proxies.
-struct LinkDown {
-  ErrorCode code;
-  std::string message;
-};
-
 // The client's end of a connection to a peer's server. Connects in the background, trying the endpoints in
 // turn with growing pauses until the time is up; what is sent meanwhile waits. When it cannot connect, is
 // refused, or the connection ends, every proxy answers its open requests with the reason and quits with it
 // (so monitor proxies to notice).
 //
-// *Thread safety*: send, attach, close and finish from any thread.
+// *Thread safety*: proxy, send, close and finish from any thread.
 class Link : public std::enable_shared_from_this<Link> {
  public:
   static std::shared_ptr<Link> open(Transport& transport, std::vector<Endpoint> endpoints,
@@ -45,7 +41,7 @@ class Link : public std::enable_shared_from_this<Link> {
 
  private:
   Link(Transport& transport, std::vector<Endpoint> endpoints, const HelloInfo& hello);
-  void attach(Destination destination, caf::strong_actor_ptr proxy);
+  caf::strong_actor_ptr add_proxy(Destination destination, Proxy::ReadRequest read);
 
   // All below on the io thread.
   void try_next();
@@ -76,88 +72,17 @@ class Link : public std::enable_shared_from_this<Link> {
   bool down_ = false;
   std::string reason_;  // of the end, once down
   ErrorCode reason_code_ = ErrorCode::kUnavailable;
-  std::vector<OutFrame> waiting_;
   std::unordered_map<uint16_t, caf::strong_actor_ptr> proxies_;
-};
 
-// --- proxies -------------------------------------------------------------------------------------
-
-struct ProxyState {
-  ProxyState() = default;  // no aggregate: see actors/README.md
-  std::shared_ptr<Link> link;
-  Destination destination{};
-  uint64_t last = 0;
-  struct Pending {
-    std::function<void(InFrame&)> reply;  // throws Error for a frame that is no such reply
-    std::function<void(const caf::error&)> fail;
-  };
-  std::unordered_map<uint64_t, Pending> pending;  // by correlation
-  static inline const char* name = "proxy";
-
-  uint64_t next_correlation() { return static_cast<uint64_t>(destination) << 48 | ++last; }
-  void receive(InFrame& frame);
-  void fail_all(const caf::error& why);
-};
-
-}  // namespace embers
-
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::LinkDown)
-
-namespace embers {
-
-template <class Actor>
-using ProxyActor = typename Actor::template extend<caf::reacts_to<InFrame>, caf::reacts_to<LinkDown>>;
-
-// The handler of one request type: sends it and remembers whom to answer.
-template <class T, class Self>
-auto forward(Self self) {
-  using Reply = typename KindOf<T>::Reply;
-  return [self](const Message<T>& m) -> caf::result<Message<Reply>> {
-    auto promise = self->template make_response_promise<Message<Reply>>();
-    ProxyState& state = self->state;
-    const uint64_t id = state.next_correlation();
-    state.pending.emplace(
-        id, ProxyState::Pending{[promise](InFrame& f) mutable { promise.deliver(decode<Reply>(f)); },
-                                [promise](const caf::error& e) mutable { promise.deliver(e); }});
-    state.link->send(out_frame(m, state.destination, id, 0));
-    return promise;
-  };
-}
-
-template <class Actor, class... Requests>
-typename ProxyActor<Actor>::behavior_type proxy_behavior(
-    typename ProxyActor<Actor>::template stateful_pointer<ProxyState> self, const std::shared_ptr<Link>& link,
-    Destination destination) {
-  self->state.link = link;
-  self->state.destination = destination;
-  return {
-      forward<Requests>(self)...,
-      [self](InFrame& frame) { self->state.receive(frame); },
-      [self](const LinkDown& end) {
-        const caf::error why = to_caf(Error(end.code, end.message));
-        self->state.fail_all(why);
-        self->quit(why);
-      },
-  };
-}
-
-template <class I>
-struct ProxySpawner;
-template <class... Requests>
-struct ProxySpawner<Interface<Requests...>> {
-  using Actor = typename Interface<Requests...>::Actor;
-  static Actor spawn(caf::actor_system& system, const std::shared_ptr<Link>& link, Destination destination) {
-    return caf::actor_cast<Actor>(system.spawn(proxy_behavior<Actor, Requests...>, link, destination));
-  }
+  std::mutex mutex_;
+  std::shared_ptr<Connection> open_;  // where frames go, from the welcome to the end; guarded by mutex_
+  std::vector<OutFrame> waiting_;     // before that; guarded by mutex_
+  bool ended_ = false;                // guarded by mutex_
 };
 
 template <class I>
 typename I::Actor Link::proxy(Destination destination) {
-  const auto actor = ProxySpawner<I>::spawn(transport_.system(), shared_from_this(), destination);
-  // Here and not by the actor itself, which may first run when the transport has stopped and tells nobody any
-  // more.
-  attach(destination, caf::actor_cast<caf::strong_actor_ptr>(actor));
-  return actor;
+  return caf::actor_cast<typename I::Actor>(add_proxy(destination, detail::RequestsOf<I>::read));
 }
 
 }  // namespace embers

@@ -1,11 +1,17 @@
 #include "actors/transport/connection.h"
 
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+
 namespace embers {
 namespace asio = boost::asio;
 namespace {
 
 constexpr size_t kMaxPartials = 64;    // messages of several chunks on their way at once
 constexpr size_t kChunksPerWrite = 4;  // one gather write moves at most this many chunks
+constexpr size_t kBuffersPerCall = 64;
 
 // The default completion condition moves 64 KiB a call.
 struct TransferAll {
@@ -83,21 +89,45 @@ void Connection::chunk_complete() {
     on_frame(std::move(current_));
   }
   if (closed_) return;
-  paused_ = in_flight_ >= kMaxInFlight;
-  if (!paused_) read_header();
+  if (in_flight_ < kMaxInFlight) return read_header();
+  paused_ = true;
+  if (in_flight_ < kMaxInFlight) resume();  // the last answer came before anyone could see the pause
 }
+
+// Reads on after a pause; any thread.
+void Connection::resume() {
+  if (paused_.exchange(false))
+    loop_->post([self = shared_from_this()] {
+      if (!self->closed_) self->read_header();
+    });
+}
+
+// --- writing -------------------------------------------------------------------------------------
 
 void Connection::send(OutFrame frame) {
-  loop_->post([self = shared_from_this(), frame = std::move(frame)]() mutable {
-    if (self->closed_) return;
-    frame.header.total = static_cast<uint32_t>(frame.size);
-    frame.header.chunks = static_cast<uint32_t>((frame.size + kChunkWords - 1) / kChunkWords);
-    self->queue_.push_back({std::move(frame)});
-    if (!self->writing_) self->write_some();
-  });
+  frame.header.total = static_cast<uint32_t>(frame.size);
+  frame.header.chunks = static_cast<uint32_t>((frame.size + kChunkWords - 1) / kChunkWords);
+  {
+    const std::lock_guard lock(queue_mutex_);
+    if (ended_) return;
+    queue_.push_back({std::move(frame)});
+    if (std::exchange(writing_, true)) return;
+  }
+  write();
 }
 
-void Connection::write_some() {
+// Writes until nothing is left to write, or the socket takes no more: then the io thread goes on.
+void Connection::write() {
+  do {
+    take_chunks();
+    const size_t sent = write_now();
+    if (sent < asio::buffer_size(buffers_))
+      return loop_->post([self = shared_from_this(), sent] { self->write_rest(sent); });
+  } while (written());
+}
+
+void Connection::take_chunks() {
+  const std::lock_guard lock(queue_mutex_);
   busy_.clear();
   buffers_.clear();
   size_t chunks = 0;
@@ -116,36 +146,74 @@ void Connection::write_some() {
     if (chunk.header.words == kChunkWords) ++chunks;
     if (out.next_chunk < out.frame.header.chunks) queue_.push_back(std::move(out));
   }
-  writing_ = true;
-  asio::async_write(socket_, buffers_, TransferAll{}, [self = shared_from_this()](auto e, size_t) {
+}
+
+// Bytes that the socket took at once. What is wrong with it is found by the io thread, which writes the rest.
+size_t Connection::write_now() {
+  const std::lock_guard lock(socket_mutex_);
+  if (!socket_.is_open()) return 0;
+  std::array<iovec, kBuffersPerCall> parts;
+  size_t sent = 0;
+  for (size_t begin = 0; begin < buffers_.size(); begin += kBuffersPerCall) {
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = std::min(kBuffersPerCall, buffers_.size() - begin);
+    size_t wanted = 0;
+    for (size_t i = 0; i < message.msg_iovlen; ++i) {
+      parts[i] = {const_cast<void*>(buffers_[begin + i].data()), buffers_[begin + i].size()};
+      wanted += parts[i].iov_len;
+    }
+    ssize_t n = 0;
+    do {
+      n = ::sendmsg(socket_.native_handle(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (n < 0 && errno == EINTR);
+    sent += n > 0 ? static_cast<size_t>(n) : 0;
+    if (n < static_cast<ssize_t>(wanted)) break;
+  }
+  return sent;
+}
+
+// On the io thread.
+void Connection::write_rest(size_t sent) {
+  if (closed_) return;
+  std::vector<asio::const_buffer> rest;
+  for (const auto& buffer : buffers_) {
+    const size_t gone = std::min(sent, buffer.size());
+    sent -= gone;
+    if (gone < buffer.size()) rest.push_back(buffer + gone);
+  }
+  asio::async_write(socket_, rest, TransferAll{}, [self = shared_from_this()](auto e, size_t) {
     if (self->closed_) return;
     if (e) return self->fail_with(e);
-    self->written();
+    if (self->written()) self->write();
   });
 }
 
-void Connection::written() {
+// After a write: whether there is more to write. If not, nobody is writing any more.
+bool Connection::written() {
   for (const OutFrame& chunk : busy_)
     if ((chunk.header.flags & FrameHeader::kReply) && chunk.header.chunk + 1 == chunk.header.chunks &&
         in_flight_ > 0)
       --in_flight_;
   busy_.clear();
+  if (in_flight_ < kMaxInFlight) resume();
+  const std::lock_guard lock(queue_mutex_);
+  if (!queue_.empty()) return true;
   writing_ = false;
-  if (paused_ && in_flight_ < kMaxInFlight) {
-    paused_ = false;
-    read_header();
-  }
-  if (!queue_.empty())
-    write_some();
-  else if (finishing_)
-    close(ending_);
+  if (finishing_) loop_->post([self = shared_from_this()] { self->close(self->ending_); });
+  return false;
 }
+
+// --- the end -------------------------------------------------------------------------------------
 
 void Connection::finish() {
   loop_->post([self = shared_from_this()] {
     if (self->closed_) return;
-    self->finishing_ = true;
-    if (self->queue_.empty() && !self->writing_) return self->close(self->ending_);
+    {
+      const std::lock_guard lock(self->queue_mutex_);
+      self->finishing_ = true;
+      if (!self->writing_) return self->close(self->ending_);
+    }
     self->timer_.expires_after(std::chrono::seconds(kFinishSeconds));
     self->timer_.async_wait([self](auto e) {
       if (!e) self->close(self->ending_);
@@ -161,7 +229,11 @@ void Connection::reject(const Error& why) {
 }
 
 void Connection::fail_with(const boost::system::error_code& e) {
-  if (finishing_)
+  const bool finishing = [&] {
+    const std::lock_guard lock(queue_mutex_);
+    return finishing_;
+  }();
+  if (finishing)
     return close(ending_);  // the peer may be quicker to hang up; the reason is the one known here
   close(Error(ErrorCode::kUnavailable, e == asio::error::eof ? "the connection was closed by the peer"
                                                              : "the connection broke: " + e.message()));
@@ -172,9 +244,17 @@ void Connection::close(const Error& why) {
     if (self->closed_) return;
     self->closed_ = true;
     self->timer_.cancel();
+    {
+      const std::lock_guard lock(self->queue_mutex_);
+      self->ended_ = true;
+      self->queue_.clear();
+    }
     boost::system::error_code ignored;
     self->socket_.shutdown(Socket::shutdown_both, ignored);
-    self->socket_.close(ignored);
+    {
+      const std::lock_guard lock(self->socket_mutex_);
+      self->socket_.close(ignored);
+    }
     const auto on_close = std::move(self->on_close);
     self->on_frame = nullptr;
     self->on_close = nullptr;

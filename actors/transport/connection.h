@@ -1,8 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -11,7 +13,10 @@
 
 namespace embers {
 
-// One socket that carries frames both ways. Lives on its io_context, which one thread runs.
+// One socket that carries frames both ways. Lives on its io_context, which one thread runs; that thread
+// reads. Who sends writes to the socket in its own thread, unless another one is just writing; only what the
+// socket does not take at once is left to the io thread. So a reply costs no wake-up of the io thread, and
+// rows go out of the cache of the core that gathered them.
 //
 // *Thread safety*: send() and close() from any thread; everything else on the io thread.
 // Invariants: (1) chunks of one message arrive in order, chunks of several may alternate, so that a small
@@ -48,8 +53,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_header();
   void read_chunk();
   void chunk_complete();
-  void write_some();
-  void written();
+  void resume();
+  // Writing: by the thread that made writing_ true.
+  void write();
+  void take_chunks();
+  size_t write_now();
+  bool written();
+  void write_rest(size_t sent);
   void fail_with(const boost::system::error_code& e);
 
   const std::shared_ptr<EventLoop> loop_;  // before all that is on it
@@ -61,19 +71,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
   FrameHeader header_;
   std::map<uint64_t, InFrame> partial_;  // by (correlation, reply) of messages of several chunks
   InFrame current_;
-  size_t in_flight_ = 0;
-  bool paused_ = false;
+  std::atomic<size_t> in_flight_ = 0;  // requests of the peer without an answer
+  std::atomic<bool> paused_ = false;   // not reading until some are answered
 
   // Writing.
   struct Outgoing {
     OutFrame frame;
     uint32_t next_chunk = 0;
   };
-  std::deque<Outgoing> queue_;
-  std::vector<OutFrame> busy_;  // one chunk each, being written
-  std::vector<boost::asio::const_buffer> buffers_;
-  bool writing_ = false;
+  std::mutex queue_mutex_;
+  std::deque<Outgoing> queue_;  // guarded by queue_mutex_, as the three below
+  bool writing_ = false;        // one thread is at it
   bool finishing_ = false;
+  bool ended_ = false;          // nothing is sent any more
+  std::vector<OutFrame> busy_;  // one chunk each, being written; of the thread that writes
+  std::vector<boost::asio::const_buffer> buffers_;
+  std::mutex socket_mutex_;  // no other thread writes to a socket that is being closed
+
   Error ending_{ErrorCode::kUnavailable, "the connection was ended here"};
   boost::asio::steady_timer timer_;
 };

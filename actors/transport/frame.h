@@ -96,5 +96,3 @@ Message<T> decode(InFrame& frame) {
 }
 
 }  // namespace embers
-
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::InFrame)

@@ -15,8 +15,6 @@ namespace {
 constexpr int kHandshakeSeconds = 10;
 constexpr auto kAcceptPause = std::chrono::milliseconds(200);
 
-using down_atom = caf::atom_constant<caf::atom("down")>;
-
 [[noreturn]] void fail_listen(const Endpoint& endpoint, const std::string& why) {
   fail(ErrorCode::kInvalid, "cannot listen on {}: {}", endpoint.text(), why);
 }
@@ -153,10 +151,15 @@ void Server::shake_hands(const std::shared_ptr<Connection>& connection, InFrame&
   const auto hello = decode<wire::Hello>(frame);
   decoding(Kind::kHello, [&] { check_hello(hello.get(), options_); });
   connection->trust();
-  const auto session = transport_.system().spawn(session_behavior, connection, handlers_);
-  connection->set_handlers(
-      [session](InFrame f) { caf::anon_send(session, std::move(f)); },
-      [session](const Error& why) { caf::anon_send(session, down_atom::value, std::string(why.what())); });
+  caf::actor_system& system = transport_.system();
+  caf::actor_config config;
+  const auto actor = caf::make_actor<Session, caf::strong_actor_ptr>(system.next_actor_id(), system.node(),
+                                                                     &system, config, connection);
+  const auto session = [actor]() -> Session& { return static_cast<Session&>(*actor->get()); };
+  connection->set_handlers([session, handlers = handlers_](InFrame f) { ask(*handlers, session(), f); },
+                           [session](const Error& why) {
+                             session().cleanup(to_caf(Error(ErrorCode::kUnavailable, why.what())), nullptr);
+                           });
   connection->send(out_frame(make_message<wire::Welcome>([&](wire::Welcome::Builder b) {
                                b.setProtocol(kProtocol);
                                b.setJob(options_.job);
@@ -164,32 +167,18 @@ void Server::shake_hands(const std::shared_ptr<Connection>& connection, InFrame&
                              Destination{}, 0, FrameHeader::kReply));
 }
 
-caf::behavior Server::session_behavior(Session* self, std::shared_ptr<Connection> connection,
-                                       std::shared_ptr<const Handlers> handlers) {
-  return {
-      [=](InFrame& frame) {
-        const FrameHeader header = frame.header;
-        try {
-          check_is_request(frame);
-          const auto handler = handlers->find({header.destination, header.kind});
-          if (handler == handlers->end())
-            fail(ErrorCode::kBadFrame, "destination {} takes no {} here", header.destination,
-                 name(static_cast<Kind>(header.kind)));
-          handler->second(self, connection, frame);
-        } catch (const Error& e) {
-          answer_error(connection, header, e);
-        }
-      },
-      [=](down_atom, const std::string& why) { self->quit(to_caf(Error(ErrorCode::kUnavailable, why))); },
-  };
-}
-
-void answer_error(const std::shared_ptr<Connection>& connection, const FrameHeader& request,
-                  const Error& error) {
-  connection->send(out_frame(make_error(error.code(), error.what()),
-                             static_cast<Destination>(request.destination), request.correlation,
-                             FrameHeader::kReply | FrameHeader::kError));
-  if (error.code() == ErrorCode::kBadFrame) connection->finish();
+void Server::ask(const Handlers& handlers, Session& session, InFrame& frame) {
+  const FrameHeader header = frame.header;
+  try {
+    check_is_request(frame);
+    const auto handler = handlers.find({header.destination, header.kind});
+    if (handler == handlers.end())
+      fail(ErrorCode::kBadFrame, "destination {} takes no {} here", header.destination,
+           name(static_cast<Kind>(header.kind)));
+    handler->second(session, frame);
+  } catch (const Error& e) {
+    session.answer_error(header, e);
+  }
 }
 
 }  // namespace embers

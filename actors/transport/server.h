@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/errors.h"
+#include "actors/transport/session.h"
 #include "actors/transport/transport.h"
 
 namespace embers {
@@ -37,9 +38,7 @@ class Server : public std::enable_shared_from_this<Server> {
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
 
  private:
-  using Session = caf::event_based_actor;
-  using Handler =
-      std::function<void(Session* session, const std::shared_ptr<Connection>& connection, InFrame& frame)>;
+  using Handler = std::function<void(Session& session, InFrame& frame)>;
   using Handlers = std::map<std::pair<uint16_t, uint16_t>, Handler>;  // by (destination, kind)
   struct Acceptor;
 
@@ -49,8 +48,7 @@ class Server : public std::enable_shared_from_this<Server> {
   void accept_later(const std::shared_ptr<Acceptor>& acceptor);
   void greet(Connection::Socket socket);
   void shake_hands(const std::shared_ptr<Connection>& connection, InFrame& frame);
-  static caf::behavior session_behavior(Session* self, std::shared_ptr<Connection> connection,
-                                        std::shared_ptr<const Handlers> handlers);
+  static void ask(const Handlers& handlers, Session& session, InFrame& frame);
   template <class T, class Actor>
   void add_handler(Destination destination, const Actor& actor);
 
@@ -61,22 +59,12 @@ class Server : public std::enable_shared_from_this<Server> {
   std::shared_ptr<Handlers> handlers_ = std::make_shared<Handlers>();
 };
 
-// Answers a request's frame with an error; a malformed request ends its connection.
-void answer_error(const std::shared_ptr<Connection>& connection, const FrameHeader& request,
-                  const Error& error);
-
 template <class T, class Actor>
 void Server::add_handler(Destination destination, const Actor& actor) {
-  using Reply = typename KindOf<T>::Reply;
   (*handlers_)[{static_cast<uint16_t>(destination), static_cast<uint16_t>(KindOf<T>::kind)}] =
-      [destination, actor](Session* self, const std::shared_ptr<Connection>& connection, InFrame& frame) {
+      [actor](Session& session, InFrame& frame) {
         const FrameHeader header = frame.header;
-        self->request(actor, caf::infinite, decode<T>(frame))
-            .then(
-                [=](const Message<Reply>& reply) {
-                  connection->send(out_frame(reply, destination, header.correlation, FrameHeader::kReply));
-                },
-                [=](caf::error& e) { answer_error(connection, header, from_caf(e)); });
+        session.ask(actor, header, decode<T>(frame));
       };
 }
 

@@ -8,7 +8,11 @@
 namespace embers {
 namespace {
 
-constexpr int kBufferBytes = 4 << 20;
+// Of a Unix socket: small enough that what one process writes is still in a cache when the other one reads
+// it.
+constexpr int kBufferBytes = 256 << 10;
+
+}  // namespace
 
 void tune(Connection::Socket& socket) {
   boost::system::error_code ignored;
@@ -19,8 +23,6 @@ void tune(Connection::Socket& socket) {
     socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
   }
 }
-
-}  // namespace
 
 Transport::Transport(caf::actor_system& system)
     : system_(system), work_(boost::asio::make_work_guard(io())), thread_([this] { io().run(); }) {}

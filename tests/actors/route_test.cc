@@ -65,16 +65,21 @@ TEST(Route, WhatIsCollectedAndScatteredIsBackInItsPlace) {
   std::mt19937_64 random(2);
   const uint32_t dim = 3;
   const Keys keys = random_keys(random, KeyKind::kInt64, 100);
-  std::vector<float> values(keys.size() * dim), back(values.size(), -1);
+  std::vector<float> values(keys.size() * dim);
   std::iota(values.begin(), values.end(), 0.0f);
   const TableKeyList list{0, keys};
-  for (const auto& owner : route({&list, 1}, even_shard_map(3, 64), 3))
-    for (const RoutedTable& part : owner) {
-      std::vector<float> rows(part.keys.size() * dim);
-      collect(values, dim, part.positions, rows);
-      scatter(rows, dim, part.positions, back);
-    }
-  EXPECT_EQ(values, back);
+  for (const uint32_t owners : {1, 2, 3}) {
+    std::vector<float> back(values.size(), -1);
+    for (const auto& owner : route({&list, 1}, even_shard_map(owners, 64), owners))
+      for (const RoutedTable& part : owner) {
+        std::vector<float> rows(part.keys.size() * dim);
+        collect(values, dim, part.positions, rows);
+        for (size_t i = 0; i < part.positions.size(); ++i)
+          EXPECT_EQ(rows[i * dim], values[part.positions[i] * dim]);
+        scatter(rows, dim, part.positions, back);
+      }
+    EXPECT_EQ(values, back);
+  }
 }
 
 TableSlices slices(TableId id, const Keys& keys, const std::vector<float>& values) {

@@ -1,0 +1,46 @@
+#include "actors/transport/session.h"
+
+#include "actors/errors.h"
+
+namespace embers {
+
+void Session::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) {
+  if (!what->mid.is_response()) {
+    if (!handle_system_message(*what, host, false)) bounce(what, caf::sec::unexpected_message);
+    return;
+  }
+  Open open;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = open_.find(what->mid.request_id().integer_value());
+    if (known == open_.end()) return;
+    open = known->second;
+    open_.erase(known);
+  }
+  const caf::type_erased_tuple& content = what->content();
+  if (auto frame = open.make_frame(content, open.request))
+    connection_->send(std::move(*frame));
+  else if (content.match_elements<caf::error>())
+    answer_error(open.request, from_caf(content.get_as<caf::error>(0)));
+  else
+    answer_error(open.request, Error(ErrorCode::kInternal, "an answer of another type than was asked for"));
+}
+
+caf::message_id Session::remember(const FrameHeader& request, MakeFrame make_frame) {
+  const std::lock_guard lock(mutex_);
+  open_.emplace(++last_, Open{request, make_frame});
+  return caf::make_message_id(last_);
+}
+
+void Session::answer_error(const FrameHeader& request, const Error& error) {
+  embers::answer_error(*connection_, request, error);
+}
+
+void answer_error(Connection& connection, const FrameHeader& request, const Error& error) {
+  connection.send(out_frame(make_error(error.code(), error.what()),
+                            static_cast<Destination>(request.destination), request.correlation,
+                            FrameHeader::kReply | FrameHeader::kError));
+  if (error.code() == ErrorCode::kBadFrame) connection.finish();
+}
+
+}  // namespace embers

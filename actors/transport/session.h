@@ -1,0 +1,68 @@
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "actors/transport/connection.h"
+
+namespace embers {
+
+// A peer as the actors that serve it see it: the sender of its requests, whose end is the peer's. It has no
+// mailbox and no thread: a request goes from the io thread straight into the served actor's mailbox, and the
+// answer is written to the connection in that actor's thread.
+//
+// *Thread safety*: all members from any thread.
+class Session final : public caf::monitorable_actor {
+ public:
+  Session(caf::actor_config& config, std::shared_ptr<Connection> connection)
+      : monitorable_actor(config), connection_(std::move(connection)) {}
+
+  const char* name() const override { return "session"; }
+  // Takes answers.
+  void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) override;
+
+  // Asks `actor` on the peer's behalf; its answer, a Message of T's reply or an error, goes to the peer under
+  // the correlation of `header`.
+  template <class T, class Actor>
+  void ask(const Actor& actor, const FrameHeader& header, Message<T> question);
+  void answer_error(const FrameHeader& request, const Error& error);
+
+ private:
+  // The frame of an answer, nothing if it is of another type.
+  using MakeFrame = std::optional<OutFrame> (*)(const caf::type_erased_tuple&, const FrameHeader& request);
+  struct Open {
+    FrameHeader request;
+    MakeFrame make_frame;
+  };
+  template <class Reply>
+  static std::optional<OutFrame> make_frame(const caf::type_erased_tuple& content,
+                                            const FrameHeader& request);
+  // Remembers a question; the id under which its answer comes.
+  caf::message_id remember(const FrameHeader& request, MakeFrame make_frame);
+
+  const std::shared_ptr<Connection> connection_;
+  std::mutex mutex_;
+  uint64_t last_ = 0;                        // guarded by mutex_
+  std::unordered_map<uint64_t, Open> open_;  // by request id; guarded by mutex_
+};
+
+// Answers a request's frame with an error; a malformed request ends its connection.
+void answer_error(Connection& connection, const FrameHeader& request, const Error& error);
+
+template <class T, class Actor>
+void Session::ask(const Actor& actor, const FrameHeader& header, Message<T> question) {
+  caf::actor_cast<caf::abstract_actor*>(actor)->eq_impl(remember(header, make_frame<typename KindOf<T>::Reply>),
+                                                        caf::strong_actor_ptr(ctrl()), nullptr,
+                                                        std::move(question));
+}
+
+template <class Reply>
+std::optional<OutFrame> Session::make_frame(const caf::type_erased_tuple& content,
+                                            const FrameHeader& request) {
+  if (!content.match_elements<Message<Reply>>()) return std::nullopt;
+  return out_frame(content.get_as<Message<Reply>>(0), static_cast<Destination>(request.destination),
+                   request.correlation, FrameHeader::kReply);
+}
+
+}  // namespace embers

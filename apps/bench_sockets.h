@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+// What a wire is measured beside: two programs that move the frames of pulls, and nothing else. A client
+// sends requests for rows as a worker's proxy would, with `outstanding` of them on their way; a server reads
+// each and answers under its correlation. Requests and replies are made once, as many as embers' side has
+// minibatches, and sent in turn. Both read into one buffer again and again, check the header's magic number
+// and size, and look at no byte of the payload.
+//   asio      one io_context and thread on each side, asynchronous; header and payload in one gather write
+//   blocking  one thread on each side; send and recv
+namespace embers {
+
+// Bytes behind the headers.
+struct TripSize {
+  size_t request_words, reply_words;
+};
+
+// The part "sockets asio|blocking ADDRESS REQUEST_WORDS REPLY_WORDS": serves one connection after another
+// until its input ends; ready with its address.
+void serve_sockets(const std::string& kind, const std::string& address, TripSize size);
+
+class SocketClient {
+ public:
+  virtual ~SocketClient() = default;
+  // Makes so many trips; seconds they took.
+  virtual double trips(size_t count) = 0;
+};
+std::unique_ptr<SocketClient> connect_sockets(const std::string& kind, const std::string& address,
+                                              TripSize size, size_t outstanding);
+
+}  // namespace embers
