@@ -29,6 +29,7 @@ void MasterState::begin_epoch(uint32_t number, uint64_t next, const std::vector<
   epoch_first_examples = stats.examples;
   epoch_loss_sum = 0;
   epoch_loss_examples = 0;
+  epoch_stages = {};
   serve_leases();
   after_progress();
 }
@@ -58,10 +59,12 @@ void MasterState::close_epoch(const OwnerStats& now) {
   period.workers = members.workers();
   period.shards = config->shards;
   period.owners = now;
+  period.stages = epoch_stages;
   report.total.examples += period.examples;
   report.total.seconds += period.seconds;
   report.total.loss = period.loss;
   report.total.workers = period.workers;
+  report.total.stages.add(epoch_stages);
   Staleness staleness = report.total.owners.staleness;
   staleness.merge(now.staleness);
   report.total.owners = now;

@@ -31,8 +31,11 @@ struct PullerState {
 // Hands on what has all its answers and is first in order.
 void hand_on(StageActor::stateful_pointer<PullerState> self, const StageActor& next) {
   auto& order = self->state.order;
-  for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front())
+  for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front()) {
+    Work& work = *order.front()->work;
+    work.times[StageTimes::kPull] = work.since_pull.lap();
     self->send(next, order.front()->work);
+  }
 }
 
 // Whether this owner is asked at all: it holds a key of the minibatch.

@@ -10,6 +10,7 @@
 #include "model/step.h"
 #include "schema/codec.h"
 #include "schema/partition.h"
+#include "schema/stage_times.h"
 
 namespace embers {
 
@@ -31,6 +32,9 @@ struct Work {
   // train
   StepResult result;
   uint32_t late_pulls = 0;
+  // for the report
+  StageTimes times;
+  StopWatch since_pull, since_push;
 };
 using WorkPtr = std::shared_ptr<Work>;
 
