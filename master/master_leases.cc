@@ -121,6 +121,8 @@ void MasterState::trained(wire::DoneRequest::Reader request) {
   report.skipped_rows += request.getSkipped();
   report.late_pulls += request.getLatePulls();
   recent.add(read_evaluated(request));
+  epoch_keys += request.getKeys();
+  epoch_cache_hits += request.getCacheHits();
   epoch_stages.add(read_stages(request));
   clocks.advance(request.getIncarnation());
   if (sync()) window.complete(request.getMinibatch(), request.getAttempt(), request.getExamples());

@@ -37,6 +37,8 @@ nlohmann::json to_json(const Period& p) {
           {"mean_staleness", p.owners.staleness.mean()},
           {"max_staleness", p.owners.staleness.max},
           {"staleness_histogram", histogram(p.owners.staleness)},
+          {"keys", p.keys},
+          {"cache_hits", p.cache_hits},
           {"stage_seconds", seconds_of(p.stages)}};
 }
 

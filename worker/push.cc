@@ -31,6 +31,10 @@ Message<wire::DoneRequest> done_request(const Work& work) {
     b.setLabels(as_data(work.minibatch.labels));
     if (work.evaluate) b.setRecords(as_data(std::span<const uint64_t>(work.minibatch.records)));
     b.setLatePulls(work.late_pulls);
+    uint64_t keys = 0;
+    for (const Lookups::Table& table : work.lookups.tables) keys += table.unique.size();
+    b.setKeys(keys);
+    b.setCacheHits(work.cache_hits);
     b.setStageSeconds(kj::arrayPtr(work.times.seconds.data(), work.times.seconds.size()));
   });
 }

@@ -30,7 +30,8 @@ class LocalSteps {
       work.rows.dense = model_.values();
       // Its gradients are as stale as the older of what they were computed on.
       for (size_t owner = 0; owner < holds_dense_.size(); ++owner)
-        if (holds_dense_[owner]) work.versions[owner] = versions_[owner];
+        if (holds_dense_[owner])
+          work.versions[owner] = work.versions[owner] == 0 ? versions_[owner] : std::min(work.versions[owner], versions_[owner]);
     }
   }
 

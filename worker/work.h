@@ -28,7 +28,8 @@ struct Work {
   // pull
   bool pulls_dense = true;  // false: computed on the worker's local model (training.get_model_steps)
   PulledRows rows;
-  std::vector<uint64_t> versions;  // of each owner's answer
+  std::vector<uint64_t> versions;  // of each owner's answer, or of its oldest row from the cache
+  uint64_t cache_hits = 0;
   // train
   StepResult result;
   uint32_t late_pulls = 0;
