@@ -61,6 +61,7 @@ int check(const JobOptions& options);
 int bench_engine(const BenchOptions& options);
 int bench_lookup(const BenchOptions& options);
 int bench_model(const BenchOptions& options);
+int bench_train(const BenchOptions& options);
 int bench_backends(const BenchOptions& options);
 int bench_storage(const BenchOptions& options);
 int bench_wire(const BenchOptions& options);

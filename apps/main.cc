@@ -154,6 +154,10 @@ void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options,
   add("lookup", "the lookup operators beside libtorch's, about 2 minutes and 6 GB", bench_lookup);
   add("model", "training steps of DLRM, DeepFM and WDL with embeddings unfused and fused, a few minutes",
       bench_model);
+  add("train",
+      "jobs of wide_deep, deepfm and dlrm in processes of their own beside the same models in plain libtorch, "
+      "about 15 minutes",
+      bench_train);
 
   add("wire", "pulls between two processes beside a bare Asio program, a minute (--quick: seconds)",
       bench_wire);

@@ -70,6 +70,11 @@ void check_sync(const Section& section, const Job& job) {
                     fmt::format("'get_model_steps' is {}, but in sync mode every gradient is computed on the "
                                 "current version: leave it at 1, or choose mode \"async\" or \"bounded\"",
                                 job.training.get_model_steps));
+  if (job.training.cache_rows > 0)
+    section.fail_at("cache_rows",
+                    fmt::format("'cache_rows' is {}, but in sync mode every row is read at the current "
+                                "version: leave it out, or choose mode \"async\" or \"bounded\"",
+                                job.training.cache_rows));
   if (job.training.staleness_modulation)
     section.fail_at(
         "staleness_modulation",
@@ -93,6 +98,8 @@ void read_training(Section section, Job& job) {
   section.read_count("staleness_bound", training.staleness_bound, 0);
   section.read("staleness_modulation", training.staleness_modulation);
   section.read_count("get_model_steps", training.get_model_steps, 1);
+  section.read_count("cache_rows", training.cache_rows, 0);
+  section.read_count("cache_staleness", training.cache_staleness, 0);
   section.read_choice("on_bad_gradient", training.skip_bad_gradients, {{"error", false}, {"skip", true}});
   if (training.mode == Mode::kSync) check_sync(section, job);
   section.done();

@@ -29,6 +29,8 @@ void MasterState::begin_epoch(uint32_t number, uint64_t next, const std::vector<
   epoch_first_examples = stats.examples;
   epoch_loss_sum = 0;
   epoch_loss_examples = 0;
+  epoch_stages = {};
+  epoch_keys = epoch_cache_hits = 0;
   serve_leases();
   after_progress();
 }
@@ -58,10 +60,16 @@ void MasterState::close_epoch(const OwnerStats& now) {
   period.workers = members.workers();
   period.shards = config->shards;
   period.owners = now;
+  period.stages = epoch_stages;
+  period.keys = epoch_keys;
+  period.cache_hits = epoch_cache_hits;
   report.total.examples += period.examples;
   report.total.seconds += period.seconds;
   report.total.loss = period.loss;
   report.total.workers = period.workers;
+  report.total.stages.add(epoch_stages);
+  report.total.keys += epoch_keys;
+  report.total.cache_hits += epoch_cache_hits;
   Staleness staleness = report.total.owners.staleness;
   staleness.merge(now.staleness);
   report.total.owners = now;

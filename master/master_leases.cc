@@ -34,6 +34,13 @@ EvaluatedMinibatch read_evaluated(wire::DoneRequest::Reader request) {
           request.getExamples()};
 }
 
+StageTimes read_stages(wire::DoneRequest::Reader request) {
+  StageTimes stages;
+  const auto seconds = request.getStageSeconds();
+  for (unsigned i = 0; i < StageTimes::kStages && i < seconds.size(); ++i) stages.seconds[i] = seconds[i];
+  return stages;
+}
+
 }  // namespace
 
 void MasterState::lease(uint64_t incarnation, Promise<wire::LeaseReply> promise) {
@@ -114,6 +121,9 @@ void MasterState::trained(wire::DoneRequest::Reader request) {
   report.skipped_rows += request.getSkipped();
   report.late_pulls += request.getLatePulls();
   recent.add(read_evaluated(request));
+  epoch_keys += request.getKeys();
+  epoch_cache_hits += request.getCacheHits();
+  epoch_stages.add(read_stages(request));
   clocks.advance(request.getIncarnation());
   if (sync()) window.complete(request.getMinibatch(), request.getAttempt(), request.getExamples());
 }

@@ -161,6 +161,8 @@ struct MasterState {
   OwnerStats stats;                   // the latest
   double loss_sum = 0, epoch_loss_sum = 0;
   uint64_t loss_examples = 0, epoch_loss_examples = 0;
+  StageTimes epoch_stages;
+  uint64_t epoch_keys = 0, epoch_cache_hits = 0;
   RecentWindow recent;
   Evaluation evaluation;
   Report report;

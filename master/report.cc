@@ -15,6 +15,12 @@ nlohmann::json histogram(const Staleness& staleness) {
   return json;
 }
 
+nlohmann::json seconds_of(const StageTimes& stages) {
+  nlohmann::json json = nlohmann::json::object();
+  for (size_t i = 0; i < StageTimes::kStages; ++i) json[StageTimes::kNames[i]] = stages.seconds[i];
+  return json;
+}
+
 nlohmann::json to_json(const Period& p) {
   return {{"examples", p.examples},
           {"seconds", p.seconds},
@@ -30,7 +36,10 @@ nlohmann::json to_json(const Period& p) {
           {"resident_bytes", p.owners.resident_bytes},
           {"mean_staleness", p.owners.staleness.mean()},
           {"max_staleness", p.owners.staleness.max},
-          {"staleness_histogram", histogram(p.owners.staleness)}};
+          {"staleness_histogram", histogram(p.owners.staleness)},
+          {"keys", p.keys},
+          {"cache_hits", p.cache_hits},
+          {"stage_seconds", seconds_of(p.stages)}};
 }
 
 uint64_t peak_memory_bytes() {

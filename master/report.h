@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/staleness.h"
+#include "schema/stage_times.h"
 
 namespace embers {
 
@@ -31,6 +32,8 @@ struct Period {
   double test_loss = 0, auc = 0, accuracy = 0;  // test set, at its end
   uint64_t workers = 0, shards = 0;
   OwnerStats owners;  // at its end
+  uint64_t keys = 0, cache_hits = 0;  // unique keys of its minibatches; those that workers' caches had
+  StageTimes stages;  // of all its minibatches, added up over the workers
 
   double examples_per_second() const { return seconds > 0 ? static_cast<double>(examples) / seconds : 0; }
 };

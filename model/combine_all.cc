@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "schema/errors.h"
+#include "schema/stage_times.h"
 
 namespace embers {
 namespace {
@@ -14,7 +15,7 @@ using torch::autograd::variable_list;
 // What the backward pass needs, beside the gradients.
 struct Calls : torch::CustomClassHolder {
   std::vector<CombinePart> parts;
-  std::weak_ptr<const void> pass;
+  std::weak_ptr<CombinePass> pass;
   std::vector<std::vector<int64_t>> shapes;  // of the BETs
 };
 
@@ -34,6 +35,7 @@ void for_each(size_t count, const std::function<void(size_t)>& work) {
 struct CombineFunction : torch::autograd::Function<CombineFunction> {
   static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Calls>& calls,
                                at::TensorList bets) {
+    StopWatch watch;
     context->saved_data["calls"] = c10::IValue::make_capsule(calls);
     context->set_materialize_grads(false);
     variable_list out;
@@ -44,13 +46,15 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
       combine(part.combiner, part.ids, static_cast<size_t>(out[i].size(1)), floats(bets[part.bet]),
               mutable_floats(out[i]));
     });
+    if (const auto pass = calls->pass.lock()) pass->seconds += watch.lap();
     return out;
   }
 
   // A BET none of whose parts has a gradient gets none.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    StopWatch watch;
     const auto calls = c10::static_intrusive_pointer_cast<Calls>(context->saved_data["calls"].toCapsule());
-    const std::shared_ptr<const void> pass = calls->pass.lock();
+    const std::shared_ptr<CombinePass> pass = calls->pass.lock();
     if (!pass)
       fail(ErrorCode::kInvalid,
            "a loss goes back to an embedding of an earlier minibatch: detach() what a model keeps");
@@ -68,6 +72,7 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
                              floats(of_parts[i]), mutable_floats(result[1 + bet]));
       }
     });
+    pass->seconds += watch.lap();
     return result;
   }
 };
@@ -75,7 +80,7 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
 }  // namespace
 
 std::vector<torch::Tensor> combine_all(const std::vector<torch::Tensor>& bets, std::vector<CombinePart> parts,
-                                       std::weak_ptr<const void> pass) {
+                                       std::weak_ptr<CombinePass> pass) {
   if (parts.empty()) return {};
   auto calls = c10::make_intrusive<Calls>();
   calls->parts = std::move(parts);

@@ -80,6 +80,8 @@ class KeyIndex {
   };
   void make_room(size_t more);
   void add_ints(std::span<const int64_t> keys, bool skip_zero, std::span<int32_t> place);
+  template <bool skip_zero, bool prefetch>
+  void add_ints(std::span<const int64_t> keys, std::span<int32_t> place);
   void add_bytes(KeysView keys, bool skip_zero, std::span<int32_t> place);
   size_t slot_of(uint64_t word) const;
   template <class Same, class Append>
@@ -88,6 +90,7 @@ class KeyIndex {
   // Invariant: slots_.size() is a power of two, and at most half of the slots are taken.
   std::vector<Slot> slots_;
   uint32_t stamp_ = 1;
+  std::vector<int64_t> fresh_;  // scratch of add_ints
   Keys unique_;
 };
 

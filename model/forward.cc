@@ -31,7 +31,7 @@ EmbeddingImpl::Rows::Rows(const Discovery& model, const data::Minibatch& minibat
       training_(training),
       leaves_(model.plan.kinds.size()),
       known_(model.plan.kinds.size()),
-      pass_(std::make_shared<int>()) {
+      pass_(std::make_shared<CombinePass>()) {
   if (bets.size() != lookups.tables.size())
     fail(ErrorCode::kInternal, "rows of {} tables were pulled, {} were asked for", bets.size(),
          lookups.tables.size());
@@ -160,6 +160,8 @@ torch::Tensor EmbeddingImpl::Rows::penalty() const {
   }
   return sum;
 }
+
+double EmbeddingImpl::Rows::combine_seconds() const { return pass_->seconds; }
 
 // Each row of the table that the pass looked up, once.
 std::vector<torch::Tensor> EmbeddingImpl::Rows::touched(TableId table) const {

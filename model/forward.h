@@ -14,6 +14,8 @@
 
 namespace embers {
 
+struct CombinePass;
+
 // The rows of one minibatch while a model runs on it. One table has one BET: a leaf tensor over the pulled
 // rows, which every call of every layer on the table indexes into, so that autograd adds up the gradients of
 // all calls. Ids that were not deduped ahead get a leaf of their own for the call. Binds itself to all layers
@@ -31,7 +33,7 @@ class EmbeddingImpl::Rows {
   struct Place {
     torch::Tensor bet;
     RaggedPositions ids;
-    std::weak_ptr<const void> pass;
+    std::weak_ptr<CombinePass> pass;
   };
   // Finds ids of the minibatch by their address; others are looked up as below.
   Place find(const EmbeddingImpl& layer, const Ids& ids);
@@ -56,6 +58,9 @@ class EmbeddingImpl::Rows {
   // What the layers' regularizers add to the loss of the pass so far; undefined when there are none, and in
   // evaluation.
   torch::Tensor penalty() const;
+
+  // Spent so far on combining rows and on its gradient.
+  double combine_seconds() const;
 
  private:
   // Ids of one late call.
@@ -88,7 +93,7 @@ class EmbeddingImpl::Rows {
   torch::Tensor activity_;                     // penalties of outputs so far; undefined before the first
   std::vector<torch::Tensor> combined_;        // by lookups_.inverses; empty before the first call
   std::deque<Call> calls_;                     // never moved: places point into it
-  const std::shared_ptr<const void> pass_;     // expires what calls saved for the backward pass
+  const std::shared_ptr<CombinePass> pass_;    // expires what calls saved for the backward pass
 };
 
 // Runs the model's forward in training or evaluation mode. Whatever its code throws becomes an Error that

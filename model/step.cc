@@ -4,6 +4,7 @@
 #include "model/dense.h"
 #include "model/forward.h"
 #include "model/random.h"
+#include "schema/stage_times.h"
 
 namespace embers {
 namespace {
@@ -54,10 +55,13 @@ class Runner final : public ModelRunner {
       EmbeddingImpl::Rows bound(found_, minibatch, lookups, std::move(rows.bets), late, true);
       const Batch batch(minibatch, found_.schema);
       seed_torch(seed_ ^ batch.counter());
+      StopWatch watch;
       const torch::Tensor output = run_forward(*model_, name_, batch, true);
       torch::Tensor loss = run_loss(*model_, name_, output, batch, minibatch);
       if (const torch::Tensor penalty = bound.penalty(); penalty.defined()) loss = loss + penalty;
       run_backward(name_, loss);
+      result.combine_seconds = bound.combine_seconds();
+      result.dense_seconds = watch.lap() - result.combine_seconds;
       result.loss_sum = loss.item<double>() * static_cast<double>(minibatch.examples);
       result.scores = scores_of(*model_, name_, output, minibatch.examples);
       result.gradients = indexed_slices(bound);

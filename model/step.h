@@ -44,6 +44,8 @@ struct StepResult {
   std::vector<IndexedSlices> gradients;
   FloatBuffer dense;    // gradients of dense_chunks(spec, false): [chunks x kDenseChunk], padding zero
   FloatBuffer buffers;  // new values of dense_chunks(spec, true)
+  double dense_seconds = 0;    // forward, loss and backward, without ...
+  double combine_seconds = 0;  // ... the embeddings' share of them
 };
 
 // Rows that arrived for one minibatch.

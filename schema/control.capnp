@@ -83,6 +83,9 @@ struct DoneRequest {
   records @10 :Data;                 # evaluate: uint64 record number per example
   latePulls @11 :UInt32;             # pulls during the forward pass
   returned @12 :Bool;                # not finished: an owner refused it as stale; lease it again
+  stageSeconds @13 :List(Float64);   # in order of StageTimes::Stage; a longer list's rest is left out
+  keys @14 :UInt64;                  # unique keys looked up ahead, of all embedding tables
+  cacheHits @15 :UInt64;             # of them found in the worker's cache
 }
 
 struct DoneReply {

@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "actors/ask.h"
+#include "worker/cached_pull.h"
 
 namespace embers {
 namespace {
@@ -18,6 +19,7 @@ struct Pulling {
 struct PullerState {
   PullerState() = default;                     // no aggregate: see actors/README.md
   std::deque<std::shared_ptr<Pulling>> order;  // not yet handed on
+  std::unique_ptr<RowCaches> caches;           // null without
   uint32_t local_steps = 0;  // minibatches since the dense model was pulled; 0: the next one pulls it
   static inline const char* name = "puller";
 
@@ -31,8 +33,11 @@ struct PullerState {
 // Hands on what has all its answers and is first in order.
 void hand_on(StageActor::stateful_pointer<PullerState> self, const StageActor& next) {
   auto& order = self->state.order;
-  for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front())
+  for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front()) {
+    Work& work = *order.front()->work;
+    work.times[StageTimes::kPull] = work.since_pull.lap();
     self->send(next, order.front()->work);
+  }
 }
 
 // Whether this owner is asked at all: it holds a key of the minibatch.
@@ -45,7 +50,8 @@ DenseKeys::DenseKeys(const ModelSpec& model) {
   for (const DenseChunk& chunk : dense_chunks(model, true)) buffers.push_back(chunk.key);
 }
 
-PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, const DenseKeys& keys) {
+PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, const DenseKeys& keys,
+                   RowCaches* caches) {
   PullPlan plan;
   const auto add = [&](TableId table, KeysView list, FloatBuffer& place) {
     place = FloatBuffer(list.size() * owners.tables[table].dim);
@@ -58,7 +64,10 @@ PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, con
   if (work.pulls_dense && !keys.dense.empty()) add(model.table_id(kDenseTable), keys.dense, work.rows.dense);
   if (work.pulls_dense && !keys.buffers.empty())
     add(model.table_id(kBufferTable), keys.buffers, work.rows.buffers);
+  plan.oldest.assign(owners.handles.size(), UINT64_MAX);
+  if (caches) caches->take(work, plan);
   plan.routed = route(plan.lists, owners.map, owners.handles.size());
+  if (caches) plan.restore_positions();
   return plan;
 }
 
@@ -79,23 +88,29 @@ void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::P
 }
 
 StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
-                        uint32_t get_model_steps, StageActor next, StageOwner worker) {
+                        PullOptions options, StageActor next, StageOwner worker) {
   const auto behavior = [](StageActor::stateful_pointer<PullerState> self,
                            std::shared_ptr<const Owners> owners, const ModelSpec& model,
-                           const DenseKeys& keys, uint32_t get_model_steps, StageActor next,
+                           const DenseKeys& keys, PullOptions options, StageActor next,
                            StageOwner worker) -> StageActor::behavior_type {
+    if (options.cache_rows > 0)
+      self->state.caches =
+          std::make_unique<RowCaches>(*owners, options.cache_rows, options.cache_staleness);
     return {[=](const WorkPtr& work) {
       stage(worker, [&] {
         auto pulling = std::make_shared<Pulling>();
         pulling->work = work;
-        work->pulls_dense = self->state.is_time_for_dense(*work, get_model_steps);
-        pulling->plan = plan_pull(*work, *owners, model, keys);
+        work->pulls_dense = self->state.is_time_for_dense(*work, options.get_model_steps);
+        RowCaches* const caches = work->evaluate ? nullptr : self->state.caches.get();
+        pulling->plan = plan_pull(*work, *owners, model, keys, caches);
         work->versions.assign(owners->handles.size(), 0);
         self->state.order.push_back(pulling);
         const auto arrived = [self, pulling, next] {
           if (--pulling->open == 0) hand_on(self, next);
         };
         for (size_t owner = 0; owner < owners->handles.size(); ++owner) {
+          const uint64_t oldest = pulling->plan.oldest[owner];
+          if (oldest != UINT64_MAX) work->versions[owner] = oldest;
           if (!is_asked(pulling->plan, owner)) continue;
           ++pulling->open;
           self->request(owners->handles[owner].shard, caf::infinite,
@@ -105,7 +120,9 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
                     stage(worker, [&] {
                       decoding(Kind::kPullReply,
                                [&] { take_rows(pulling->plan, owner, *owners, reply.get()); });
-                      pulling->work->versions[owner] = reply.get().getVersion();
+                      const uint64_t version = reply.get().getVersion();
+                      if (caches) caches->keep(pulling->plan, owner, version);
+                      pulling->work->versions[owner] = std::min(version, oldest);
                       arrived();
                     });
                   },
@@ -124,7 +141,7 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
       });
     }};
   };
-  return system.spawn(behavior, std::move(owners), model, DenseKeys(model), get_model_steps, std::move(next),
+  return system.spawn(behavior, std::move(owners), model, DenseKeys(model), options, std::move(next),
                       std::move(worker));
 }
 

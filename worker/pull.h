@@ -13,16 +13,32 @@ struct DenseKeys {
   Keys dense{KeyKind::kBytes}, buffers{KeyKind::kBytes};  // in order of dense_chunks()
 };
 
+class RowCaches;  // cached_pull.h
+
 // What one minibatch pulls: the routed keys and where their rows go.
 struct PullPlan {
   std::vector<TableKeyList> lists;  // embedding tables in order of Lookups::tables, then the reserved ones
   Routed routed;                    // by owner
   std::vector<std::span<float>> places;  // of each list's rows: keys x dim
+  // With a cache: what it did not have of each list, of which `lists` are views then. Null for a list that is
+  // pulled whole.
+  struct Rest {
+    Keys keys;
+    std::vector<uint32_t> positions;  // of the keys in the whole list, ascending
+  };
+  std::vector<std::unique_ptr<Rest>> rests;
+  std::vector<uint64_t> oldest;  // by owner: version of the oldest row from the cache; UINT64_MAX: none
+  uint64_t step = 0;             // the cache's
+
+  // Makes positions of what a cache left of a list positions in the whole list.
+  void restore_positions();
 };
 
 // Plans the pull of a work and makes room for its rows in work.rows; of the reserved tables' only if
-// work.pulls_dense.
-PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, const DenseKeys& keys);
+// work.pulls_dense. With `caches`, rows of embedding tables that these have are put in their places and left
+// out of the plan.
+PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, const DenseKeys& keys,
+                   RowCaches* caches = nullptr);
 
 // The one message to `owner`; its answer goes to take_rows.
 Message<wire::PullRequest> pull_request(const PullPlan& plan, size_t owner, const Origin& origin, bool exact,
@@ -31,9 +47,15 @@ void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::P
 
 // Stage "pull": one message to each owner that holds a key of the minibatch. Works are handed on in the order
 // they came. The dense model is pulled by every `get_model_steps`-th training minibatch, and by the first
-// after an evaluated one.
+// after an evaluated one. Training minibatches go through a cache of `cache_rows` rows of each embedding
+// table (0: none), which are used for `cache_staleness` minibatches more than the one they were pulled for.
+struct PullOptions {
+  uint32_t get_model_steps = 1;
+  uint64_t cache_rows = 0;
+  uint32_t cache_staleness = 0;
+};
 StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
-                        uint32_t get_model_steps, StageActor next, StageOwner worker);
+                        PullOptions options, StageActor next, StageOwner worker);
 
 // Waits for the rows of keys that were not deduped ahead, out[keys.size() x dim]; from the trainer's own
 // thread.

@@ -31,6 +31,11 @@ Message<wire::DoneRequest> done_request(const Work& work) {
     b.setLabels(as_data(work.minibatch.labels));
     if (work.evaluate) b.setRecords(as_data(std::span<const uint64_t>(work.minibatch.records)));
     b.setLatePulls(work.late_pulls);
+    uint64_t keys = 0;
+    for (const Lookups::Table& table : work.lookups.tables) keys += table.unique.size();
+    b.setKeys(keys);
+    b.setCacheHits(work.cache_hits);
+    b.setStageSeconds(kj::arrayPtr(work.times.seconds.data(), work.times.seconds.size()));
   });
 }
 
@@ -95,8 +100,11 @@ StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners>
       stage(worker, [&] {
         auto pushing = std::make_shared<Pushing>();
         pushing->work = work;
+        work->since_push.lap();
         const auto acknowledged = [=] {
-          if (--pushing->open == 0 && !pushing->failed) report_done(self, master, worker, work);
+          if (--pushing->open > 0 || pushing->failed) return;
+          work->times[StageTimes::kPush] = work->since_push.lap();
+          report_done(self, master, worker, work);
         };
         if (!work->evaluate && !work->refused) {
           const auto requests = push_requests(*work, *owners, model, keys);

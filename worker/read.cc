@@ -20,10 +20,14 @@ StageActor::behavior_type reader_behavior(StageActor::stateful_pointer<ReaderSta
   if (test) self->state.test = data::MinibatchReader::make(test, false);
   return {[=](const WorkPtr& work) {
     stage(worker, [&] {
+      StopWatch watch;
       work->minibatch = self->state.reader(*work).read(work->origin.epoch, work->origin.minibatch);
       work->origin.examples = static_cast<uint32_t>(work->minibatch.examples);
       runner->add_columns(work->minibatch);
+      work->times[StageTimes::kRead] = watch.lap();
       work->lookups = runner->dedupe(work->minibatch);
+      work->times[StageTimes::kDedupe] = watch.lap();
+      work->since_pull.lap();
       self->send(next, work);
     });
   }};

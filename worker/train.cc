@@ -30,7 +30,8 @@ class LocalSteps {
       work.rows.dense = model_.values();
       // Its gradients are as stale as the older of what they were computed on.
       for (size_t owner = 0; owner < holds_dense_.size(); ++owner)
-        if (holds_dense_[owner]) work.versions[owner] = versions_[owner];
+        if (holds_dense_[owner])
+          work.versions[owner] = work.versions[owner] == 0 ? versions_[owner] : std::min(work.versions[owner], versions_[owner]);
     }
   }
 
@@ -49,6 +50,7 @@ class LocalSteps {
 struct TrainerState {
   TrainerState() = default;  // no aggregate: see actors/README.md
   bool threads_set = false;
+  StopWatch watch;  // since the last minibatch
   std::unique_ptr<LocalSteps> local;  // null without
   static inline const char* name = "trainer";
 };
@@ -85,10 +87,14 @@ StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerS
     stage(worker, [&] {
       // Thread counts belong to the thread that computes: this actor's own.
       if (!std::exchange(self->state.threads_set, true)) set_threads(threads);
+      work->times[StageTimes::kWait] = self->state.watch.lap();
       LocalSteps* const local = self->state.local.get();
       if (local) local->prepare(*work);
       if (!work->refused) compute(self->system(), *runner, *owners, *work);
       if (local) local->update(*work);
+      work->times[StageTimes::kTrain] = self->state.watch.lap();
+      work->times[StageTimes::kDense] = work->result.dense_seconds;
+      work->times[StageTimes::kCombine] = work->result.combine_seconds;
       self->send(next, work);
     });
   }};

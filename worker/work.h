@@ -10,6 +10,7 @@
 #include "model/step.h"
 #include "schema/codec.h"
 #include "schema/partition.h"
+#include "schema/stage_times.h"
 
 namespace embers {
 
@@ -27,10 +28,14 @@ struct Work {
   // pull
   bool pulls_dense = true;  // false: computed on the worker's local model (training.get_model_steps)
   PulledRows rows;
-  std::vector<uint64_t> versions;  // of each owner's answer
+  std::vector<uint64_t> versions;  // of each owner's answer, or of its oldest row from the cache
+  uint64_t cache_hits = 0;
   // train
   StepResult result;
   uint32_t late_pulls = 0;
+  // for the report
+  StageTimes times;
+  StopWatch since_pull, since_push;
 };
 using WorkPtr = std::shared_ptr<Work>;
 

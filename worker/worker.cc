@@ -103,8 +103,10 @@ struct WorkerState {
     const ModelSpec& model = config->runner->spec();
     const StageActor push = spawn_pusher(system, owners, model, config->master, me);
     const StageActor train = spawn_trainer(system, config->runner, owners, config->job, push, me);
+    const auto& training = config->job.training;
     const StageActor pull =
-        spawn_puller(system, owners, model, config->job.training.get_model_steps, train, me);
+        spawn_puller(system, owners, model,
+                     {training.get_model_steps, training.cache_rows, training.cache_staleness}, train, me);
     first = spawn_reader(system, config->train, config->test, config->runner, pull, me);
     stages = {first, pull, train, push};
   }

@@ -58,6 +58,10 @@ TEST(JobErrors, WrongTypesAndRangesNameLineSectionAndKey) {
       {"[training]\nstaleness_modulation = 1", "'staleness_modulation' must be true or false"},
       {"[training]\nget_model_steps = 0", "'get_model_steps' is 0, must be from 1 to"},
       {"[training]\nmode = \"sync\"\nget_model_steps = 4", "job.toml:8: [training] 'get_model_steps' is 4"},
+      {"[training]\ncache_rows = -1", "'cache_rows' is -1, must be from 0 to"},
+      {"[training]\ncache_staleness = -1", "'cache_staleness' is -1, must be from 0 to"},
+      {"[training]\nmode = \"sync\"\ncache_rows = 4",
+       "job.toml:8: [training] 'cache_rows' is 4, but in sync mode every row is read at the current version"},
       {"[training]\nmode = \"sync\"\nstaleness_modulation = true", "no meaning in sync mode"},
       {"[job]\nseed = -1", "'seed' is -1"},
       {"[job]\nheartbeat_timeout = 0", "'heartbeat_timeout' must be greater than 0"},
@@ -85,7 +89,8 @@ TEST(JobErrors, TheBoundsThemselvesAreTaken) {
                              job_text(kColumn,
                                       "[job]\nheartbeat_timeout = 0.1\nworker_timeout = 31536000\n"
                                       "[training]\nmode = \"bounded\"\nstaleness_bound = 0\n"
-                                      "staleness_modulation = true\nget_model_steps = 4"),
+                                      "staleness_modulation = true\nget_model_steps = 4\n"
+                                      "cache_rows = 100\ncache_staleness = 0"),
                              {}});
   EXPECT_EQ(job.job.heartbeat_timeout, 0.1);
   EXPECT_EQ(job.job.worker_timeout, 31536000);
@@ -93,6 +98,8 @@ TEST(JobErrors, TheBoundsThemselvesAreTaken) {
   EXPECT_EQ(job.training.staleness_bound, 0);
   EXPECT_TRUE(job.training.staleness_modulation);
   EXPECT_EQ(job.training.get_model_steps, 4);
+  EXPECT_EQ(job.training.cache_rows, 100);
+  EXPECT_EQ(job.training.cache_staleness, 0);
 }
 
 TEST(JobErrors, DataSectionIsChecked) {

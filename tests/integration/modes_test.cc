@@ -136,6 +136,65 @@ TEST(Staleness, ModulatesTheLearningRateInOneProcessAndInSeveral) {
   check();
 }
 
+// Without prefetch nobody but the worker changes rows, so those of colors, which every minibatch holds, are
+// pulled by every third.
+TEST(RowCache, SparesPullsAndIsReported) {
+  JobFolder folder;
+  folder.train(set({"training.prefetch=0"}));
+  EXPECT_EQ(folder.report()["cache_hits"], 0);
+  const auto keys = folder.report()["keys"].get<uint64_t>();
+  EXPECT_GT(keys, 126 * 10);
+  for (const char* mode : {"async", "bounded"}) {
+    folder.train(set({"training.prefetch=0", "training.cache_rows=1000", "training.cache_staleness=2",
+                      "training.mode=" + std::string(mode)}));
+    const nlohmann::json report = folder.report();
+    EXPECT_EQ(report["keys"], keys);
+    EXPECT_GT(report["cache_hits"], keys / 3);
+    EXPECT_LE(report["cache_hits"], keys * 2 / 3) << "a row is used thrice at most";
+    EXPECT_EQ(report["examples"], 2 * JobFolder::kRecords);
+    EXPECT_EQ(report["max_staleness"], 2) << "counted from the oldest row";
+    uint64_t hits = 0;
+    for (const auto& epoch : report["epochs"]) hits += epoch["cache_hits"].get<uint64_t>();
+    EXPECT_EQ(report["cache_hits"], hits);
+  }
+}
+
+TEST(RowCache, LosesNoGradient) {
+  JobFolder folder;
+  Cluster cluster(folder, 2, 2,
+                  counting(folder) + set({"model.sleep_ms=1", "training.cache_rows=1000",
+                                          "training.cache_staleness=8", "training.epochs=2"}));
+  cluster.expect_success();
+  EXPECT_GT(folder.report()["cache_hits"], 0);
+  EXPECT_EQ(counted_colors(folder), 2 * JobFolder::kRecords);
+}
+
+TEST(RowCache, CensusReachesTheAccuracyOfAsync) {
+  if (!std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"))
+    GTEST_SKIP() << "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
+  JobFolder folder;
+  ASSERT_EQ(folder.run(Words{"train", EMBERS_CENSUS_JOB, "--report", folder.path("out.json")} +
+                       set({"data.dir=" EMBERS_CENSUS_DIR, "training.cache_rows=1000",
+                            "training.cache_staleness=4"})),
+            0)
+      << folder.output();
+  EXPECT_GT(folder.report()["cache_hits"].get<double>(), 0.5 * folder.report()["keys"].get<double>());
+  EXPECT_GE(folder.report()["accuracy"], 0.870);
+}
+
+// One worker: what its trainer waited and computed fills its time.
+TEST(StageSeconds, SayWhereTheTimeWent) {
+  JobFolder folder;
+  folder.train(slow(folder) + set({"training.epochs=1"}));
+  const nlohmann::json report = folder.report(), stages = report["stage_seconds"];
+  for (const char* stage : {"read", "dedupe", "pull", "wait", "train", "dense", "combine", "push"})
+    EXPECT_GT(stages[stage], 0) << stage;
+  EXPECT_GE(stages["dense"], 63 * 0.020);
+  EXPECT_GE(stages["train"].get<double>(), stages["dense"].get<double>() + stages["combine"].get<double>());
+  EXPECT_LE(stages["train"], report["seconds"]);
+  EXPECT_EQ(report["epochs"][0]["stage_seconds"], stages);
+}
+
 // A single worker without prefetch is the only one who changes the model: its local copy follows every
 // change.
 TEST(GetModelSteps, OfASingleWorkerChangeNothing) {

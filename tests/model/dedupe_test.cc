@@ -123,6 +123,53 @@ TEST(Dedupe, MergesTheFeaturesAndLayersOfATable) {
   EXPECT_EQ(lookups.inverses[3].position, (std::vector<int32_t>{0, 1, 0}));
 }
 
+// A wide and a deep table over the same features, and one that leaves out padding.
+TEST(Dedupe, GivesTablesOfTheSameFeaturesTheSameKeysAndPlaces) {
+  const LookupPlan plan{{KeyKind::kInt64, KeyKind::kInt64, KeyKind::kInt64, KeyKind::kInt64},
+                        {{0, 0, 0, false}, {0, 0, 1, false}, {1, 1, 0, false}, {1, 2, 1, false},
+                         {2, 3, 0, true}, {2, 3, 1, false}, {3, 4, 0, false}}};
+  data::Minibatch minibatch;
+  minibatch.ids = {ids_of(Keys(std::vector<int64_t>{4, 0, 4})), ids_of(Keys(std::vector<int64_t>{9, 4}))};
+  const Lookups lookups = dedupe(plan, minibatch);
+  ASSERT_EQ(lookups.tables.size(), 4u);
+  const std::vector<std::vector<int64_t>> unique{{4, 0, 9}, {4, 0, 9}, {4, 9}, {4, 0}};
+  for (TableId t = 0; t < 4; ++t) {
+    EXPECT_EQ(lookups.tables[t].table, t);
+    EXPECT_EQ(lookups.tables[t].unique, Keys(unique[t]));
+  }
+  const std::vector<std::vector<int32_t>> places{{0, 1, 0}, {2, 0}, {0, 1, 0}, {2, 0}, {0, kMasked, 0}, {1, 0},
+                                                 {0, 1, 0}};
+  ASSERT_EQ(lookups.inverses.size(), places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    EXPECT_EQ(lookups.inverses[i].position, places[i]);
+    EXPECT_EQ(lookups.inverses[i].layer, plan.sources[i].layer);
+    EXPECT_EQ(lookups.inverses[i].feature, plan.sources[i].feature);
+  }
+}
+
+// Both with slots that fit the cache and with more.
+TEST(KeyIndex, AgreesWithAMapWhenPaddingIsLeftOut) {
+  std::mt19937_64 random(4);
+  for (const size_t count : {size_t{5000}, size_t{200'000}}) {
+    KeyIndex index;
+    std::vector<int64_t> keys(count);
+    for (int64_t& key : keys) key = static_cast<int64_t>(random() % count) - 3;
+    const std::vector<int32_t> got = places(index, Keys(keys), true);
+    std::map<int64_t, int32_t> reference;
+    std::vector<int64_t> unique;
+    for (size_t i = 0; i < count; ++i) {
+      if (keys[i] == 0) {
+        ASSERT_EQ(got[i], kMasked);
+        continue;
+      }
+      const auto [at, fresh] = reference.try_emplace(keys[i], static_cast<int32_t>(reference.size()));
+      if (fresh) unique.push_back(keys[i]);
+      ASSERT_EQ(got[i], at->second);
+    }
+    EXPECT_EQ(index.unique(), Keys(unique));
+  }
+}
+
 TEST(Dedupe, LeavesOutIdsOfNoWeightWhereTheCombinerDoes) {
   const LookupPlan plan{{KeyKind::kInt64, KeyKind::kBytes},
                         {{0, 0, 0, true, true}, {0, 1, 0, false, false}, {1, 2, 1, false, true}}};

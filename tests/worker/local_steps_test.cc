@@ -122,7 +122,7 @@ class LocalSteps : public testing::Test {
     const auto end = system.spawn(collector, finished_);
     worker_ = system.spawn(ignore_failures, failure_);
     trainer_ = spawn_trainer(system_, std::make_shared<NotingRunner>(model_), owners, job, end, worker_);
-    puller_ = spawn_puller(system_, owners, model_, get_model_steps, trainer_, worker_);
+    puller_ = spawn_puller(system_, owners, model_, {get_model_steps}, trainer_, worker_);
     collector_ = end;
   }
   ~LocalSteps() override {

@@ -1,0 +1,311 @@
+// embers bench train: training by embers, in a master, a shard and a worker process, beside the same model in
+// one plain libtorch process.
+//
+// wide_deep, deepfm and dlrm (dim 16; layers: the zoo's default ones, and with --large those of DeepRec's
+// modelzoo) on generated Criteo data, ids hashed to 100 000 a column, batch 2048, Adam. Both read the same
+// minibatches by the same reader, in the same order; the plain process, this one, reads the next minibatch on
+// a thread of its own while it trains. Sides take turns: embers, plain with one thread, plain with two; each
+// begins anew, and what counts are the epochs after the first, when every row is there. A side's time is its
+// median epoch, the plain one that of the better number of threads. Losses must agree.
+//
+//   train.<model>            examples a second of embers over plain
+//   train.<model>.embedding  plain: lookups, their backward and SparseAdam; embers: all of the worker's time
+//                            but forward and backward of the dense part
+//   train.dedupe_mids        M ids a second that dedupe takes, where ids fit the cache
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "apps/bench.h"
+#include "apps/bench_job.h"
+#include "data/dataset.h"
+#include "data/synth.h"
+#include "model/dedupe.h"
+#include "model/plain_models.h"
+#include "model/step.h"
+#include "schema/errors.h"
+
+namespace embers {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kFarther = 0.02;  // losses that differ by more are an error
+constexpr std::array<uint32_t, 2> kThreads{1, 2};
+
+struct Shape {
+  std::string model, layers;  // of the job file
+};
+const std::array<Shape, 3> kDefault{{{"wide_deep", ""}, {"deepfm", ""}, {"dlrm", ""}}};
+const std::array<Shape, 3> kLarge{{{"wide_deep", "hidden = [1024, 512, 256]"},
+                                   {"deepfm", "hidden = [1024, 256, 32]"},
+                                   {"dlrm", "bottom = [512, 256, 64]\ntop = [512, 256]"}}};
+
+// How long a run is.
+struct Length {
+  uint64_t rows;
+  uint32_t epochs;
+  int rounds;
+};
+
+std::string job_text(const Shape& shape, const std::string& dir, uint32_t epochs) {
+  std::string text = fmt::format(
+      "[job]\nname = \"bench\"\n[model]\nname = \"{}\"\ndim = 16\n{}\n"
+      "[data]\ndir = {}\ntrain = \"train.txt\"\ntest = \"test.txt\"\nformat = \"criteo\"\n"
+      "[optimizer]\nname = \"adam\"\nlearning_rate = 0.001\n"
+      "[training]\nbatch_size = 2048\nepochs = {}\n[features]\n",
+      shape.model, shape.layers, Json(dir).dump(), epochs);
+  for (int i = 1; i <= 13; ++i) text += fmt::format("I{} = {{ as = \"numeric\", transform = \"log1p\" }}\n", i);
+  for (int i = 1; i <= 26; ++i)
+    text += fmt::format("C{} = {{ as = \"hash_bucket\", hash_bucket_size = 100000, missing = \"\" }}\n", i);
+  return text;
+}
+
+// One epoch of a side, per example.
+struct Epoch {
+  double seconds = 0, dense = 0, embedding = 0;
+  Json parts;  // seconds
+};
+
+struct Run {
+  std::vector<Epoch> epochs;  // after the first
+  double first_loss = 0;      // training, first epoch
+  double test_loss = 0;       // after the last
+};
+
+Run run_embers(const std::string& job_file, const std::string& dir) {
+  const Json report = run_as_processes(job_file, dir);
+  Run run;
+  for (const Json& epoch : report["epochs"]) {
+    const auto examples = epoch["examples"].get<double>();
+    const double seconds = epoch["seconds"].get<double>() / examples;
+    const double dense = epoch["stage_seconds"]["dense"].get<double>() / examples;
+    run.epochs.push_back({seconds, dense, seconds - dense, epoch["stage_seconds"]});
+    for (Json& part : run.epochs.back().parts) part = part.get<double>() / examples;
+    run.test_loss = epoch["test_loss"].get<double>();
+  }
+  run.first_loss = report["epochs"][0]["loss"].get<double>();
+  run.epochs.erase(run.epochs.begin());
+  return run;
+}
+
+// Minibatches of an epoch in order, the next one read on a thread of its own.
+class ReadAhead {
+ public:
+  ReadAhead(const std::shared_ptr<const data::Dataset>& dataset, bool shuffle, uint64_t epoch)
+      : minibatches_(dataset->minibatches()),
+        epoch_(epoch),
+        reader_(data::MinibatchReader::make(dataset, shuffle)) {
+    read();
+  }
+  bool more() const { return next_.valid(); }
+  data::Minibatch next() {
+    data::Minibatch minibatch = next_.get();
+    read();
+    return minibatch;
+  }
+
+ private:
+  void read() {
+    if (number_ < minibatches_)
+      next_ = std::async(std::launch::async, [this, i = number_++] { return reader_->read(epoch_, i); });
+  }
+  const uint64_t minibatches_, epoch_;
+  const std::unique_ptr<data::MinibatchReader> reader_;
+  uint64_t number_ = 0;
+  std::future<data::Minibatch> next_;
+};
+
+Run run_plain(const data::Job& job, const std::shared_ptr<const data::Dataset>& train,
+              const std::shared_ptr<const data::Dataset>& test, uint32_t threads) {
+  set_threads(threads);
+  const auto model = PlainModel::make(job);
+  Run run;
+  for (uint64_t e = 1; e <= job.training.epochs; ++e) {
+    PlainModel::Times times;
+    double loss = 0, examples = 0, wait = 0;
+    const auto begin = BenchClock::now();
+    for (ReadAhead minibatches(train, true, e); minibatches.more();) {
+      const auto asked = BenchClock::now();
+      const data::Minibatch m = minibatches.next();
+      wait += seconds_since(asked);
+      loss += model->train(m, times) * static_cast<double>(m.examples);
+      examples += static_cast<double>(m.examples);
+    }
+    const double seconds = seconds_since(begin) / examples;
+    if (e == 1) run.first_loss = loss / examples;
+    if (e > 1)
+      run.epochs.push_back({seconds, times.dense / examples, times.embedding() / examples,
+                            Json{{"wait", wait / examples},
+                                 {"lookup", times.lookup / examples},
+                                 {"dense", times.dense / examples},
+                                 {"gradient", times.gradient / examples},
+                                 {"sparse_adam", times.sparse_adam / examples},
+                                 {"dense_adam", times.dense_adam / examples}}});
+  }
+  double loss = 0, examples = 0;
+  for (ReadAhead minibatches(test, false, 0); minibatches.more();) {
+    const data::Minibatch m = minibatches.next();
+    loss += model->evaluate(m) * static_cast<double>(m.examples);
+    examples += static_cast<double>(m.examples);
+  }
+  run.test_loss = loss / examples;
+  return run;
+}
+
+// The runs of one side.
+struct Side {
+  std::vector<Epoch> epochs;
+  Run last;
+  void add(Run run) {
+    epochs.insert(epochs.end(), run.epochs.begin(), run.epochs.end());
+    last = std::move(run);
+  }
+  const Epoch& median() {
+    const auto middle = epochs.begin() + static_cast<std::ptrdiff_t>(epochs.size() / 2);
+    std::nth_element(epochs.begin(), middle, epochs.end(),
+                     [](const Epoch& a, const Epoch& b) { return a.seconds < b.seconds; });
+    return *middle;
+  }
+  Json json() {
+    const Epoch& e = median();
+    Json parts = e.parts;
+    for (Json& part : parts) part = part.get<double>() * 1e6;
+    return {{"examples_per_second", 1 / e.seconds},
+            {"us_per_example", e.seconds * 1e6},
+            {"dense_us", e.dense * 1e6},
+            {"embedding_us", e.embedding * 1e6},
+            {"parts_us", parts},
+            {"first_loss", last.first_loss},
+            {"test_loss", last.test_loss}};
+  }
+};
+
+void check_losses(const std::string& model, const Run& embers, const Run& plain) {
+  for (const auto& [what, a, b] : {std::tuple("training loss of the first epoch", embers.first_loss, plain.first_loss),
+                                   std::tuple("test loss", embers.test_loss, plain.test_loss)})
+    if (!(std::abs(a - b) <= kFarther))
+      fail(ErrorCode::kInternal, "{}: the {} is {} with embers and {} without", model, what, a, b);
+}
+
+Json measure(const Shape& shape, const Length& length, const std::string& dir) {
+  const std::string text = job_text(shape, dir, length.epochs), file = dir + "/job.toml";
+  std::ofstream(file) << text;
+  const data::Job job = data::parse_job({file, text, {}});
+  const auto train = data::Dataset::open(job, data::Split::kTrain, "");
+  const auto test = data::Dataset::open(job, data::Split::kTest, "");
+  Side embers;
+  std::array<Side, 2> plain;
+  for (int round = 0; round < length.rounds; ++round) {
+    embers.add(run_embers(file, dir));
+    for (size_t t = 0; t < kThreads.size(); ++t) {
+      plain[t].add(run_plain(job, train, test, kThreads[t]));
+      check_losses(shape.model, embers.last, plain[t].last);
+    }
+  }
+  Side& best = plain[1].median().seconds < plain[0].median().seconds ? plain[1] : plain[0];
+  // The one with the cheaper embeddings, whichever is faster as a whole.
+  const double embedding = std::min(plain[0].median().embedding, plain[1].median().embedding);
+  Json json{{"model", shape.model},
+            {"layers", shape.layers.empty() ? "default" : shape.layers},
+            {"embers", embers.json()},
+            {"plain_one_thread", plain[0].json()},
+            {"plain_two_threads", plain[1].json()},
+            {"ratio", best.median().seconds / embers.median().seconds},
+            {"embedding_ratio", embedding / embers.median().embedding}};
+  const auto us = [](double s) { return s * 1e6; };
+  fmt::print("{:<9} {:<7}  {:8.0f} {:6.2f} {:6.2f} {:6.2f}  {:8.0f} {:6.2f} {:6.2f} {:6.2f} ({})   {:5.2f} {:5.2f}   {:.3f} {:.3f}\n",
+             shape.model, shape.layers.empty() ? "default" : "large", 1 / embers.median().seconds,
+             us(embers.median().seconds), us(embers.median().dense), us(embers.median().embedding),
+             1 / best.median().seconds, us(best.median().seconds), us(best.median().dense),
+             us(best.median().embedding), &best == &plain[0] ? 1 : 2, json["ratio"].get<double>(),
+             json["embedding_ratio"].get<double>(), embers.last.test_loss, best.last.test_loss);
+  std::fflush(stdout);
+  return json;
+}
+
+// M ids a second: 26 columns of 4096 Zipf ids of 10 000 rows, and, as the limit, the same ids through nothing
+// but their hash, one load and store where it leads, and the store of a place.
+Json measure_dedupe(int rounds) {
+  constexpr size_t kIds = 4096, kColumns = 26;
+  std::vector<std::vector<int64_t>> columns(kColumns);
+  RandomIds random(10'000, true, 3);
+  for (auto& column : columns)
+    for (size_t i = 0; i < kIds; ++i) column.push_back(random.id());
+  std::vector<int32_t> place(kIds);
+  struct Slot {
+    uint64_t word, place;
+  };
+  std::vector<Slot> slots(4 * kIds);
+  KeyIndex index;
+  double best = INFINITY, best_limit = INFINITY;
+  size_t unique = 0;
+  for (int round = 0; round < rounds; ++round) {
+    auto begin = BenchClock::now();
+    unique = 0;
+    for (const auto& column : columns) {
+      index.start(KeyKind::kInt64);
+      index.add({KeyKind::kInt64, column, {}, {}}, false, place);
+      unique += index.unique().size();
+    }
+    best = std::min(best, seconds_since(begin));
+    begin = BenchClock::now();
+    for (const auto& column : columns)
+      for (size_t i = 0; i < kIds; ++i) {
+        const auto word = static_cast<uint64_t>(column[i]);
+        Slot& slot = slots[(word * 0xd6e8feb86659fd93) >> 50];
+        slot.word = word;
+        place[i] = static_cast<int32_t>(++slot.place);
+      }
+    best_limit = std::min(best_limit, seconds_since(begin));
+  }
+  const double ids = static_cast<double>(kIds * kColumns) / 1e6;
+  return {{"mids", ids / best}, {"limit_mids", ids / best_limit}, {"unique_share", static_cast<double>(unique) / (kIds * kColumns)}};
+}
+
+// Holds the data and what the processes write; gone at the end.
+struct Folder {
+  Folder() : path((std::filesystem::temp_directory_path() / "embers-bench-XXXXXX").string()) {
+    if (::mkdtemp(path.data()) == nullptr) fail(ErrorCode::kInvalid, "cannot make the folder '{}'", path);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::string path;
+};
+
+}  // namespace
+
+int bench_train(const BenchOptions& options) {
+  Json report = begin_report("train", options);
+  report["dedupe"] = measure_dedupe(options.quick ? 200 : 2000);
+  fmt::print("dedupe: {:.0f} M ids/s, limit {:.0f}\n", report["dedupe"]["mids"].get<double>(),
+             report["dedupe"]["limit_mids"].get<double>());
+  const Length length = options.quick ? Length{22'000, 2, 1} : Length{110'000, 3, 3};
+  const Folder folder;
+  data::write_criteo(length.rows, 7, folder.path);
+  fmt::print(
+      "us an example       embers                            plain libtorch               (threads)   ratios       "
+      "   test loss\n"
+      "model     layers   examples/s   step  dense  embed.  examples/s   step  dense  embed.         whole embed. "
+      "  embers plain\n");
+  for (const Shape& shape : kDefault) {
+    const Json point = measure(shape, length, folder.path);
+    report["targets"].push_back(target("train." + shape.model, point["ratio"].get<double>(), 1));
+    report["targets"].push_back(
+        target("train." + shape.model + ".embedding", point["embedding_ratio"].get<double>(), 1.5));
+    report["grid"].push_back(point);
+  }
+  if (!options.quick)
+    for (const Shape& shape : kLarge)
+      report["grid"].push_back(measure(shape, {length.rows, 2, 2}, folder.path));
+  report["targets"].push_back(target("train.dedupe_mids", report["dedupe"]["mids"].get<double>(), 100));
+  end_report(report, options);
+  return 0;
+}
+
+}  // namespace embers
