@@ -31,13 +31,15 @@ using ShardInterface = Interface<wire::PullRequest, wire::RestoreRequest, wire::
 using ShardActor = ShardInterface::Actor;
 
 // The order side of an owner: pushes of workers; commits and the owner's life by the master.
-using OptimizerInterface = Interface<wire::PushRequest, wire::NormsRequest, wire::CommitRequest, wire::FenceRequest,
-                                     wire::StatsRequest, wire::ResumeRequest, wire::EndRequest>;
+using OptimizerInterface =
+    Interface<wire::PushRequest, wire::NormsRequest, wire::CommitRequest, wire::FenceRequest,
+              wire::MapRequest, wire::StatsRequest, wire::ResumeRequest, wire::EndRequest>;
 using OptimizerActor = OptimizerInterface::Actor;
 
 // What workers and owner processes ask of the master.
-using MasterInterface = Interface<wire::JobRequest, wire::JoinRequest, wire::LeaseRequest, wire::DoneRequest,
-                                  wire::HeartbeatRequest, wire::FailRequest, wire::LeaveRequest>;
+using MasterInterface =
+    Interface<wire::JobRequest, wire::JoinRequest, wire::LeaseRequest, wire::DoneRequest,
+              wire::HeartbeatRequest, wire::OwnersRequest, wire::FailRequest, wire::LeaveRequest>;
 using MasterActor = MasterInterface::Actor;
 
 // Number of an actor behind an endpoint, carried by every frame.

@@ -10,6 +10,7 @@
 #include "actors/gradients.h"
 #include "actors/ledger.h"
 #include "actors/norms.h"
+#include "actors/staged_journal.h"
 
 namespace embers {
 namespace {
@@ -29,7 +30,11 @@ struct OptimizerState {
   LocalShardActor shard;
   std::optional<storage::Clipper> clipper;
   Ledger ledger;
-  std::map<uint64_t, Staged> staged;      // by minibatch; sync only
+  std::map<uint64_t, Staged> staged;       // by minibatch; sync only
+  std::shared_ptr<StagedJournal> journal;  // of them, or null
+  // Pushes of the minibatches whose apply is under way, beside the one that began it: what is not applied
+  // yet, and could be lost with this process, is not acknowledged. Async only.
+  std::map<uint64_t, std::vector<PushPromise>> applying;
   std::vector<CommitPromise> committing;  // all that asked for the commit under way; empty when none is
   static inline const char* name = "optimizer";
 
@@ -67,6 +72,16 @@ struct OptimizerState {
     });
   }
 
+  Message<wire::PushReply> duplicate_reply() {
+    ++ledger.duplicates;
+    return push_reply(wire::PushReply::Outcome::DUPLICATE);
+  }
+
+  std::vector<PushPromise> take_applying(uint64_t minibatch) {
+    auto node = applying.extract(minibatch);
+    return node ? std::move(node.mapped()) : std::vector<PushPromise>();
+  }
+
   Message<wire::CommitReply> commit_reply() const {
     return make_message<wire::CommitReply>([&](wire::CommitReply::Builder b) {
       b.setVersion(ledger.version);
@@ -83,7 +98,17 @@ struct OptimizerState {
     if (known != staged.end() && known->second.attempt > origin.attempt)
       fail(ErrorCode::kStaleLease, "minibatch {} of epoch {}: attempt {} came after attempt {}",
            origin.minibatch, origin.epoch, origin.attempt, known->second.attempt);
+    if (journal) journal->add(m);
     staged.insert_or_assign(origin.minibatch, Staged{origin.attempt, origin.examples, m});
+  }
+
+  // What the shard's last process had staged and not applied.
+  void stage_again(const Message<wire::PushRequest>& m) {
+    const Origin origin = read(m.get().getOrigin());
+    if (origin.version != ledger.version || ledger.is_applied(origin.epoch, origin.minibatch)) return;
+    const auto known = staged.find(origin.minibatch);
+    if (known == staged.end() || known->second.attempt <= origin.attempt)
+      staged.insert_or_assign(origin.minibatch, Staged{origin.attempt, origin.examples, m});
   }
 };
 
@@ -121,19 +146,29 @@ void push_async(Self self, const Origin& origin, const Message<wire::PushRequest
   if (self->state.config.staleness_modulation) batch->rate_factor = 1.0 / std::max<uint64_t>(staleness, 1);
   batch->version = ++ledger.version;
   batch->step = ++ledger.minibatches;
+  batch->note = ledger.note(batch->version, batch->step, pushed->gradients.left_out,
+                            {{origin.minibatch, origin.examples}});
   ledger.mark_applied(origin.minibatch, origin.examples);
+  self->state.ledger.under_way += origin.examples;
+  self->state.applying.emplace(origin.minibatch, std::vector<PushPromise>());
   request_apply(
       self, batch,
       [self, origin, counts, staleness, promise, left_out = pushed->gradients.left_out]() mutable {
-        self->state.ledger.examples += origin.examples;
-        self->state.ledger.left_out += left_out;
-        if (counts) self->state.ledger.add_staleness(staleness);
+        Ledger& ledger = self->state.ledger;
+        ledger.under_way -= origin.examples;
+        ledger.examples += origin.examples;
+        ledger.left_out += left_out;
+        if (counts) ledger.add_staleness(staleness);
         promise.deliver(self->state.push_reply(wire::PushReply::Outcome::APPLIED, staleness));
+        for (PushPromise& again : self->state.take_applying(origin.minibatch))
+          again.deliver(self->state.duplicate_reply());
       },
       [self, origin, promise](const caf::error& e) mutable {
         self->state.ledger.unmark(origin.minibatch);
+        self->state.ledger.under_way -= origin.examples;
         --self->state.ledger.minibatches;
         promise.deliver(e);
+        for (PushPromise& again : self->state.take_applying(origin.minibatch)) again.deliver(e);
       });
 }
 
@@ -141,8 +176,11 @@ void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
   const Origin origin = read(m.get().getOrigin());
   self->state.check(origin);
   if (self->state.ledger.is_applied(origin.epoch, origin.minibatch)) {
-    ++self->state.ledger.duplicates;
-    promise.deliver(self->state.push_reply(wire::PushReply::Outcome::DUPLICATE));
+    const auto applying = self->state.applying.find(origin.minibatch);
+    if (applying != self->state.applying.end())
+      applying->second.push_back(promise);
+    else
+      promise.deliver(self->state.duplicate_reply());
   } else if (self->state.config.sync) {
     self->state.gradients(m);
     self->state.stage(origin, m);
@@ -190,6 +228,16 @@ void book_commit(OptimizerState& state, wire::CommitRequest::Reader commit) {
     state.staged.erase(staged);
   }
   state.ledger.version = commit.getVersion();
+  if (state.journal && state.staged.empty()) state.journal->clear();
+}
+
+// For the journal, before it is applied.
+AppliedNote note_commit(OptimizerState& state, wire::CommitRequest::Reader commit, uint64_t left_out) {
+  std::vector<std::pair<uint64_t, uint32_t>> applied;
+  for (const auto part : commit.getMinibatches())
+    applied.emplace_back(part.getMinibatch(), state.staged.at(part.getMinibatch()).examples);
+  const uint64_t minibatches = state.ledger.minibatches + applied.size();
+  return state.ledger.note(commit.getVersion(), minibatches, left_out, std::move(applied));
 }
 
 void commit(Self self, const Message<wire::CommitRequest>& m, CommitPromise promise) {
@@ -212,6 +260,7 @@ void commit(Self self, const Message<wire::CommitRequest>& m, CommitPromise prom
   auto batch = std::make_shared<ApplyBatch>();
   batch->version = batch->step = request.getVersion();
   batch->tables = views_of(sum->tables, state.config.tables);
+  batch->note = note_commit(state, request, sum->left_out);
   batch->keepalive = sum;
   state.committing.push_back(promise);
   request_apply(
@@ -233,6 +282,14 @@ void resume(OptimizerState& state, wire::ResumeRequest::Reader request) {
   state.ledger.examples = request.getExamples();
   state.ledger.minibatches = request.getMinibatches();
   for (const uint64_t minibatch : request.getApplied()) state.ledger.mark_applied(minibatch, 0);
+}
+
+// Both actors of the owner refuse what was routed by an older map before the master is answered.
+void take_map(Self self, uint32_t version, caf::typed_response_promise<Message<wire::Empty>> promise) {
+  self->state.config.map.version = std::max(self->state.config.map.version, version);
+  self->request(self->state.shard, caf::infinite, map_atom::value, version)
+      .then([promise](uint32_t) mutable { promise.deliver(make_message<wire::Empty>()); },
+            [promise](caf::error& e) mutable { promise.deliver(std::move(e)); });
 }
 
 Message<wire::StatsReply> stats_reply(const Ledger& ledger, const StoreStats& store,
@@ -259,10 +316,16 @@ Message<wire::StatsReply> stats_reply(const Ledger& ledger, const StoreStats& st
 }
 
 OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& config,
-                                                 const LocalShardActor& shard) {
+                                                 const LocalShardActor& shard,
+                                                 const std::vector<AppliedNote>& left,
+                                                 const std::shared_ptr<StagedJournal>& journal) {
   self->state.config = config;
   self->state.shard = shard;
   self->state.clipper.emplace(config.tables);
+  self->state.journal = journal;
+  for (const AppliedNote& note : left) self->state.ledger.recover(note);
+  if (journal)
+    for (const auto& push : journal->take_left()) self->state.stage_again(push);
   return {
       [self](const Message<wire::PushRequest>& m) -> caf::result<Message<wire::PushReply>> {
         auto promise = self->make_response_promise<Message<wire::PushReply>>();
@@ -290,6 +353,13 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
           return make_message<wire::Empty>();
         });
       },
+      [self](const Message<wire::MapRequest>& m) -> caf::result<Message<wire::Empty>> {
+        auto promise = self->make_response_promise<Message<wire::Empty>>();
+        guarded(
+            Kind::kMapRequest, [&] { take_map(self, m.get().getMapVersion(), promise); },
+            [&](const Error& e) { promise.deliver(to_caf(e)); });
+        return promise;
+      },
       [self](const Message<wire::StatsRequest>& m) -> caf::result<Message<wire::StatsReply>> {
         auto promise = self->make_response_promise<Message<wire::StatsReply>>();
         self->request(self->state.shard, caf::infinite, stats_atom::value)
@@ -303,12 +373,19 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
                 [=](caf::error& e) mutable { promise.deliver(std::move(e)); });
         return promise;
       },
-      [self](const Message<wire::ResumeRequest>& m) {
-        return guarded(Kind::kResumeRequest, [&] {
-          resume(self->state, m.get());
-          self->send(self->state.shard, version_atom::value, self->state.ledger.version);
-          return make_message<wire::Empty>();
-        });
+      [self](const Message<wire::ResumeRequest>& m) -> caf::result<Message<wire::Empty>> {
+        auto promise = self->make_response_promise<Message<wire::Empty>>();
+        guarded(
+            Kind::kResumeRequest,
+            [&] {
+              resume(self->state, m.get());
+              const auto note = std::make_shared<const AppliedNote>(self->state.ledger.note_of_all());
+              self->request(self->state.shard, caf::infinite, resume_atom::value, NotePtr(note))
+                  .then([promise](uint64_t) mutable { promise.deliver(make_message<wire::Empty>()); },
+                        [promise](caf::error& e) mutable { promise.deliver(std::move(e)); });
+            },
+            [&](const Error& e) { promise.deliver(to_caf(e)); });
+        return promise;
       },
       [self](const Message<wire::EndRequest>& m) {
         return guarded(Kind::kEndRequest, [&] {
@@ -321,8 +398,12 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
 
 }  // namespace
 
-OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& config, LocalShardActor shard) {
-  return system.spawn(optimizer_behavior, config, std::move(shard));
+OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& config, LocalShardActor shard,
+                               const std::vector<AppliedNote>& left) {
+  if (!config.sync || !config.has_journal())
+    return system.spawn(optimizer_behavior, config, std::move(shard), left, std::shared_ptr<StagedJournal>());
+  auto journal = std::make_shared<StagedJournal>(config.external.journal, config.shard, config.job);
+  return system.spawn<caf::detached>(optimizer_behavior, config, std::move(shard), left, std::move(journal));
 }
 
 }  // namespace embers

@@ -11,6 +11,10 @@ namespace embers {
 //   push ──► fenced? ──► known (epoch, minibatch)? ──► async ─────────────► apply ──► "applied"
 //                                                 └──► sync: stage ──► "staged" ··· commit ──► accumulate ──►
 //                                                 apply
-OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& config, LocalShardActor shard);
+//
+// With a journal a push is staged on disk before it is acknowledged, and the actor has a thread of its own.
+// `left`: what the shard's last process noted of its applies; what it had staged is taken up, too.
+OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& config, LocalShardActor shard,
+                               const std::vector<AppliedNote>& left = {});
 
 }  // namespace embers

@@ -3,8 +3,9 @@
 namespace embers {
 
 OwnerHandles spawn_owner(caf::actor_system& system, const OwnerConfig& config) {
-  const LocalShardActor shard = spawn_shard(system, config);
-  return {spawn_optimizer(system, config, shard), caf::actor_cast<ShardActor>(shard)};
+  std::vector<AppliedNote> left;
+  const LocalShardActor shard = spawn_shard(system, config, &left);
+  return {spawn_optimizer(system, config, shard, left), caf::actor_cast<ShardActor>(shard)};
 }
 
 void end_owner(const OwnerHandles& owner) {

@@ -22,10 +22,17 @@ class Rows {
       slot_init_.push_back(storage::slot_init(*optimizers_.back(), spec.dim));
       store_->add_table(spec, slot_init_.back());
     }
+    if (external_ != nullptr) recover();
   }
 
+  // Of the shard's last process.
+  const std::vector<AppliedNote>& left() const { return left_; }
+
   uint64_t version() const { return version_; }
-  void set_version(uint64_t version) { version_ = version; }
+  void resume(const AppliedNote& note) {
+    if (external_ != nullptr) external_->keep(to_note(note));
+    version_ = note.version;
+  }
 
   Message<wire::PullReply> pull(wire::PullRequest::Reader request) {
     const auto tables = read_slices(request.getTables(), config_.tables.size());
@@ -38,11 +45,19 @@ class Rows {
   }
 
   void apply(const ApplyBatch& batch) {
+    if (external_ != nullptr)
+      external_->apply(to_note(batch.note), [&] { apply_tables(batch); });
+    else
+      apply_tables(batch);
+    version_ = batch.version;
+  }
+
+  void apply_tables(const ApplyBatch& batch) {
     for (const TableSlices& t : batch.tables) {
       const storage::Optimizer& optimizer = *optimizers_[t.table];
-      const storage::LeftOut left_out =
-          storage::apply(*store_, t.table, optimizer,
-                         {batch.step, optimizer.learning_rate(batch.step) * batch.rate_factor}, t.keys, t.values, constraints_[t.table].get());
+      const storage::LeftOut left_out = storage::apply(
+          *store_, t.table, optimizer, {batch.step, optimizer.learning_rate(batch.step) * batch.rate_factor},
+          t.keys, t.values, constraints_[t.table].get());
       left_out_ += left_out.rows;
       if (left_out.rows > 0 && !config_.skip_bad_gradients)
         fail(ErrorCode::kInvalid,
@@ -51,7 +66,6 @@ class Rows {
              "gradients, or set training.on_bad_gradient = \"skip\"",
              batch.step, to_string(t.keys, left_out.first), config_.tables[t.table].name);
     }
-    version_ = batch.version;
   }
 
   void restore(wire::RestoreRequest::Reader request) {
@@ -96,14 +110,30 @@ class Rows {
  private:
   static constexpr size_t kScanBytes = 4 << 20;
 
-  static std::unique_ptr<storage::Store> make_store(const OwnerConfig& config) {
+  std::unique_ptr<storage::Store> make_store(const OwnerConfig& config) {
     if (config.backend == "memory") return storage::make_memory_store();
+    auto store = make_external_store(config);
+    external_ = store.get();
+    return store;
+  }
+
+  static std::unique_ptr<storage::ExternalStore> make_external_store(const OwnerConfig& config) {
     if (config.backend == "memcached")
       return storage::make_external_store(storage::connect_memcached(config.servers), config.external);
     if (config.backend == "redis")
       return storage::make_external_store(storage::connect_redis(config.servers), config.external);
     fail(ErrorCode::kInvalid, "storage.backend '{}' is not known; known: memory, memcached, redis",
          config.backend);
+  }
+
+  void recover() {
+    for (const std::string& bytes : external_->take_notes()) left_.push_back(read_note(bytes));
+    if (!left_.empty()) version_ = left_.back().version;
+    if (config_.takes_over && left_.empty())
+      fail(ErrorCode::kInvalid,
+           "shard {} lost its process, and storage.journal '{}' on this host holds nothing of it: start the "
+           "shard where it ran before, with the same directory, or go on from the last checkpoint (--resume)",
+           config_.shard, config_.external.journal);
   }
 
   // The seed's lookup_embedding: gets; initial values for unknown keys; set if not exists; gets again; a key
@@ -125,7 +155,9 @@ class Rows {
   }
 
   const OwnerConfig config_;
+  storage::ExternalStore* external_ = nullptr;  // store_, if it is one
   std::unique_ptr<storage::Store> store_;
+  std::vector<AppliedNote> left_;
   std::vector<std::unique_ptr<const storage::Initializer>> initializers_;
   std::vector<std::unique_ptr<const storage::Optimizer>> optimizers_;
   std::vector<std::unique_ptr<const storage::Constraint>> constraints_;  // null for none
@@ -225,9 +257,15 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
           return self->state.rows->version();
         });
       },
-      [self](version_atom, uint64_t version) {
-        self->state.rows->set_version(version);
-        self->state.wake();
+      [self](resume_atom, const NotePtr& note) {
+        return guarded(Kind::kResumeRequest, [&] {
+          self->state.rows->resume(*note);
+          self->state.wake();
+          return note->version;
+        });
+      },
+      [self](map_atom, uint32_t version) {
+        return self->state.map_version = std::max(self->state.map_version, version);
       },
       [self](stats_atom) { return self->state.rows->stats(); },
   };
@@ -235,8 +273,10 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
 
 }  // namespace
 
-LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config) {
+LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config,
+                            std::vector<AppliedNote>* left) {
   auto rows = std::make_shared<std::unique_ptr<Rows>>(std::make_unique<Rows>(config));
+  if (left != nullptr) *left = (*rows)->left();
   if (config.backend == "memory") return system.spawn(shard_behavior, rows, config);
   return system.spawn<caf::detached>(shard_behavior, rows, config);
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/applied_note.h"
 #include "actors/message_types.h"
 #include "schema/codec.h"
 #include "schema/partition.h"
@@ -27,6 +28,9 @@ struct OwnerConfig {
   std::string backend = "memory";     // memory | memcached | redis
   std::vector<std::string> servers;   // of memcached or Redis
   storage::ExternalOptions external;  // whose rows they hold
+  bool takes_over = false;            // from a lost process of the shard, by its journal
+
+  bool has_journal() const { return backend != "memory" && !external.journal.empty(); }
   // Called in an actor's thread when the master ends the job.
   std::function<void(bool ok, const std::string& message)> on_end;
 };
@@ -37,9 +41,11 @@ struct ApplyBatch {
   uint64_t step = 0;       // the model's, of which the learning rate is a function
   double rate_factor = 1;  // every learning rate is multiplied by it
   std::vector<TableSlices> tables;
+  AppliedNote note;                       // for the journal
   std::shared_ptr<const void> keepalive;  // owner of what `tables` view
 };
 using ApplyPtr = std::shared_ptr<const ApplyBatch>;
+using NotePtr = std::shared_ptr<const AppliedNote>;
 
 struct StoreStats {
   uint64_t rows = 0;
@@ -48,20 +54,27 @@ struct StoreStats {
 };
 
 using apply_atom = caf::atom_constant<caf::atom("apply")>;
-using version_atom = caf::atom_constant<caf::atom("version")>;
+using resume_atom = caf::atom_constant<caf::atom("resume")>;
+using map_atom = caf::atom_constant<caf::atom("map")>;
 using stats_atom = caf::atom_constant<caf::atom("stats")>;
 
 // The shard as its optimizer sees it.
 using LocalShardActor =
     ShardActor::extend<caf::replies_to<apply_atom, ApplyPtr>::with<uint64_t>,
-                       caf::reacts_to<version_atom, uint64_t>, caf::replies_to<stats_atom>::with<StoreStats>>;
+                       caf::replies_to<resume_atom, NotePtr>::with<uint64_t>,  // where the job stands
+                       caf::replies_to<map_atom, uint32_t>::with<uint32_t>,    // version of the shard map
+                       caf::replies_to<stats_atom>::with<StoreStats>>;
 
 // Spawns the single owner and only writer of a shard's rows, above a Store. Throws Error for a spec that
 // storage refuses (unknown initializer, optimizer or backend), or a server that cannot be reached. One that
-// talks to servers has a thread of its own.
-LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config);
+// talks to servers has a thread of its own. With a journal, finishes what the shard's last process began;
+// `left` gets the notes of what that applied, in order. kInvalid when config.takes_over and the journal is
+// not there.
+LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config,
+                            std::vector<AppliedNote>* left = nullptr);
 
 }  // namespace embers
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::ApplyPtr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::NotePtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::StoreStats)

@@ -122,6 +122,9 @@ void read_storage(Section section, Job& job) {
   section.read_count("memory_mb", storage.memory_mb, kFewestServerMb, kMostServerMb);
   section.read_count("server_threads", storage.server_threads, 1, kMaxThreads);
   section.read("journal", storage.journal);
+  section.read("owner_timeout", storage.owner_timeout);
+  if (!(storage.owner_timeout >= 0))
+    section.fail_at("owner_timeout", "'owner_timeout' must be a number of seconds, 0 for none");
   section.read_count("shards", storage.shards, 1, kMaxShards);
   section.read_count("buckets", storage.buckets, 1, kMaxBuckets);
   if (storage.shards > storage.buckets) {

@@ -140,6 +140,7 @@ struct Job {
     uint32_t memory_mb = 1024;         // of the job's own server
     uint32_t server_threads = 2;       // of the job's own server
     std::string journal;               // directory for owners' write-backs, or ""
+    double owner_timeout = 60;  // seconds that a job with a journal waits for a lost owner; 0: not at all
     uint32_t shards = 1;
     uint32_t buckets = 4096;
     std::vector<TableOverride> tables;

@@ -133,6 +133,10 @@ MasterImpl::behavior_type master_behavior(MasterState::Self self,
       [&state](const Message<wire::HeartbeatRequest>& m) {
         return guarded(Kind::kHeartbeatRequest, [&] { return state.heartbeat(m.get()); });
       },
+      [&state, self](const Message<wire::OwnersRequest>& m) {
+        return promised<wire::OwnersReply>(self, Kind::kOwnersRequest,
+                                           [&](auto promise) { state.owners_for(m.get(), promise); });
+      },
       [&state](const Message<wire::FailRequest>& m) {
         return guarded(Kind::kFailRequest, [&] {
           state.worker_failed(m.get());

@@ -40,6 +40,8 @@ struct MasterConfig {
   std::string boot_id;                       // of this host, see wire::JoinRequest
   // Proxies of an owner process that joined with these endpoints.
   std::function<OwnerHandles(const std::vector<std::string>& endpoints, uint64_t incarnation)> connect_owner;
+  // Ends such proxies: what they were asked is answered with an error. Null for none.
+  std::function<void(const OwnerHandles& owner)> drop_owner;
 
   uint64_t train_minibatches = 0, train_records = 0;
   std::vector<std::string> train_signature;  // Dataset::signature() of the training data
@@ -69,6 +71,11 @@ using LocalMasterActor = MasterActor::extend<caf::reacts_to<stop_atom, std::stri
 //       │             │     commit └──┘           │            └──► ending ──► over
 //       └─────────────┴── stop: save if anything was trained ──────► ending
 //   any ── a lost owner, an error of a worker ──► failed ──► over
+//
+// A lost owner that has a journal stops only the leases, in any phase from training to saving:
+//
+//   paused ── a shard process joins, recovers, is at the job's version, all owners have the new map ──► on
+//      └───── none for storage.owner_timeout ──► failed
 LocalMasterActor spawn_master(caf::actor_system& system, std::shared_ptr<const MasterConfig> config);
 
 }  // namespace embers

@@ -22,6 +22,7 @@ void MasterState::stop(const std::string& why) {
 void MasterState::finish() {
   phase = Phase::kEnding;
   deadline = Clock::now() + kEndSeconds;
+  answer_owners(Clock::time_point::max());
   for (WaitingJoin& w : std::exchange(waiting_joins, {}))
     w.promise.deliver(to_caf(Error(ErrorCode::kJobFailed, "the job ended before it began: " + stopping)));
   serve_leases();
@@ -53,8 +54,13 @@ void MasterState::fail_job(const Error& why) {
     told.insert(w.incarnation);
     w.promise.deliver(reply);
   }
+  for (WaitingOwners& w : waiting_owners) {
+    told.insert(w.incarnation);
+    w.promise.deliver(reply);
+  }
   waiting_joins.clear();
   waiting_leases.clear();
+  waiting_owners.clear();
   const auto end = make_message<wire::EndRequest>([&](wire::EndRequest::Builder b) {
     b.setOk(false);
     b.setMessage(why.what());

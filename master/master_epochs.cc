@@ -144,6 +144,7 @@ Cursor MasterState::cursor() const {
 // Between epochs: saves when it is time, then the next epoch or the end.
 void MasterState::save_or_go_on() {
   phase = Phase::kSaving;
+  if ((save_again = paused)) return;  // until all owners are there
   const bool trained =
       config->task == MasterConfig::Task::kTrain && (!report.epochs.empty() || !config->resume.empty());
   const bool last = config->task == MasterConfig::Task::kEvaluate || !stopping.empty() ||

@@ -79,7 +79,7 @@ void MasterState::serve_leases() {
     }
     const bool evaluating = phase == Phase::kEvaluating;
     std::optional<LeaseBook::Lease> granted;
-    if ((evaluating || phase == Phase::kTraining) && may_grant())
+    if ((evaluating || phase == Phase::kTraining) && !paused && may_grant())
       granted = book().grant(w.incarnation, most_to_grant(w.incarnation));
     if (granted)
       w.promise.deliver(evaluating ? lease_reply(wire::LeaseReply::Kind::EVALUATE, epoch, 0, *granted)

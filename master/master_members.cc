@@ -6,9 +6,8 @@
 namespace embers {
 namespace {
 
-wire::JoinReply::Builder write_owner_list(wire::JoinReply::Builder b, const MasterConfig& config,
-                                          const Membership& members) {
-  auto owners = b.initOwners(config.shards);
+void write_owner_list(capnp::List<wire::JoinReply::Owner>::Builder owners, const MasterConfig& config,
+                      const Membership& members) {
   for (unsigned i = 0; i < config.local_owners.size(); ++i) {
     write_texts(owners[i].initEndpoints(config.local_endpoints.size()), config.local_endpoints);
     owners[i].setBootId(config.boot_id);
@@ -18,7 +17,6 @@ wire::JoinReply::Builder write_owner_list(wire::JoinReply::Builder b, const Mast
     write_texts(owners[member.number].initEndpoints(member.endpoints.size()), member.endpoints);
     owners[member.number].setBootId(member.boot_id);
   }
-  return b;
 }
 
 }  // namespace
@@ -47,16 +45,17 @@ void MasterState::join(wire::JoinRequest::Reader request, const caf::actor_addr&
   member.sender = sender;
   if (!member.owner)
     check_worker(request);
-  else if (owners.size() >= config->shards)
+  else if (owners.size() + away.size() >= config->shards && !free_place())
     fail(ErrorCode::kInvalid, "this job has {} shards and all have joined{}", config->shards,
          config->model.has_embeddings() ? ""
                                         : " (its model has no Embedding layer and needs no shard process)");
-  Member& added = members.add(std::move(member));
+  const auto place = member.owner ? free_place() : std::nullopt;
+  Member& added = members.add(std::move(member), place);
   self->monitor(added.sender);
   event(fmt::format("{} joined", added.describe()));
   if (added.owner) {
     try {
-      join_owner(added);
+      place ? take_over(added) : join_owner(added);
     } catch (const Error&) {
       members.remove(added.incarnation);
       throw;
@@ -71,13 +70,15 @@ void MasterState::join(wire::JoinRequest::Reader request, const caf::actor_addr&
   maybe_start();
 }
 
-void MasterState::join_owner(Member& member) {
-  const OwnerHandles handles = config->connect_owner(member.endpoints, member.incarnation);
-  owners[member.number] = handles;
+void MasterState::join_owner(Member& member) { owners[member.number] = connect_owner(member); }
+
+OwnerHandles MasterState::connect_owner(const Member& member) {
+  OwnerHandles handles = config->connect_owner(member.endpoints, member.incarnation);
   for (const caf::actor_addr& link : {handles.optimizer.address(), handles.shard.address()}) {
     owner_links[link] = member.number;
     self->monitor(link);
   }
+  return handles;
 }
 
 void MasterState::check_worker(wire::JoinRequest::Reader request) {
@@ -114,7 +115,7 @@ void MasterState::check_settings(const std::vector<std::string>& theirs, const s
 }
 
 void MasterState::answer_joins() {
-  if (owners.size() < config->shards) return;
+  if (owners.size() < config->shards || paused) return;
   for (WaitingJoin& w : waiting_joins)
     if (const Member* member = members.find(w.incarnation)) w.promise.deliver(join_reply(*member));
   waiting_joins.clear();
@@ -130,7 +131,15 @@ Message<wire::JoinReply> MasterState::join_reply(const Member& member) const {
     b.setMapVersion(map.version);
     auto buckets = b.initShardOfBucket(map.buckets());
     for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.shard_of_bucket[i]);
-    if (!member.owner) write_owner_list(b, *config, members);
+    b.setTakesOver(member.owner && away.contains(member.number));
+    if (!member.owner) write_owner_list(b.initOwners(config->shards), *config, members);
+  });
+}
+
+Message<wire::OwnersReply> MasterState::owners_reply() const {
+  return make_message<wire::OwnersReply>([&](wire::OwnersReply::Builder b) {
+    b.setMapVersion(map_version);
+    write_owner_list(b.initOwners(config->shards), *config, members);
   });
 }
 
@@ -167,13 +176,9 @@ void MasterState::leave(uint64_t incarnation) {
 void MasterState::down(const caf::down_msg& down) {
   if (Member* member = members.find(down.source)) {
     const std::string why = from_caf(down.reason).what();
-    if (member->owner)
-      fail_job(Error(ErrorCode::kLost, fmt::format("lost {}: {}", member->describe(), why)));
-    else
-      lose_worker(member->incarnation, why);
+    member->owner ? lose_owner(member->number, why) : lose_worker(member->incarnation, why);
   } else if (const auto link = owner_links.find(down.source); link != owner_links.end()) {
-    fail_job(Error(ErrorCode::kLost,
-                   fmt::format("lost shard {}: {}", link->second, from_caf(down.reason).what())));
+    lose_owner(link->second, from_caf(down.reason).what());
   }
 }
 
@@ -209,6 +214,11 @@ void MasterState::forget_worker(uint64_t incarnation) {
     w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master gave this worker up")));
     return true;
   });
+  std::erase_if(waiting_owners, [&](WaitingOwners& w) {
+    if (w.incarnation != incarnation) return false;
+    w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master gave this worker up")));
+    return true;
+  });
   alone_since = Clock::now();
 }
 
@@ -219,6 +229,7 @@ void MasterState::tick() {
   self->delayed_send(self, std::chrono::duration_cast<std::chrono::milliseconds>(beat), tick_atom::value);
   if (phase == Phase::kEnding || phase == Phase::kFailed) return after_progress();
   check_silence();
+  check_away();
   report_progress();
 }
 
@@ -229,9 +240,8 @@ void MasterState::check_silence() {
     if (Member* member = members.find(w.incarnation)) member->last_seen = Clock::now();
   while (Member* silent = members.silent_since(Clock::now() - silence())) {
     const std::string why = fmt::format("no sign of life for {} s", config->job.job.heartbeat_timeout);
-    if (silent->owner)
-      return fail_job(Error(ErrorCode::kLost, fmt::format("lost {}: {}", silent->describe(), why)));
-    lose_worker(silent->incarnation, why);
+    silent->owner ? lose_owner(silent->number, why) : lose_worker(silent->incarnation, why);
+    if (over_or_failed()) return;
   }
   const bool needs_workers = phase == Phase::kTraining || phase == Phase::kEvaluating;
   const std::chrono::duration<double> alone = Clock::now() - alone_since;

@@ -47,7 +47,38 @@ void MasterState::background(std::function<void(caf::blocking_actor*)> work, std
           [this, then = std::move(then)] {
             if (!over_or_failed()) then();
           },
-          [this](caf::error& e) { fail_job(from_caf(e)); });
+          [this](caf::error& e) {
+            // What is saved is read again from the beginning once all owners are there.
+            if (phase == Phase::kSaving && keeps_journal(*config) && is_gone(from_caf(e)))
+              save_again = true;
+            else
+              fail_job(from_caf(e));
+          });
+}
+
+template <class T>
+void MasterState::ask_owner(uint32_t shard, const Message<T>& question,
+                            std::function<void(const Message<typename KindOf<T>::Reply>&)> then) {
+  const uint64_t id = ++last_question;
+  const auto ask = [this, shard, id, question, then] {
+    const auto owner = owners.find(shard);
+    if (owner == owners.end()) return;
+    const OptimizerActor whom = owner->second.optimizer;
+    self->request(whom, caf::infinite, question)
+        .then(
+            [this, shard, id, then](const Message<typename KindOf<T>::Reply>& reply) {
+              if (questions[shard].erase(id) > 0) then(reply);
+            },
+            [this, shard, whom](caf::error& e) {
+              const auto now = owners.find(shard);
+              if (now == owners.end() || now->second.optimizer != whom)
+                return;  // it was or will be asked again
+              const Error why = from_caf(e);
+              is_gone(why) ? lose_owner(shard, why.what()) : fail_job(why);
+            });
+  };
+  questions[shard].emplace(id, ask);
+  ask();
 }
 
 template <class T>
@@ -55,25 +86,22 @@ void MasterState::ask_owners(
     const Message<T>& question,
     std::function<void(const std::vector<Message<typename KindOf<T>::Reply>>&)> then) {
   using Reply = Message<typename KindOf<T>::Reply>;
-  auto answers = std::make_shared<std::vector<Reply>>(owners.size());
-  auto open = std::make_shared<size_t>(owners.size());
-  if (owners.empty()) return then(*answers);
-  for (const auto& [number, owner] : owners)
-    self->request(owner.optimizer, caf::infinite, question)
-        .then(
-            [this, answers, open, then, shard = number](const Reply& reply) {
-              (*answers)[shard] = reply;
-              if (--*open == 0 && !over_or_failed()) then(*answers);
-            },
-            [this, shard = number](caf::error& e) {
-              const Error why = from_caf(e);
-              fail_job(why.code() == ErrorCode::kUnavailable
-                           ? Error(ErrorCode::kLost, fmt::format("lost shard {}: {}", shard, why.what()))
-                           : why);
-            });
+  std::vector<uint32_t> shards;
+  for (const auto& [shard, owner] : owners) shards.push_back(shard);
+  for (const auto& [shard, owner] : away) shards.push_back(shard);
+  auto answers = std::make_shared<std::vector<Reply>>(shards.size());
+  auto open = std::make_shared<size_t>(shards.size());
+  if (shards.empty()) return then(*answers);
+  for (const uint32_t shard : shards)
+    ask_owner<T>(shard, question, [this, answers, open, then, shard](const Reply& reply) {
+      (*answers)[shard] = reply;
+      if (--*open == 0 && !over_or_failed()) then(*answers);
+    });
 }
 template void MasterState::ask_owners<wire::FenceRequest>(
     const Message<wire::FenceRequest>&, std::function<void(const std::vector<Message<wire::Empty>>&)>);
+template void MasterState::ask_owners<wire::MapRequest>(
+    const Message<wire::MapRequest>&, std::function<void(const std::vector<Message<wire::Empty>>&)>);
 template void MasterState::ask_owners<wire::NormsRequest>(
     const Message<wire::NormsRequest>&, std::function<void(const std::vector<Message<wire::NormsReply>>&)>);
 template void MasterState::ask_owners<wire::CommitRequest>(
@@ -120,7 +148,8 @@ OwnerStats MasterState::settle(const std::vector<Message<wire::StatsReply>>& rep
 }
 
 SnapshotContext MasterState::snapshot_context() const {
-  SnapshotContext context{{}, even_shard_map(config->shards, config->job.storage.buckets), config->model};
+  SnapshotContext context{
+      {}, even_shard_map(config->shards, config->job.storage.buckets, map_version), config->model};
   for (const auto& [number, owner] : owners) context.owners.push_back(owner);
   return context;
 }

@@ -17,6 +17,17 @@ namespace embers {
 using tick_atom = caf::atom_constant<caf::atom("tick")>;
 using MasterImpl = LocalMasterActor::extend<caf::reacts_to<tick_atom>>;
 
+// Whether the one asked is gone: nothing was wrong with the question.
+inline bool is_gone(const Error& why) {
+  return remedy(why.code()) == Remedy::kRetry || why.code() == ErrorCode::kUnreachable;
+}
+
+// Whether owners of other processes can go on where they were cut off.
+inline bool keeps_journal(const MasterConfig& config) {
+  const auto& storage = config.job.storage;
+  return storage.backend != "memory" && !storage.journal.empty();
+}
+
 // The master's state machine; see master.h for its picture. Used only within its actor.
 struct MasterState {
   using Self = MasterImpl::stateful_pointer<MasterState>;
@@ -44,6 +55,7 @@ struct MasterState {
             Promise<wire::JoinReply> promise);
   Message<wire::HeartbeatReply> heartbeat(wire::HeartbeatRequest::Reader request);
   void leave(uint64_t incarnation);
+  void owners_for(wire::OwnersRequest::Reader request, Promise<wire::OwnersReply> promise);
   void down(const caf::down_msg& down);
   void tick();
 
@@ -61,6 +73,17 @@ struct MasterState {
     uint64_t incarnation;
     Promise<wire::LeaseReply> promise;
   };
+  struct WaitingOwners {
+    uint64_t incarnation;
+    Promise<wire::OwnersReply> promise;
+    Clock::time_point since;
+  };
+  // A lost owner, of which a new process may take the place.
+  struct Away {
+    std::string lost;  // who, and why
+    Clock::time_point deadline;
+    std::optional<OwnerHandles> joined;  // the new process, until it is known to be where it should
+  };
   struct WaitingJoin {
     uint64_t incarnation;
     Promise<wire::JoinReply> promise;
@@ -68,6 +91,7 @@ struct MasterState {
 
   // membership
   void join_owner(Member& member);
+  OwnerHandles connect_owner(const Member& member);  // and watches it
   void check_worker(wire::JoinRequest::Reader request);
   void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
   void answer_joins();
@@ -80,6 +104,17 @@ struct MasterState {
         std::chrono::duration<double>(config->job.job.heartbeat_timeout));
   }
   void report_progress();
+
+  // lost owners (master_lost_owners.cc)
+  void lose_owner(uint32_t shard, const std::string& why);
+  bool waits_for(uint32_t shard) const;
+  std::optional<uint32_t> free_place() const;
+  void take_over(Member& member);
+  void check_return(uint32_t shard, const OwnerHandles& owner, uint64_t version);
+  void go_on();
+  void answer_owners(Clock::time_point asked_before);
+  Message<wire::OwnersReply> owners_reply() const;
+  void check_away();
 
   // the job (master.cc)
   bool over_or_failed() const { return phase == Phase::kFailed || phase == Phase::kOver; }
@@ -116,7 +151,12 @@ struct MasterState {
   // owners and files (master_owners.cc)
   // Runs `work` in an actor of its own, then `then` here; an error fails the job.
   void background(std::function<void(caf::blocking_actor*)> work, std::function<void()> then);
-  // Asks every owner; `then` runs with all the answers. An error fails the job, naming the owner.
+  // Asks every owner; `then` runs with all the answers. An error fails the job, naming the owner. One that is
+  // away, or is lost before it answered, is asked when it is back: so questions must be such that two of them
+  // do as one.
+  template <class T>
+  void ask_owner(uint32_t shard, const Message<T>& question,
+                 std::function<void(const Message<typename KindOf<T>::Reply>&)> then);
   template <class T>
   void ask_owners(const Message<T>& question,
                   std::function<void(const std::vector<Message<typename KindOf<T>::Reply>>&)> then);
@@ -141,6 +181,13 @@ struct MasterState {
   Clock::time_point last_tick = Clock::now();
   std::map<uint32_t, OwnerHandles> owners;          // by shard id
   std::map<caf::actor_addr, uint32_t> owner_links;  // monitored proxies
+  std::map<uint32_t, Away> away;                    // by shard id; not in `owners`
+  bool paused = false;       // nothing is leased: an owner is away, or not all know the new map
+  bool save_again = false;   // what needed all owners, once they are there
+  uint32_t map_version = 1;  // raised with each owner that takes the place of a lost one
+  uint64_t last_question = 0;
+  std::map<uint32_t, std::map<uint64_t, std::function<void()>>> questions;  // of each owner, unanswered
+  std::vector<WaitingOwners> waiting_owners;
   std::vector<WaitingJoin> waiting_joins;
   std::vector<WaitingLease> waiting_leases;
   Clock::time_point alone_since;  // without any worker, while training or evaluating

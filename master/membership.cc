@@ -10,9 +10,9 @@ std::string Member::describe() const {
   return fmt::format("{} {} (pid {} on {})", owner ? "shard" : "worker", number, pid, host);
 }
 
-Member& Membership::add(Member member) {
+Member& Membership::add(Member member, std::optional<uint32_t> shard) {
   member.incarnation = ++last_incarnation_;
-  member.number = member.owner ? static_cast<uint32_t>(owners()) : workers_joined_++;
+  member.number = shard ? *shard : member.owner ? static_cast<uint32_t>(owners()) : workers_joined_++;
   member.last_seen = Clock::now();
   return members_[member.incarnation] = std::move(member);
 }
@@ -25,6 +25,12 @@ Member* Membership::find(uint64_t incarnation) {
 Member* Membership::find(const caf::actor_addr& sender) {
   for (auto& [incarnation, member] : members_)
     if (member.sender == sender) return &member;
+  return nullptr;
+}
+
+Member* Membership::find_owner(uint32_t shard) {
+  for (auto& [incarnation, member] : members_)
+    if (member.owner && member.number == shard) return &member;
   return nullptr;
 }
 

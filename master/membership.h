@@ -31,11 +31,13 @@ class Membership {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Numbers the member and gives it an incarnation that was never used before.
-  Member& add(Member member);
+  // Numbers the member and gives it an incarnation that was never used before. An owner that takes the place
+  // of a lost one gets the number of that.
+  Member& add(Member member, std::optional<uint32_t> shard = std::nullopt);
   void remove(uint64_t incarnation) { members_.erase(incarnation); }
   Member* find(uint64_t incarnation);
   Member* find(const caf::actor_addr& sender);
+  Member* find_owner(uint32_t shard);
   // Everybody counts as seen at this moment.
   void grant_time(Clock::time_point now);
   // A member that has been silent since before `deadline`.

@@ -40,10 +40,22 @@ struct JoinReply {
   mapVersion @3 :UInt32;
   shardOfBucket @4 :List(UInt16);
   owners @5 :List(Owner);            # in order of shard id; only for workers
+  takesOver @6 :Bool;                # owner: goes on where a lost process of this shard was cut off
   struct Owner {
     endpoints @0 :List(Text);
     bootId @1 :Text;
   }
+}
+
+struct OwnersRequest {
+  # Where are the owners? Of a worker that lost one, or was told kStaleMap. Answered when all are there.
+  incarnation @0 :UInt64;
+  mapVersion @1 :UInt32;             # that it knows
+}
+
+struct OwnersReply {
+  mapVersion @0 :UInt32;
+  owners @1 :List(JoinReply.Owner);  # in order of shard id
 }
 
 struct LeaseRequest {

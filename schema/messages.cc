@@ -30,6 +30,8 @@ std::string_view name(Kind kind) {
       return "NormsReply";
     case Kind::kFenceRequest:
       return "FenceRequest";
+    case Kind::kMapRequest:
+      return "MapRequest";
     case Kind::kStatsRequest:
       return "StatsRequest";
     case Kind::kStatsReply:
@@ -68,6 +70,10 @@ std::string_view name(Kind kind) {
       return "FailRequest";
     case Kind::kLeaveRequest:
       return "LeaveRequest";
+    case Kind::kOwnersRequest:
+      return "OwnersRequest";
+    case Kind::kOwnersReply:
+      return "OwnersReply";
   }
   return "";
 }

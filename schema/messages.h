@@ -14,7 +14,7 @@
 namespace embers {
 
 // Raised whenever a message changes in a way that an older peer would misread.
-inline constexpr uint32_t kProtocol = 2;
+inline constexpr uint32_t kProtocol = 3;
 inline constexpr char kNumberFormat[] = "float32-le";
 
 // Number of a message type in a frame. Stable: never renumber, never reuse.
@@ -39,6 +39,7 @@ enum class Kind : uint16_t {
   kEndRequest = 41,
   kNormsRequest = 48,
   kNormsReply = 49,
+  kMapRequest = 50,
   kJobRequest = 64,
   kJobReply = 65,
   kJoinRequest = 66,
@@ -51,6 +52,8 @@ enum class Kind : uint16_t {
   kHeartbeatReply = 73,
   kFailRequest = 74,
   kLeaveRequest = 75,
+  kOwnersRequest = 76,
+  kOwnersReply = 77,
 };
 
 // Name for messages, "" for a number that is no kind.
@@ -86,12 +89,14 @@ EMBERS_KIND(JoinReply)
 EMBERS_KIND(LeaseReply)
 EMBERS_KIND(DoneReply)
 EMBERS_KIND(HeartbeatReply)
+EMBERS_KIND(OwnersReply)
 EMBERS_REQUEST(Hello, Welcome)
 EMBERS_REQUEST(PullRequest, PullReply)
 EMBERS_REQUEST(PushRequest, PushReply)
 EMBERS_REQUEST(CommitRequest, CommitReply)
 EMBERS_REQUEST(NormsRequest, NormsReply)
 EMBERS_REQUEST(FenceRequest, Empty)
+EMBERS_REQUEST(MapRequest, Empty)
 EMBERS_REQUEST(StatsRequest, StatsReply)
 EMBERS_REQUEST(RestoreRequest, Empty)
 EMBERS_REQUEST(ResumeRequest, Empty)
@@ -104,6 +109,7 @@ EMBERS_REQUEST(DoneRequest, DoneReply)
 EMBERS_REQUEST(HeartbeatRequest, HeartbeatReply)
 EMBERS_REQUEST(FailRequest, Empty)
 EMBERS_REQUEST(LeaveRequest, Empty)
+EMBERS_REQUEST(OwnersRequest, OwnersReply)
 
 #undef EMBERS_KIND
 #undef EMBERS_REQUEST

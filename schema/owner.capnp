@@ -46,6 +46,11 @@ struct FenceRequest {
   incarnation @0 :UInt64;
 }
 
+struct MapRequest {
+  # From now on only what was routed by this map, or a later one, is taken.
+  mapVersion @0 :UInt32;
+}
+
 struct StatsRequest {
   epoch @0 :UInt32;                  # of which staleness is asked; 0: of none
   minibatches @1 :List(UInt64);      # of that epoch: which of these are applied?

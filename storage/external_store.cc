@@ -10,7 +10,6 @@
 #include "storage/store_checks.h"
 #include "storage/stored_name.h"
 #include "storage/stored_value.h"
-#include "storage/write_back_journal.h"
 
 namespace embers::storage {
 namespace {
@@ -60,7 +59,7 @@ class Impl final : public ExternalStore {
         sentinel_(StoredNames::sentinel(options.job, options.shard)),
         mark_(fmt::format("{:016x}", options.run)),
         parts_(servers_.all.size()) {
-    if (!options.journal.empty()) journal_.emplace(options.journal, options.shard, options.run);
+    if (!options.journal.empty()) journal_.emplace(options.journal, options.job, options.shard, options.run);
     guarded([&] { mark_servers(); });
   }
 
@@ -70,7 +69,7 @@ class Impl final : public ExternalStore {
       if (table.name == spec.name) fail(ErrorCode::kInvalid, "table '{}' is in the store already", spec.name);
     guarded([&] { check_fits(spec, slot_init.size()); });
     tables_.emplace_back(spec, slot_init, options_.job);
-    if (journal_) guarded([&] { finish(static_cast<TableId>(tables_.size() - 1)); });
+    if (journal_) guarded([&] { take_up(static_cast<TableId>(tables_.size() - 1)); });
   }
 
   size_t gather(TableId id, KeysView keys, std::span<float> out, std::span<uint8_t> found) override {
@@ -109,14 +108,33 @@ class Impl final : public ExternalStore {
       batch_.assign(keys);
       look_up_rows_and_slots(id, keys);
       initialize_unknown_slots(table, keys);
-      apply(table, keys, grads, kernel);
-      if (journal_) journal_->begin(id, table.version + 1, keys, looked_.values);
-      ++table.version;
-      write_rows_back(table, keys, looked_.values);
-      write_slots_back(table, keys, looked_.values);
-      barrier();
-      if (journal_) journal_->done(id, table.version);
+      apply_kernel(table, keys, grads, kernel);
+      stage(id, keys);
+      if (!applying_) write_back({});
     });
+  }
+
+  void apply(const Note& note, const std::function<void()>& updates) override {
+    staged_ = 0;
+    applying_ = true;
+    try {
+      updates();
+    } catch (...) {
+      staged_ = 0;
+      applying_ = false;
+      throw;
+    }
+    applying_ = false;
+    guarded([&] { write_back(note); });
+  }
+
+  void keep(const Note& note) override {
+    if (journal_) journal_->note(note);
+  }
+
+  bool recovered() const override { return journal_ && journal_->found(); }
+  std::vector<std::string> take_notes() override {
+    return journal_ ? journal_->take_notes() : std::vector<std::string>();
   }
 
   void restore(TableId id, KeysView keys, std::span<const float> values) override {
@@ -129,9 +147,10 @@ class Impl final : public ExternalStore {
       // The last of several values of a key counts.
       const std::vector<float> last = batch_.last_of_each(keys, values, table.stride());
       adopt_all(id, keys);
-      if (journal_) journal_->begin(id, table.version + 1, keys, last);
-      ++table.version;
-      write(id, keys, last);
+      table.names.assign(keys, table.has_slots());
+      looked_.values = last;
+      stage(id, keys);
+      write_back({});
     });
   }
 
@@ -212,7 +231,8 @@ class Impl final : public ExternalStore {
     }
   }
 
-  void apply(const Table& table, KeysView keys, std::span<const float> grads, const UpdateKernel& kernel) {
+  void apply_kernel(const Table& table, KeysView keys, std::span<const float> grads,
+                    const UpdateKernel& kernel) {
     const std::span<float> values(looked_.values);
     for (size_t i = 0; i < keys.size(); ++i) {
       const auto all = values.subspan(batch_.first(i) * table.stride(), table.stride());
@@ -250,14 +270,33 @@ class Impl final : public ExternalStore {
     server(name).set(name, encode(table, keys, i, name, table.version, floats));
   }
 
-  // Rows and slots as version table.version, acknowledged.
-  void write(TableId id, KeysView keys, std::span<const float> values) {
-    Table& table = at(id);
-    table.names.assign(keys, table.has_slots());
-    write_rows_back(table, keys, values);
-    write_slots_back(table, keys, values);
-    barrier();
-    if (journal_) journal_->done(id, table.version);
+  // What was computed of a table, in looked_, becomes part of the next write-back. Its names are those of the
+  // keys.
+  void stage(TableId id, KeysView keys) {
+    for (size_t i = 0; i < staged_; ++i)
+      if (parts_staged_[i].table == id)
+        fail(ErrorCode::kInternal, "table '{}' is updated twice in one apply", at(id).name);
+    if (parts_staged_.size() == staged_) {
+      parts_staged_.emplace_back();
+      values_staged_.emplace_back();
+    }
+    values_staged_[staged_].swap(looked_.values);
+    parts_staged_[staged_] = {id, at(id).version + 1, keys, values_staged_[staged_]};
+    ++staged_;
+  }
+
+  // Steps 4 and 5 of all tables that were staged, acknowledged; with a journal, noted down before.
+  void write_back(const Note& note) {
+    const std::span<const WriteBackJournal::Part> parts(parts_staged_.data(), std::exchange(staged_, 0));
+    if (journal_) journal_->begin(parts, note);
+    for (const WriteBackJournal::Part& part : parts) {
+      Table& table = at(part.table);
+      table.version = part.version;
+      write_rows_back(table, part.keys, part.floats);
+      write_slots_back(table, part.keys, part.floats);
+    }
+    if (!parts.empty()) barrier();
+    if (journal_) journal_->done();
   }
 
   size_t read_rows(TableId id, KeysView keys, std::span<float> out, std::span<uint8_t> found) {
@@ -365,20 +404,33 @@ class Impl final : public ExternalStore {
     adopted_.clear();
   }
 
-  bool recovered() const { return journal_ && journal_->found(); }
-
-  // Takes up what the shard's last process left of a table.
-  void finish(TableId id) {
-    WriteBackJournal::Left left = journal_->take(id);
+  // Takes up what the shard's last process left of a table; with the last of the tables whose write-back was
+  // cut off, finishes that.
+  void take_up(TableId id) {
     Table& table = at(id);
-    for (const Keys& keys : left.created)
+    for (const Keys& keys : journal_->take_created(id)) {
+      check_kind(table.name, table.kind, keys);
       for (size_t i = 0; i < keys.size(); ++i) table.created.insert(keys, i);
-    table.version = left.version;
-    if (!left.pending) return;
-    check_kind(table.name, table.kind, left.pending->keys);
-    check_size(table.name, "rows with slots of the journal", left.pending->floats.size(),
-               left.pending->keys.size(), table.stride());
-    write(id, left.pending->keys, left.pending->floats);
+    }
+    table.version = journal_->version(id);
+    if (id == 0) pending_ = journal_->take_pending();
+    for (const auto& part : pending_)
+      if (part.table > id) return;
+    if (!pending_.empty()) finish(std::exchange(pending_, {}));
+  }
+
+  void finish(const std::vector<WriteBackJournal::OwnedPart>& parts) {
+    for (const auto& part : parts) {
+      Table& table = at(part.table);
+      check_kind(table.name, table.kind, part.keys);
+      check_size(table.name, "rows with slots of the journal", part.floats.size(), part.keys.size(),
+                 table.stride());
+      table.names.assign(part.keys, table.has_slots());
+      write_rows_back(table, part.keys, part.floats);
+      write_slots_back(table, part.keys, part.floats);
+    }
+    barrier();
+    journal_->done();
   }
 
   void check_fits(const TableSpec& spec, size_t slot_floats) {
@@ -539,6 +591,11 @@ class Impl final : public ExternalStore {
   std::vector<Part> parts_;  // by server
   Looked looked_;
   BatchIndex batch_;
+  bool applying_ = false;  // within apply()
+  size_t staged_ = 0;      // of the next two: tables that wait to be written back
+  std::vector<WriteBackJournal::Part> parts_staged_;
+  std::vector<std::vector<float>> values_staged_;
+  std::vector<WriteBackJournal::OwnedPart> pending_;  // of the shard's last process
   Keys adopted_;
   std::string value_;
 };

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "storage/key_value_server.h"
 #include "storage/store.h"
+#include "storage/write_back_journal.h"
 
 namespace embers::storage {
 
@@ -23,12 +26,25 @@ struct ExternalOptions {
 // that was created elsewhere joins them when it is first gathered. (2) A row that was created and is gone, a
 // server that cannot be reached, that was restarted or flushed, that refused a write or that evicted rows, is
 // kLost naming server, reason and how many rows: nothing is ever created in place of a lost row, and what
-// failed was not acknowledged. (3) An update has reached all servers when it returns; with a journal, one
-// that was cut off is finished by the next store of the same run and shard, in add_table.
+// failed was not acknowledged. (3) An update has reached all servers when it returns, those of apply() when
+// that does; with a journal, one that was cut off is finished by the next store of the same run and shard,
+// when its tables are added.
 class ExternalStore : public Store {
  public:
-  // Updates and restores that the table has seen, those finished after a restart included: tells a caller
-  // that was cut off whether its last one took effect.
+  // Runs `updates`, which calls update() at most once a table and nothing else of the store, and writes back
+  // what they changed when all have succeeded: all tables or, if one throws, none. The keys given to update()
+  // stay valid until then. With a journal `note` is kept with it: it is among take_notes() of the next
+  // process exactly if the updates took effect.
+  virtual void apply(const Note& note, const std::function<void()>& updates) = 0;
+  // Keeps a note without updates.
+  virtual void keep(const Note& note) = 0;
+
+  // Whether it goes on where the shard's last process was cut off, and the notes of that, in order; the last
+  // may come twice. Once.
+  virtual bool recovered() const = 0;
+  virtual std::vector<std::string> take_notes() = 0;
+
+  // Updates and restores that the table has seen, those finished after a restart included.
   virtual uint64_t version(TableId table) const = 0;
 };
 

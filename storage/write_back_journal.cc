@@ -8,146 +8,184 @@
 #include <utility>
 
 #include "schema/errors.h"
+#include "storage/journal_file.h"
 
 namespace embers::storage {
-
-struct WriteBackJournal::Record {
-  uint64_t check = 0, version = 0;
-  uint32_t table = 0, kind = 0;
-  uint64_t keys = 0, key_bytes = 0, floats = 0;
-
-  uint64_t payload() const {
-    return keys * (is_int64() ? sizeof(int64_t) : sizeof(uint32_t)) + key_bytes + floats * sizeof(float);
-  }
-  bool is_int64() const { return kind == static_cast<uint32_t>(KeyKind::kInt64); }
-};
-
 namespace {
+
+// A record of each file (see journal_file.h for what surrounds it), little-endian:
+//
+//   .keys    a part without floats
+//   .values  kind u64:
+//              kApply    note bytes u64, first u64; the note; parts
+//              kDone     nothing: the apply before it is written back
+//              kVersions parts without keys and floats
+//   .ledger  first u64, the note
+//
+// A part:
+//   version u64, table u32, kind u32 (KeyKind), keys, key bytes, floats u64 each
+//   int64 keys, or u32 ends and bytes;  then the floats
+//
+// The first record that does not read back ends its file: it was being written when the shard died, and
+// nothing was done about it yet.
+enum : uint64_t { kApply = 1, kDone = 2, kVersions = 3 };
 
 constexpr uint64_t kMostValues = 64 << 20;  // bytes of the file of values before it begins anew
 constexpr uint32_t kMostTables = 1 << 20;
 
-template <class T>
-void append(std::string& to, std::span<const T> from) {
-  to.append(reinterpret_cast<const char*>(from.data()), from.size_bytes());
+struct PartHeader {
+  uint64_t version = 0;
+  uint32_t table = 0, kind = 0;
+  uint64_t keys = 0, key_bytes = 0, floats = 0;
+};
+
+void append_part(std::string& to, const WriteBackJournal::Part& part) {
+  append_number(to, PartHeader{part.version, part.table, static_cast<uint32_t>(part.keys.kind),
+                               part.keys.size(), part.keys.bytes.size(), part.floats.size()});
+  if (part.keys.kind == KeyKind::kInt64)
+    append_span(to, part.keys.ints);
+  else
+    append_span(to, part.keys.ends);
+  to += part.keys.bytes;
+  append_span(to, part.floats);
 }
 
-template <class T>
-std::vector<T> split_off(std::string_view& from, size_t n) {
-  std::vector<T> out(n);
-  std::memcpy(out.data(), from.data(), n * sizeof(T));
-  from.remove_prefix(n * sizeof(T));
-  return out;
-}
-
-std::string read_all(const std::string& path) {
-  if (!std::filesystem::exists(path)) return "";
-  const File file = File::open(path);
-  std::string text(file.size(), 0);
-  text.resize(file.read_at(0, text.data(), text.size()));
-  return text;
+WriteBackJournal::OwnedPart split_part(RecordReader& from) {
+  const auto header = from.number<PartHeader>();
+  if (header.table >= kMostTables) from.fail();
+  WriteBackJournal::OwnedPart part{header.table, header.version, Keys(), {}};
+  if (header.kind == static_cast<uint32_t>(KeyKind::kInt64)) {
+    part.keys = Keys(from.list<int64_t>(header.keys));
+    from.bytes(header.key_bytes);
+  } else {
+    const auto ends = from.list<uint32_t>(header.keys);
+    part.keys = Keys(KeysView{KeyKind::kBytes, {}, ends, from.bytes(header.key_bytes)});
+  }
+  part.floats = from.list<float>(header.floats);
+  return part;
 }
 
 }  // namespace
 
-WriteBackJournal::WriteBackJournal(const std::string& directory, uint32_t shard, uint64_t run)
-    : keys_path_(fmt::format("{}/shard-{}.keys", directory, shard)),
-      values_path_(fmt::format("{}/shard-{}.values", directory, shard)),
-      run_(run) {
+WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t shard,
+                                   uint64_t run)
+    : path_(fmt::format("{}/shard-{}", directory, shard)), run_(run) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) fail(ErrorCode::kInvalid, "cannot make directory '{}': {}", directory, error.message());
-  read_back(keys_path_, false);
-  read_back(values_path_, true);
-  keys_.emplace(File::append(keys_path_));
-  values_.emplace(File::append(values_path_));
+  if (error)
+    fail(file_error_code(error.value()), "cannot make directory '{}': {}", directory, error.message());
+  lock_ = JournalLock::take(directory, job, shard, run);
+  read_keys();
+  read_values();
+  read_notes();
+  keys_.emplace(File::append(path_ + ".keys"));
+  values_.emplace(File::append(path_ + ".values"));
+  ledger_.emplace(File::append(path_ + ".ledger"));
+  if (open_ && pending_.empty()) done();
 }
 
-// Leaves the file with what of it reads back.
-void WriteBackJournal::read_back(const std::string& path, bool values) {
-  const std::string text = read_all(path);
-  std::string_view rest = text;
-  size_t good = 0;
-  while (rest.size() >= sizeof(Record)) {
-    Record record;
-    std::memcpy(&record, rest.data(), sizeof record);
-    const uint64_t room = rest.size() - sizeof record;
-    if (record.keys > room || record.key_bytes > room || record.floats > room || record.payload() > room ||
-        record.table >= kMostTables)
-      break;
-    const std::string_view all = rest.substr(0, sizeof record + record.payload());
-    if (record.check != (hash_key(all.substr(sizeof record.check)) ^ run_)) break;
-    rest.remove_prefix(all.size());
-    good += all.size();
+void WriteBackJournal::read_keys() {
+  read_records(path_ + ".keys", run_, [&](RecordReader& record) {
+    OwnedPart part = split_part(record);
+    if (created_.size() <= part.table) created_.resize(part.table + 1);
+    created_[part.table].push_back(std::move(part.keys));
     found_ = true;
-    if (left_.size() <= record.table) left_.resize(record.table + 1);
-    Left& left = left_[record.table];
-    left.version = std::max(left.version, record.version);
-    left.pending.reset();
-    if (record.keys == 0) continue;
-    std::string_view payload = all.substr(sizeof record);
-    Keys keys;
-    if (record.is_int64()) {
-      keys = Keys(split_off<int64_t>(payload, record.keys));
-    } else {
-      const auto ends = split_off<uint32_t>(payload, record.keys);
-      keys = Keys(KeysView{KeyKind::kBytes, {}, ends, payload.substr(0, record.key_bytes)});
-      payload.remove_prefix(record.key_bytes);
+  });
+}
+
+void WriteBackJournal::read_values() {
+  values_bytes_ = read_records(path_ + ".values", run_, [&](RecordReader& record) {
+    const auto kind = record.number<uint64_t>();
+    found_ = true;
+    pending_.clear();
+    begun_ = {};
+    open_ = kind == kApply;
+    if (kind == kApply) {
+      const auto note_bytes = record.number<uint64_t>();
+      begun_.first = record.number<uint64_t>() != 0;
+      begun_.bytes = record.bytes(note_bytes);
     }
-    if (values)
-      left.pending = Values{std::move(keys), split_off<float>(payload, record.floats)};
-    else
-      left.created.push_back(std::move(keys));
-  }
-  if (good < text.size()) std::filesystem::resize_file(path, good);
-  if (values) values_bytes_ = good;
+    while (!record.empty()) {
+      OwnedPart part = split_part(record);
+      version_at(part.table) = part.version;
+      if (kind == kApply) pending_.push_back(std::move(part));
+    }
+  });
 }
 
-WriteBackJournal::Left WriteBackJournal::take(TableId table) {
+void WriteBackJournal::read_notes() {
+  read_records(path_ + ".ledger", run_, [&](RecordReader& record) {
+    if (record.number<uint64_t>() != 0) notes_.clear();
+    notes_.emplace_back(record.rest());
+    found_ = true;
+  });
+  if (begun_.bytes.empty()) return;
+  // Its own record may be missing.
+  if (begun_.first) notes_.clear();
+  notes_.push_back(begun_.bytes);
+}
+
+uint64_t& WriteBackJournal::version_at(TableId table) {
   if (versions_.size() <= table) versions_.resize(table + 1);
-  if (table >= left_.size()) return {};
-  versions_[table] = left_[table].version;
-  return std::exchange(left_[table], {});
+  return versions_[table];
 }
 
-void WriteBackJournal::created(TableId table, KeysView keys) { write(*keys_, table, 0, keys, {}); }
-
-void WriteBackJournal::begin(TableId table, uint64_t version, KeysView keys, std::span<const float> floats) {
-  write(*values_, table, version, keys, floats);
+std::vector<Keys> WriteBackJournal::take_created(TableId table) {
+  return table < created_.size() ? std::move(created_[table]) : std::vector<Keys>();
 }
 
-void WriteBackJournal::done(TableId table, uint64_t version) {
-  versions_[table] = version;
+void WriteBackJournal::created(TableId table, KeysView keys) {
+  begin_record(record_);
+  append_part(record_, {table, 0, keys, {}});
+  write_record(*keys_, record_, run_);
+}
+
+void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
+  begin_record(record_);
+  append_number(record_, uint64_t{kApply});
+  append_number(record_, uint64_t{note.bytes.size()});
+  append_number(record_, uint64_t{note.first});
+  record_ += note.bytes;
+  for (const Part& part : parts) {
+    append_part(record_, part);
+    version_at(part.table) = part.version;
+  }
+  write_record(*values_, record_, run_);
+  values_bytes_ += record_.size();
+  begun_ = note;
+  open_ = true;
+}
+
+void WriteBackJournal::done() {
+  if (!begun_.bytes.empty()) note(std::exchange(begun_, {}));
+  open_ = false;
   if (values_bytes_ > kMostValues) return restart_values();
-  write(*values_, table, version, {}, {});
+  begin_record(record_);
+  append_number(record_, uint64_t{kDone});
+  write_record(*values_, record_, run_);
+  values_bytes_ += record_.size();
+}
+
+void WriteBackJournal::note(const Note& note) {
+  if (note.first) ledger_.emplace(File::create(path_ + ".ledger"));
+  begin_record(record_);
+  append_number(record_, uint64_t{note.first});
+  record_ += note.bytes;
+  write_record(*ledger_, record_, run_);
 }
 
 // The new file is whole before it takes the old one's name: nothing is pending, so versions are all it must
 // say.
 void WriteBackJournal::restart_values() {
-  const std::string fresh = values_path_ + ".new";
+  const std::string fresh = path_ + ".values.new";
   values_.emplace(File::create(fresh));
-  values_bytes_ = 0;
-  for (TableId table = 0; table < versions_.size(); ++table) write(*values_, table, versions_[table], {}, {});
-  std::filesystem::rename(fresh, values_path_);
-}
-
-void WriteBackJournal::write(File& file, TableId table, uint64_t version, KeysView keys,
-                             std::span<const float> floats) {
-  Record record{0,           version,           table,        static_cast<uint32_t>(keys.kind),
-                keys.size(), keys.bytes.size(), floats.size()};
-  record_.assign(sizeof record, 0);
-  if (keys.kind == KeyKind::kInt64)
-    append(record_, keys.ints);
-  else
-    append(record_, keys.ends);
-  record_ += keys.bytes;
-  append(record_, floats);
-  std::memcpy(record_.data(), &record, sizeof record);
-  record.check = hash_key(std::string_view(record_).substr(sizeof record.check)) ^ run_;
-  std::memcpy(record_.data(), &record.check, sizeof record.check);
-  file.write(record_);
-  if (&file == &*values_) values_bytes_ += record_.size();
+  begin_record(record_);
+  append_number(record_, uint64_t{kVersions});
+  for (TableId table = 0; table < versions_.size(); ++table)
+    append_part(record_, {table, versions_[table], {}, {}});
+  write_record(*values_, record_, run_);
+  values_bytes_ = record_.size();
+  std::filesystem::rename(fresh, path_ + ".values");
 }
 
 }  // namespace embers::storage

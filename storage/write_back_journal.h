@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,59 +11,83 @@
 #include "schema/ids.h"
 #include "schema/table_spec.h"
 #include "storage/file.h"
+#include "storage/journal_lock.h"
 
 namespace embers::storage {
 
+// What the caller wants to find again after a restart, of one apply: bytes that only it understands.
+struct Note {
+  std::string bytes;   // "": nothing
+  bool first = false;  // those before it are no longer of interest
+};
+
 // What a shard writes down of an external store's tables, so that one that was killed in the middle of a
-// write-back finishes it, and knows its keys. Two files that are only appended to,
-// `<directory>/shard-<n>.keys` with the keys it created and `shard-<n>.values` with what it wrote back; the
-// second begins anew when it has grown. What the system has taken counts as written: it outlives the process,
-// not the host.
+// write-back finishes it, knows its keys, and knows what it applied. Three files in its directory:
 //
-// A record, little-endian, of either file:
-//   check   u64  XXH3 of all that follows, xored with the run
-//   version u64, table u32, kind u32 (KeyKind)
-//   keys, key bytes, floats  u64 each
-//   int64 keys, or u32 ends and bytes;  then the floats
-// A record without keys says that the version of its table is complete. The first record that does not read
-// back ends its file: it was being written when the shard died, and nothing was done about it yet.
+//   shard-<n>.keys    the keys it created; only appended to
+//   shard-<n>.values  each apply, whole, before the first of its values is written; begun anew when it has
+//                     grown, with nothing but the tables' versions
+//   shard-<n>.ledger  the notes of the applies that are written back; begun anew by a note that is `first`
+//
+// What the system has taken counts as written: it outlives the process, not the host. See
+// write_back_journal.cc for the bytes. *Thread safety*: none.
 class WriteBackJournal {
  public:
-  struct Values {
+  // New values of one table.
+  struct Part {
+    TableId table = 0;
+    uint64_t version = 0;  // that they make
+    KeysView keys;
+    std::span<const float> floats;
+  };
+  struct OwnedPart {
+    TableId table = 0;
+    uint64_t version = 0;
     Keys keys;
     std::vector<float> floats;
   };
-  // What was left of a table.
-  struct Left {
-    std::vector<Keys> created;
-    uint64_t version = 0;           // the last one, finished or not
-    std::optional<Values> pending;  // what of it may not have been written back
-  };
 
-  // Opens the files of a shard; those of another run are begun anew. kInvalid naming the path when they
-  // cannot be.
-  WriteBackJournal(const std::string& directory, uint32_t shard, uint64_t run);
+  // Opens the files of a shard, which no other process may hold (see JournalLock); those of another run are
+  // begun anew. kInvalid naming the path when they cannot be.
+  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t shard, uint64_t run);
+
+  // --- what the shard's last process left; each may be taken once --------------------------------
 
   bool found() const { return found_; }  // files of this run
-  Left take(TableId table);              // once
+  std::vector<Keys> take_created(TableId table);
+  uint64_t version(TableId table) const { return table < versions_.size() ? versions_[table] : 0; }
+  // The apply that may not have been written back; done() is to follow.
+  std::vector<OwnedPart> take_pending() { return std::move(pending_); }
+  // In order; the last may come twice.
+  std::vector<std::string> take_notes() { return std::move(notes_); }
+
+  // --- what happens --------------------------------------------------------------------------------
 
   void created(TableId table, KeysView keys);
-  // Before the first value of `version` is written, and after the last.
-  void begin(TableId table, uint64_t version, KeysView keys, std::span<const float> floats);
-  void done(TableId table, uint64_t version);
+  // Before the first value of an apply is written, and after the last.
+  void begin(std::span<const Part> parts, const Note& note);
+  void done();
+  // A note without an apply.
+  void note(const Note& note);
 
  private:
-  struct Record;
-  void read_back(const std::string& path, bool values);
-  void write(File& file, TableId table, uint64_t version, KeysView keys, std::span<const float> floats);
+  void read_keys();
+  void read_values();
+  void read_notes();
   void restart_values();
+  uint64_t& version_at(TableId table);
 
-  const std::string keys_path_, values_path_;
+  const std::string path_;  // of all files, without the ending
   const uint64_t run_;
+  std::unique_ptr<const JournalLock> lock_;
   bool found_ = false;
-  std::vector<Left> left_;          // by table
-  std::vector<uint64_t> versions_;  // by table
-  std::optional<File> keys_, values_;
+  std::vector<std::vector<Keys>> created_;  // by table
+  std::vector<uint64_t> versions_;          // by table, the last one that began
+  std::vector<OwnedPart> pending_;
+  std::vector<std::string> notes_;
+  bool open_ = false;  // an apply has begun and is not done
+  Note begun_;         // its note
+  std::optional<File> keys_, values_, ledger_;
   uint64_t values_bytes_ = 0;
   std::string record_;  // scratch
 };

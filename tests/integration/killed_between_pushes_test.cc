@@ -44,6 +44,7 @@ OptimizerActor deadly_optimizer(caf::actor_system& system, const OptimizerActor&
         [=](const Message<wire::NormsRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::CommitRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::FenceRequest>& m) { return self->delegate(real, m); },
+        [=](const Message<wire::MapRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::StatsRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::ResumeRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::EndRequest>& m) { return self->delegate(real, m); },
