@@ -7,6 +7,7 @@
 #include "schema/errors.h"
 #include "storage/batch_index.h"
 #include "storage/created_keys.h"
+#include "storage/server_reads.h"
 #include "storage/store_checks.h"
 #include "storage/stored_name.h"
 #include "storage/stored_value.h"
@@ -14,7 +15,6 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kMostNameBytes = 256 << 10;  // of one request
 constexpr uint32_t kSurveyRows = 1 << 14;
 
 struct Table {
@@ -54,11 +54,11 @@ struct Looked {
 class Impl final : public ExternalStore {
  public:
   Impl(KeyValueServers servers, const ExternalOptions& options)
-      : servers_(std::move(servers)),
+      : reads_(std::move(servers)),
         options_(options),
         sentinel_(StoredNames::sentinel(options.job, options.shard)),
         mark_(fmt::format("{:016x}", options.run)),
-        parts_(servers_.all.size()) {
+        version_name_(StoredNames::version(options.job, options.shard)) {
     if (!options.journal.empty()) journal_.emplace(options.journal, options.job, options.shard, options.run);
     guarded([&] { mark_servers(); });
   }
@@ -173,6 +173,15 @@ class Impl final : public ExternalStore {
   uint64_t rows(TableId id) const override { return tables_[index(id)].created.size(); }
   uint64_t version(TableId id) const override { return tables_[index(id)].version; }
 
+  void publish(uint64_t version) override {
+    guarded([&] {
+      value_.clear();
+      append_value(value_, version_name_, {options_.run, version, options_.shard}, {}, {});
+      server(version_name_).set(version_name_, value_);
+      server(version_name_).flush();
+    });
+  }
+
   // At the servers by the size of the values, here the keys.
   uint64_t resident_bytes() const override {
     uint64_t bytes = 0;
@@ -191,10 +200,9 @@ class Impl final : public ExternalStore {
   }
   Table& at(TableId id) { return tables_[index(id)]; }
 
-  size_t server_of(std::string_view name) const {
-    return servers_.all.size() == 1 ? 0 : servers_.server_of(name);
-  }
-  KeyValueServer& server(std::string_view name) const { return *servers_.all[server_of(name)]; }
+  const std::vector<std::unique_ptr<KeyValueServer>>& servers() const { return reads_.servers(); }
+  size_t server_of(std::string_view name) const { return reads_.server_of(name); }
+  KeyValueServer& server(std::string_view name) const { return *servers()[server_of(name)]; }
 
   // --- the five steps of update ------------------------------------------------------------------
 
@@ -203,7 +211,7 @@ class Impl final : public ExternalStore {
     const size_t n = keys.size();
     looked_.reset(n, table.stride());
     table.names.assign(keys, table.has_slots());
-    fetch(table.names.names(), [&](size_t i, std::string_view name, std::string_view value) {
+    reads_.fetch(table.names.names(), [&](size_t i, std::string_view name, std::string_view value) {
       const bool slots = i >= n;
       if (slots) i -= n;
       const std::span<float> all(&looked_.values[i * table.stride()], table.stride());
@@ -301,18 +309,9 @@ class Impl final : public ExternalStore {
 
   size_t read_rows(TableId id, KeysView keys, std::span<float> out, std::span<uint8_t> found) {
     Table& table = at(id);
-    std::fill(found.begin(), found.end(), 0);
-    table.names.assign(keys, false);
-    size_t count = 0;
-    fetch(table.names.names(), [&](size_t i, std::string_view name, std::string_view value) {
-      ValueTag tag;
-      if (!read_value(value, name, options_.run, table.names.rest(keys, i), tag,
-                      out.subspan(i * table.dim, table.dim)))
-        return;
-      found[i] = 1;
-      ++count;
-      adopt(table, keys, i, tag.writer);
-    });
+    const size_t count =
+        reads_.gather(table.names, options_.run, table.dim, keys, out, found,
+                      [&](size_t i, const ValueTag& tag) { adopt(table, keys, i, tag.writer); });
     journal_adopted(id);
     if (count < keys.size())
       for (size_t i = 0; i < keys.size(); ++i)
@@ -333,7 +332,7 @@ class Impl final : public ExternalStore {
     std::vector<size_t> stale;
     std::vector<float> there(table.dim);
     std::vector<uint8_t> mine(keys.size());
-    fetch(names, [&](size_t i, std::string_view name, std::string_view value) {
+    reads_.fetch(names, [&](size_t i, std::string_view name, std::string_view value) {
       ValueTag tag;
       if (read_value(value, name, options_.run, table.names.rest(keys, i), tag, there))
         mine[i] = tag.writer == options_.shard;
@@ -347,42 +346,6 @@ class Impl final : public ExternalStore {
     if (!stale.empty()) barrier();
     if (journal_) journal_->created(id, keys);
     return static_cast<size_t>(std::count(mine.begin(), mine.end(), 1));
-  }
-
-  using Visit = std::function<void(size_t i, std::string_view name, std::string_view value)>;
-
-  void fetch(const std::vector<std::string_view>& names, const Visit& visit) {
-    for (size_t begin = 0; begin < names.size();) {
-      size_t end = begin, bytes = 0;
-      while (end < names.size() && end - begin < KeyValueServer::kMostNames && bytes < kMostNameBytes)
-        bytes += names[end++].size();
-      if (servers_.all.size() == 1)
-        fetch_one(std::span(names).subspan(begin, end - begin), begin, visit);
-      else
-        fetch_spread(names, begin, end, visit);
-      begin = end;
-    }
-  }
-
-  void fetch_one(std::span<const std::string_view> names, size_t begin, const Visit& visit) {
-    servers_.all[0]->request(names);
-    servers_.all[0]->receive([&](size_t i, std::string_view value) { visit(begin + i, names[i], value); });
-  }
-
-  // All servers are asked before the first answer is read.
-  void fetch_spread(const std::vector<std::string_view>& names, size_t begin, size_t end,
-                    const Visit& visit) {
-    for (Part& part : parts_) part = {};
-    for (size_t i = begin; i < end; ++i) {
-      Part& part = parts_[server_of(names[i])];
-      part.names.push_back(names[i]);
-      part.places.push_back(i);
-    }
-    for (size_t s = 0; s < parts_.size(); ++s) servers_.all[s]->request(parts_[s].names);
-    for (size_t s = 0; s < parts_.size(); ++s)
-      servers_.all[s]->receive([&, &part = parts_[s]](size_t i, std::string_view value) {
-        visit(part.places[i], part.names[i], value);
-      });
   }
 
   // --- keys ----------------------------------------------------------------------------------------
@@ -434,7 +397,7 @@ class Impl final : public ExternalStore {
   }
 
   void check_fits(const TableSpec& spec, size_t slot_floats) {
-    for (const auto& server : servers_.all)
+    for (const auto& server : servers())
       if (const uint64_t bytes = value_bytes(spec.dim, slot_floats); bytes > server->longest_value())
         fail(ErrorCode::kInvalid,
              "table '{}': its rows or slots of {} bytes do not fit into server {}, which takes {} bytes a "
@@ -463,7 +426,7 @@ class Impl final : public ExternalStore {
   // Leaves the mark of this run at every server, to be found there for as long as the server keeps what it
   // was given.
   void mark_servers() {
-    for (const auto& server : servers_.all) {
+    for (const auto& server : servers()) {
       longest_value_ = std::min(longest_value_, server->longest_value());
       const auto health = server->barrier(sentinel_);
       evictions_.push_back(health.evictions);
@@ -479,8 +442,8 @@ class Impl final : public ExternalStore {
 
   // Until every write before has been carried out, with nothing lost.
   void barrier() {
-    for (size_t s = 0; s < servers_.all.size(); ++s) {
-      const auto health = servers_.all[s]->barrier(sentinel_);
+    for (size_t s = 0; s < servers().size(); ++s) {
+      const auto health = servers()[s]->barrier(sentinel_);
       if (!health.refused_writes.empty()) report_loss(s, "refused a write: " + health.refused_writes);
       if (health.sentinel != mark_) report_loss(s, why_unmarked(health.sentinel));
       if (health.evictions == std::exchange(evictions_[s], health.evictions)) continue;
@@ -514,7 +477,7 @@ class Impl final : public ExternalStore {
         ErrorCode::kLost,
         "server {} {}: {} of the {} rows of job '{}' that it held for shard {} are gone; go on from the last "
         "checkpoint (--resume), with servers of more memory if they ran out of it",
-        servers_.all[s]->address(), what, found.gone, found.held, options_.job, options_.shard);
+        servers()[s]->address(), what, found.gone, found.held, options_.job, options_.shard);
   }
 
   struct Survey {
@@ -532,7 +495,7 @@ class Impl final : public ExternalStore {
         const size_t n = keys.size();
         std::vector<uint8_t> there(names.names().size());
         std::vector<uint64_t> version(n);
-        fetch(names.names(), [&](size_t i, std::string_view, std::string_view value) {
+        reads_.fetch(names.names(), [&](size_t i, std::string_view, std::string_view value) {
           const ValueTag tag = tag_of(value);
           there[i] = tag.run == options_.run;
           if (i < n) version[i] = tag.version;
@@ -548,47 +511,47 @@ class Impl final : public ExternalStore {
     return result;
   }
 
-  // Runs `body`; a server that cannot be reached is the loss of all it holds.
+  // Runs `body`; a server that cannot be reached is the loss of all it holds, once and for all: whoever asks
+  // after that waits for no server.
   template <class Body>
   auto guarded(Body&& body) -> decltype(body()) {
+    if (unreachable_) throw Error(*unreachable_);
     try {
       return body();
     } catch (const Error& e) {
       if (e.code() != ErrorCode::kUnavailable) throw;
-      report_unreachable(e.what());
+      unreachable_ = unreachable(e.what());
+      throw Error(*unreachable_);
     }
   }
 
-  [[noreturn]] void report_unreachable(const std::string& why) {
+  Error unreachable(const std::string& why) {
     try {
-      for (const auto& server : servers_.all) server->reconnect();
+      for (const auto& server : servers()) server->reconnect();
       barrier();  // one that came up again has another tale to tell
     } catch (const Error& e) {
-      if (e.code() != ErrorCode::kUnavailable) throw;
+      if (e.code() != ErrorCode::kUnavailable) return e;
     }
     uint64_t rows = 0;
     for (const Table& table : tables_) rows += table.created.size();
-    fail(ErrorCode::kLost,
-         "{}; shard {} of job '{}' kept {} rows on {} servers: go on from the last checkpoint (--resume)",
-         why, options_.shard, options_.job, rows, servers_.all.size());
+    return Error(ErrorCode::kLost,
+                 fmt::format("{}; shard {} of job '{}' kept {} rows on {} servers: go on from the last "
+                             "checkpoint (--resume)",
+                             why, options_.shard, options_.job, rows, servers().size()));
   }
 
-  // Constant after construction.
-  const KeyValueServers servers_;
+  // Constant after construction, but for what is under way at the servers.
+  ServerReads reads_;
   const ExternalOptions options_;
-  const std::string sentinel_, mark_;
+  const std::string sentinel_, mark_, version_name_;
 
   std::optional<WriteBackJournal> journal_;
   std::deque<Table> tables_;
   uint64_t longest_value_ = UINT64_MAX;  // that every server takes
   std::vector<uint64_t> evictions_;      // of each server, when last looked
+  std::optional<Error> unreachable_;     // what every call answers once a server could not be reached
 
   // Scratch of one call.
-  struct Part {
-    std::vector<std::string_view> names;
-    std::vector<size_t> places;
-  };
-  std::vector<Part> parts_;  // by server
   Looked looked_;
   BatchIndex batch_;
   bool applying_ = false;  // within apply()

@@ -46,6 +46,10 @@ class ExternalStore : public Store {
 
   // Updates and restores that the table has seen, those finished after a restart included.
   virtual uint64_t version(TableId table) const = 0;
+
+  // Tells readers (external_reader.h) that all tables are at this version of their owner, all of which was
+  // written before. Not waited for; lost or late, it makes readers take rows for older than they are.
+  virtual void publish(uint64_t version) = 0;
 };
 
 std::unique_ptr<ExternalStore> make_external_store(KeyValueServers servers, const ExternalOptions& options);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,6 +32,8 @@ class KeyValueServer {
   // Collected, and sent until the next barrier at the latest. add changes nothing where the name is there.
   virtual void set(std::string_view name, std::string_view value) = 0;
   virtual void add(std::string_view name, std::string_view value) = 0;
+  // Sends what was collected, without waiting for what becomes of it.
+  virtual void flush() = 0;
 
   // What the server says once it has carried out every set and add before.
   struct Health {
@@ -55,13 +58,24 @@ struct KeyValueServers {
   std::function<size_t(std::string_view name)> server_of;  // place in `all`
 };
 
+// How long a server may take until it counts as unreachable: for a connection and its first answer, and for
+// each answer after.
+struct ServerTimeouts {
+  std::chrono::milliseconds connect{2000}, answer{10'000};
+};
+
 // Connects to memcached servers ("host:port" each), spread as libmemcached's ketama does. kUnreachable with
 // host, port and reason for one that cannot be reached or is no memcached; kInvalid for an address that is
 // none.
-KeyValueServers connect_memcached(const std::vector<std::string>& addresses);
+KeyValueServers connect_memcached(const std::vector<std::string>& addresses,
+                                  const ServerTimeouts& timeouts = {});
 
 // The same for Redis servers, spread by rendezvous hashing.
-KeyValueServers connect_redis(const std::vector<std::string>& addresses);
+KeyValueServers connect_redis(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts = {});
+
+// One of the two by the name of a backend, "memcached" or "redis"; kInvalid naming any other.
+KeyValueServers connect_servers(const std::string& backend, const std::vector<std::string>& addresses,
+                                const ServerTimeouts& timeouts = {});
 
 // "host:port" in two. kInvalid naming the text.
 struct ServerAddress {

@@ -16,8 +16,6 @@
 namespace embers::storage {
 namespace {
 
-constexpr uint64_t kConnectMs = 2000;  // also for the first answer
-constexpr uint64_t kAnswerMs = 10'000;
 constexpr uint64_t kItemOverhead = 128;  // more than an item's header, its name's end and checksum
 
 struct FreeHandle {
@@ -25,16 +23,18 @@ struct FreeHandle {
 };
 using Handle = std::unique_ptr<memcached_st, FreeHandle>;
 
-Handle make_handle(const ServerAddress& address, bool writes, uint64_t answer_ms) {
+using Milliseconds = std::chrono::milliseconds;
+
+Handle make_handle(const ServerAddress& address, bool writes, Milliseconds connect, Milliseconds answer) {
   Handle handle(memcached_create(nullptr));
   memcached_server_add(handle.get(), address.host.c_str(), address.port);
-  const auto set = [&](memcached_behavior_t what, uint64_t to) {
-    memcached_behavior_set(handle.get(), what, to);
+  const auto set = [&](memcached_behavior_t what, auto to) {
+    memcached_behavior_set(handle.get(), what, static_cast<uint64_t>(to));
   };
   set(MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, 1);
   set(MEMCACHED_BEHAVIOR_TCP_NODELAY, 1);
-  set(MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT, kConnectMs);
-  set(MEMCACHED_BEHAVIOR_POLL_TIMEOUT, answer_ms);
+  set(MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT, connect.count());
+  set(MEMCACHED_BEHAVIOR_POLL_TIMEOUT, answer.count());
   set(MEMCACHED_BEHAVIOR_NOREPLY, writes);
   set(MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, writes);
   return handle;
@@ -42,13 +42,11 @@ Handle make_handle(const ServerAddress& address, bool writes, uint64_t answer_ms
 
 class MemcachedServer final : public KeyValueServer {
  public:
-  explicit MemcachedServer(const std::string& address) : address_(address) {
-    make_handles(kConnectMs);
-    if (const memcached_return_t rc = memcached_version(reads_.get()); rc != MEMCACHED_SUCCESS)
+  MemcachedServer(const std::string& address, const ServerTimeouts& timeouts)
+      : address_(address), timeouts_(timeouts) {
+    if (const memcached_return_t rc = connect(); rc != MEMCACHED_SUCCESS)
       fail(ErrorCode::kUnreachable, "memcached server {}: {}: is memcached running there?", address_,
            reason(reads_, rc));
-    make_handles(kAnswerMs);
-    stored_ = read_counters(nullptr).total_items;
   }
   ~MemcachedServer() override { memcached_result_free(&result_); }
 
@@ -86,11 +84,15 @@ class MemcachedServer final : public KeyValueServer {
   }
 
   void set(std::string_view name, std::string_view value) override {
+    write(memcached_set(writes(), name.data(), name.size(), value.data(), value.size(), 0, 0));
     ++sets_;
-    write(memcached_set(writes_.get(), name.data(), name.size(), value.data(), value.size(), 0, 0));
   }
   void add(std::string_view name, std::string_view value) override {
-    write(memcached_add(writes_.get(), name.data(), name.size(), value.data(), value.size(), 0, 0));
+    write(memcached_add(writes(), name.data(), name.size(), value.data(), value.size(), 0, 0));
+  }
+
+  void flush() override {
+    if (writes_) check(writes_, memcached_flush_buffers(writes_.get()));
   }
 
   // On the connection of the writes, which the server works off in order.
@@ -100,7 +102,7 @@ class MemcachedServer final : public KeyValueServer {
     uint32_t flags = 0;
     memcached_return_t rc = MEMCACHED_SUCCESS;
     const std::unique_ptr<char, decltype(&std::free)> value(
-        memcached_get(writes_.get(), sentinel.data(), sentinel.size(), &size, &flags, &rc), &std::free);
+        memcached_get(writes(), sentinel.data(), sentinel.size(), &size, &flags, &rc), &std::free);
     if (rc != MEMCACHED_NOTFOUND) check(writes_, rc);
     if (value) health.sentinel.assign(value.get(), size);
     const Counters counters = read_counters(nullptr);
@@ -114,8 +116,7 @@ class MemcachedServer final : public KeyValueServer {
   }
 
   void reconnect() override {
-    make_handles(kAnswerMs);
-    sets_ = 0;
+    if (const memcached_return_t rc = connect(); rc != MEMCACHED_SUCCESS) check(reads_, rc);
   }
 
  private:
@@ -123,11 +124,25 @@ class MemcachedServer final : public KeyValueServer {
     uint64_t evictions = 0, total_items = 0, item_size_max = 0;
   };
 
-  void make_handles(uint64_t answer_ms) {
+  // Until the server has answered once. Writes get their connection with the first of them.
+  memcached_return_t connect() {
     memcached_result_free(&result_);
-    reads_ = make_handle(parse_server(address_), false, answer_ms);
-    writes_ = make_handle(parse_server(address_), true, answer_ms);
+    writes_.reset();
+    sets_ = 0;
+    reads_ = make_handle(parse_server(address_), false, timeouts_.connect, timeouts_.connect);
     memcached_result_create(reads_.get(), &result_);
+    const memcached_return_t rc = memcached_version(reads_.get());
+    memcached_behavior_set(reads_.get(), MEMCACHED_BEHAVIOR_POLL_TIMEOUT,
+                           static_cast<uint64_t>(timeouts_.answer.count()));
+    return rc;
+  }
+
+  memcached_st* writes() {
+    if (!writes_) {
+      writes_ = make_handle(parse_server(address_), true, timeouts_.connect, timeouts_.answer);
+      stored_ = read_counters(nullptr).total_items;
+    }
+    return writes_.get();
   }
 
   static memcached_return_t read_counter(const memcached_instance_st*, const char* key, size_t key_size,
@@ -144,7 +159,8 @@ class MemcachedServer final : public KeyValueServer {
 
   Counters read_counters(const char* group) {
     Counters counters;
-    check(writes_, memcached_stat_execute(writes_.get(), group, read_counter, &counters));
+    memcached_st* const handle = writes();
+    check(writes_, memcached_stat_execute(handle, group, read_counter, &counters));
     return counters;
   }
 
@@ -165,7 +181,8 @@ class MemcachedServer final : public KeyValueServer {
   }
 
   const std::string address_;
-  Handle reads_, writes_;
+  const ServerTimeouts timeouts_;
+  Handle reads_, writes_;  // writes_: null before the first write
   memcached_result_st result_{};
   std::span<const std::string_view> names_;  // of the request under way
   std::vector<const char*> pointers_;
@@ -176,13 +193,13 @@ class MemcachedServer final : public KeyValueServer {
 
 }  // namespace
 
-KeyValueServers connect_memcached(const std::vector<std::string>& addresses) {
+KeyValueServers connect_memcached(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts) {
   KeyValueServers servers;
   const std::shared_ptr<memcached_st> ring(memcached_create(nullptr), memcached_free);
   memcached_behavior_set(ring.get(), MEMCACHED_BEHAVIOR_DISTRIBUTION,
                          MEMCACHED_DISTRIBUTION_CONSISTENT_KETAMA);
   for (const std::string& text : addresses) {
-    servers.all.push_back(std::make_unique<MemcachedServer>(text));
+    servers.all.push_back(std::make_unique<MemcachedServer>(text, timeouts));
     const ServerAddress address = parse_server(text);
     memcached_server_add(ring.get(), address.host.c_str(), address.port);
   }

@@ -3,7 +3,9 @@
 // Commands are pipelined: appended to the connection's buffer, sent together, and every reply is read.
 #include <hiredis/hiredis.h>
 
+#include <cerrno>
 #include <charconv>
+#include <utility>
 
 #include "schema/errors.h"
 #include "schema/ids.h"
@@ -12,8 +14,6 @@
 namespace embers::storage {
 namespace {
 
-constexpr timeval kConnect{2, 0};
-constexpr timeval kAnswer{10, 0};
 constexpr uint64_t kLongestString = 512 << 20;  // Redis' own limit
 
 struct FreeContext {
@@ -24,24 +24,24 @@ struct FreeReply {
 };
 using Reply = std::unique_ptr<redisReply, FreeReply>;
 
+timeval to_timeval(std::chrono::milliseconds time) {
+  return {time.count() / 1000, time.count() % 1000 * 1000};
+}
+
 std::string_view text(const redisReply& reply) { return {reply.str, reply.len}; }
 
 class RedisServer final : public KeyValueServer {
  public:
-  explicit RedisServer(const std::string& address) : address_(address) {
+  RedisServer(const std::string& address, const ServerTimeouts& timeouts)
+      : address_(address), timeouts_(timeouts) {
     const ServerAddress at = parse_server(address);
-    context_.reset(redisConnectWithTimeout(at.host.c_str(), at.port, kConnect));
+    context_.reset(redisConnectWithTimeout(at.host.c_str(), at.port, to_timeval(timeouts.connect)));
     const auto refuse = [&](std::string_view why) {
       fail(ErrorCode::kUnreachable, "Redis server {}: {}: is Redis running there?", address_, why);
     };
     if (!context_) refuse("no memory for a connection");
     if (context_->err != 0) refuse(context_->errstr);
-    redisSetTimeout(context_.get(), kAnswer);
-    append({"PING"});
-    redisReply* reply = nullptr;
-    if (redisGetReply(context_.get(), reinterpret_cast<void**>(&reply)) != REDIS_OK) refuse(context_->errstr);
-    const Reply pong(reply);
-    if (pong->type == REDIS_REPLY_ERROR) refuse(text(*pong));
+    if (const std::string why = greet(); !why.empty()) refuse(why);
   }
 
   const std::string& address() const override { return address_; }
@@ -57,6 +57,7 @@ class RedisServer final : public KeyValueServer {
 
   void receive(const Visit& visit) override {
     if (asked_ == 0) return;
+    read_writes();
     const Reply reply = read();
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != asked_)
       fail(ErrorCode::kUnavailable, "Redis server {}: MGET: {}", address_,
@@ -68,15 +69,17 @@ class RedisServer final : public KeyValueServer {
   void set(std::string_view name, std::string_view value) override { write({"SET", name, value}); }
   void add(std::string_view name, std::string_view value) override { write({"SET", name, value, "NX"}); }
 
+  void flush() override {
+    for (int done = 0; done == 0;)
+      if (redisBufferWrite(context_.get(), &done) != REDIS_OK) fail_unavailable();
+  }
+
   Health barrier(std::string_view sentinel) override {
     Health health;
     append({"GET", sentinel});
     append({"INFO", "stats"});
-    for (; writes_ > 0; --writes_) {
-      const Reply reply = read();
-      if (reply->type == REDIS_REPLY_ERROR && health.refused_writes.empty())
-        health.refused_writes = text(*reply);
-    }
+    read_writes();
+    health.refused_writes = std::exchange(refused_, {});
     if (const Reply reply = read(); reply->type == REDIS_REPLY_STRING) health.sentinel = text(*reply);
     const Reply info = read();
     if (info->type != REDIS_REPLY_STRING)
@@ -90,12 +93,30 @@ class RedisServer final : public KeyValueServer {
 
   void reconnect() override {
     asked_ = writes_ = 0;
+    refused_.clear();
     if (redisReconnect(context_.get()) != REDIS_OK) fail_unavailable();
-    redisSetTimeout(context_.get(), kAnswer);  // a new socket has none
+    if (const std::string why = greet(); !why.empty()) fail_unavailable(why);
   }
 
  private:
   using Words = std::span<const std::string_view>;
+
+  // The first answer of a new connection. Returns what is wrong with it, or "".
+  std::string greet() {
+    redisSetTimeout(context_.get(), to_timeval(timeouts_.connect));
+    append({"PING"});
+    redisReply* reply = nullptr;
+    if (redisGetReply(context_.get(), reinterpret_cast<void**>(&reply)) != REDIS_OK) return said();
+    const Reply pong(reply);
+    redisSetTimeout(context_.get(), to_timeval(timeouts_.answer));
+    return pong->type == REDIS_REPLY_ERROR ? std::string(text(*pong)) : "";
+  }
+
+  // What went wrong; a socket's timeout reads as EAGAIN.
+  std::string said() const {
+    const bool timed_out = context_->err == REDIS_ERR_IO && errno == EAGAIN;
+    return timed_out ? "no answer in time" : context_->errstr;
+  }
 
   void append(std::initializer_list<std::string_view> words) { append(Words(words.begin(), words.size())); }
   void append(Words words) {
@@ -114,20 +135,30 @@ class RedisServer final : public KeyValueServer {
     ++writes_;
   }
 
+  // The replies to writes that were sent before what is to be read next.
+  void read_writes() {
+    for (; writes_ > 0; --writes_)
+      if (const Reply reply = read(); reply->type == REDIS_REPLY_ERROR && refused_.empty())
+        refused_ = text(*reply);
+  }
+
   Reply read() {
     redisReply* reply = nullptr;
     if (redisGetReply(context_.get(), reinterpret_cast<void**>(&reply)) != REDIS_OK) fail_unavailable();
     return Reply(reply);
   }
 
-  [[noreturn]] void fail_unavailable() const {
-    fail(ErrorCode::kUnavailable, "Redis server {}: {}", address_, context_->errstr);
+  [[noreturn]] void fail_unavailable() const { fail_unavailable(said()); }
+  [[noreturn]] void fail_unavailable(const std::string& why) const {
+    fail(ErrorCode::kUnavailable, "Redis server {}: {}", address_, why);
   }
 
   const std::string address_;
+  const ServerTimeouts timeouts_;
   std::unique_ptr<redisContext, FreeContext> context_;
-  size_t asked_ = 0;   // names of the request under way
-  size_t writes_ = 0;  // whose replies are still to be read
+  size_t asked_ = 0;     // names of the request under way
+  size_t writes_ = 0;    // whose replies are still to be read
+  std::string refused_;  // what it said to the first write since the last barrier that it refused
   std::vector<std::string_view> words_;
   std::vector<const char*> pointers_;
   std::vector<size_t> lengths_;
@@ -135,9 +166,10 @@ class RedisServer final : public KeyValueServer {
 
 }  // namespace
 
-KeyValueServers connect_redis(const std::vector<std::string>& addresses) {
+KeyValueServers connect_redis(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts) {
   KeyValueServers servers;
-  for (const std::string& address : addresses) servers.all.push_back(std::make_unique<RedisServer>(address));
+  for (const std::string& address : addresses)
+    servers.all.push_back(std::make_unique<RedisServer>(address, timeouts));
   servers.server_of = [addresses](std::string_view name) {
     size_t best = 0;
     uint64_t most = 0;

@@ -30,6 +30,15 @@ void append_escaped(std::string& to, std::string_view text, bool slashes) {
   }
 }
 
+// No name of a row: those have no "#" before the table.
+std::string name_of_shard(std::string_view job, std::string_view what, uint32_t shard) {
+  std::string name;
+  append_escaped(name, job, false);
+  if (name.size() > KeyValueServer::kLongestName / 2)
+    fail(ErrorCode::kInvalid, "job name '{}' is too long for keys of an external store", job);
+  return fmt::format("{}#{}/{}", name, what, shard);
+}
+
 }  // namespace
 
 StoredNames::StoredNames(std::string_view job, std::string_view table) {
@@ -85,11 +94,11 @@ std::string_view StoredNames::rest(KeysView keys, size_t i) const {
 }
 
 std::string StoredNames::sentinel(std::string_view job, uint32_t shard) {
-  std::string name;
-  append_escaped(name, job, false);
-  if (name.size() > KeyValueServer::kLongestName / 2)
-    fail(ErrorCode::kInvalid, "job name '{}' is too long for keys of an external store", job);
-  return fmt::format("{}#shard/{}", name, shard);
+  return name_of_shard(job, "shard", shard);
+}
+
+std::string StoredNames::version(std::string_view job, uint32_t shard) {
+  return name_of_shard(job, "version", shard);
 }
 
 }  // namespace embers::storage

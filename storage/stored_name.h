@@ -32,6 +32,8 @@ class StoredNames {
 
   // The name under which writer `shard` of a job leaves a mark at every server.
   static std::string sentinel(std::string_view job, uint32_t shard);
+  // The name under which it publishes the version that its rows are at.
+  static std::string version(std::string_view job, uint32_t shard);
 
  private:
   void append(KeysView keys, size_t i, std::string_view suffix);

@@ -190,6 +190,22 @@ TEST_P(External, ADeadServerIsReportedWithWhatItHeld) {
                [&] { store->update(0, ints({1}), Rows{1}, add_one); });
 }
 
+TEST_P(External, AServerThatStoppedIsReportedInTimeAndAskedNoMore) {
+  const ServerTimeouts timeouts{std::chrono::milliseconds(200), std::chrono::milliseconds(300)};
+  const auto store =
+      make_external_store(GetParam().connect(addresses_of(servers_), timeouts), {"job", 1, 0, ""});
+  store->add_table(spec("t", 1), {});
+  store->add_if_absent(0, ints({1, 2, 3}), Rows{1, 2, 3});
+  servers_[0].stop();
+  const auto lost = [&](auto action) {
+    expect_error(ErrorCode::kLost, {servers_[0].address(), "3 rows", "--resume"}, action);
+  };
+  lost([&] { gather(*store, ints({1})); });
+  servers_[0].kill();  // nobody asks: what is said is the same
+  lost([&] { store->update(0, ints({1}), Rows{1}, add_one); });
+  lost([&] { store->publish(1); });
+}
+
 TEST_P(External, AnEmptyValueIsNoRow) {
   const auto store = open();
   store->add_table(spec("t", 1), Rows{7});
@@ -252,6 +268,7 @@ class DiesWhileWriting final : public KeyValueServer {
     server_->set(name, value);
   }
   void add(std::string_view name, std::string_view value) override { server_->add(name, value); }
+  void flush() override { server_->flush(); }
   Health barrier(std::string_view sentinel) override { return server_->barrier(sentinel); }
   void reconnect() override { server_->reconnect(); }
 

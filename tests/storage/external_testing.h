@@ -13,15 +13,17 @@ namespace embers::storage {
 // One kind of external store, over servers of the test's own.
 struct ExternalKind {
   std::string name;
-  KeyValueServers (*connect)(const std::vector<std::string>& addresses);
   testing_support::ServerProcess (*start)(std::vector<std::string> words);
   std::vector<std::string> words;
+  KeyValueServers connect(const std::vector<std::string>& addresses,
+                          const ServerTimeouts& timeouts = {}) const {
+    return connect_servers(name, addresses, timeouts);
+  }
   friend std::ostream& operator<<(std::ostream& out, const ExternalKind& kind) { return out << kind.name; }
 };
 
-inline const ExternalKind kMemcached{
-    "memcached", connect_memcached, testing_support::ServerProcess::memcached, {"-M"}};
-inline const ExternalKind kRedis{"redis", connect_redis, testing_support::ServerProcess::redis, {}};
+inline const ExternalKind kMemcached{"memcached", testing_support::ServerProcess::memcached, {"-M"}};
+inline const ExternalKind kRedis{"redis", testing_support::ServerProcess::redis, {}};
 
 inline std::vector<testing_support::ServerProcess> start_servers(const ExternalKind& kind, int n) {
   std::vector<testing_support::ServerProcess> servers;
@@ -29,12 +31,16 @@ inline std::vector<testing_support::ServerProcess> start_servers(const ExternalK
   return servers;
 }
 
+inline std::vector<std::string> addresses_of(const std::vector<testing_support::ServerProcess>& servers) {
+  std::vector<std::string> addresses;
+  for (const auto& server : servers) addresses.push_back(server.address());
+  return addresses;
+}
+
 inline std::unique_ptr<ExternalStore> open_store(const ExternalKind& kind,
                                                  const std::vector<testing_support::ServerProcess>& servers,
                                                  const ExternalOptions& options) {
-  std::vector<std::string> addresses;
-  for (const auto& server : servers) addresses.push_back(server.address());
-  return make_external_store(kind.connect(addresses), options);
+  return make_external_store(kind.connect(addresses_of(servers)), options);
 }
 
 // An empty store: servers that all its tests share, under a job name of its own.

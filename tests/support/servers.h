@@ -58,6 +58,20 @@ class ServerProcess {
     process_->signal(SIGKILL);
     process_->wait();
   }
+  // Neither answers nor refuses anything from now on.
+  void stop() const { process_->signal(SIGSTOP); }
+  // Forgets all that it was given.
+  void flush() const {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const sockaddr_in address = loopback(port_);
+    const std::string command = redis_ ? "FLUSHALL\r\n" : "flush_all\r\n";
+    char answer[16];
+    const bool done = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                      write(fd, command.data(), command.size()) == static_cast<ssize_t>(command.size()) &&
+                      read(fd, answer, sizeof answer) > 0;
+    close(fd);
+    if (!done) throw std::runtime_error("the server was not flushed");
+  }
   // Another server, empty, at the same address.
   void restart() {
     kill();
