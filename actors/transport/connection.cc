@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kMaxPartials = 64;    // messages of several chunks on their way at once
 constexpr size_t kChunksPerWrite = 4;  // one gather write moves at most this many chunks
 constexpr size_t kBuffersPerCall = 64;
+constexpr size_t kSmallWords = (64 << 10) / 8;  // what the sender itself writes
 
 // The default completion condition moves 64 KiB a call.
 struct TransferAll {
@@ -105,6 +106,7 @@ void Connection::resume() {
 // --- writing -------------------------------------------------------------------------------------
 
 void Connection::send(OutFrame frame) {
+  const bool small = frame.size <= kSmallWords;
   frame.header.total = static_cast<uint32_t>(frame.size);
   frame.header.chunks = static_cast<uint32_t>((frame.size + kChunkWords - 1) / kChunkWords);
   {
@@ -113,17 +115,20 @@ void Connection::send(OutFrame frame) {
     queue_.push_back({std::move(frame)});
     if (std::exchange(writing_, true)) return;
   }
-  write();
+  if (small)
+    write();
+  else
+    loop_->post([self = shared_from_this()] { self->write(); });
 }
 
-// Writes until nothing is left to write, or the socket takes no more: then the io thread goes on.
+// One gather write; the io thread does what is left of it, and the next.
 void Connection::write() {
-  do {
-    take_chunks();
-    const size_t sent = write_now();
-    if (sent < asio::buffer_size(buffers_))
-      return loop_->post([self = shared_from_this(), sent] { self->write_rest(sent); });
-  } while (written());
+  take_chunks();
+  const size_t sent = write_now();
+  if (sent < asio::buffer_size(buffers_))
+    loop_->post([self = shared_from_this(), sent] { self->write_rest(sent); });
+  else
+    written();
 }
 
 void Connection::take_chunks() {
@@ -185,12 +190,11 @@ void Connection::write_rest(size_t sent) {
   asio::async_write(socket_, rest, TransferAll{}, [self = shared_from_this()](auto e, size_t) {
     if (self->closed_) return;
     if (e) return self->fail_with(e);
-    if (self->written()) self->write();
+    self->written();
   });
 }
 
-// After a write: whether there is more to write. If not, nobody is writing any more.
-bool Connection::written() {
+void Connection::written() {
   for (const OutFrame& chunk : busy_)
     if ((chunk.header.flags & FrameHeader::kReply) && chunk.header.chunk + 1 == chunk.header.chunks &&
         in_flight_ > 0)
@@ -198,10 +202,9 @@ bool Connection::written() {
   busy_.clear();
   if (in_flight_ < kMaxInFlight) resume();
   const std::lock_guard lock(queue_mutex_);
-  if (!queue_.empty()) return true;
+  if (!queue_.empty()) return loop_->post([self = shared_from_this()] { self->write(); });
   writing_ = false;
   if (finishing_) loop_->post([self = shared_from_this()] { self->close(self->ending_); });
-  return false;
 }
 
 // --- the end -------------------------------------------------------------------------------------

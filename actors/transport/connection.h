@@ -13,10 +13,10 @@
 
 namespace embers {
 
-// One socket that carries frames both ways. Lives on its io_context, which one thread runs; that thread
-// reads. Who sends writes to the socket in its own thread, unless another one is just writing; only what the
-// socket does not take at once is left to the io thread. So a reply costs no wake-up of the io thread, and
-// rows go out of the cache of the core that gathered them.
+// One socket that carries frames both ways. Lives on its io_context, which one thread runs. That thread
+// reads, and writes large frames, so that an actor with rows to send goes on with its next request meanwhile;
+// a small frame is written by whoever sends it, unless another thread is just writing, and costs no wake-up.
+// What the socket does not take at once is left to the io thread.
 //
 // *Thread safety*: send() and close() from any thread; everything else on the io thread.
 // Invariants: (1) chunks of one message arrive in order, chunks of several may alternate, so that a small
@@ -54,11 +54,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_chunk();
   void chunk_complete();
   void resume();
-  // Writing: by the thread that made writing_ true.
+  // Writing: by the one thread that made writing_ true, or to which that one posted it.
   void write();
   void take_chunks();
   size_t write_now();
-  bool written();
+  void written();
   void write_rest(size_t sent);
   void fail_with(const boost::system::error_code& e);
 

@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 
 #include <future>
+#include <thread>
 
 #include "tests/actors/transport_testing.h"
 
@@ -70,6 +71,39 @@ TEST_P(Transports, MoreRequestsThanMayBeInFlightAreAllAnswered) {
       [&](const Message<wire::PullReply>& m) { values.push_back(ClientProcess::value_of(m, 1)); });
   std::sort(values.begin(), values.end());
   for (uint32_t i = 0; i < kRequests; ++i) ASSERT_EQ(values[i], i);
+}
+
+// Whoever sends writes to the socket itself, so that many threads are at one connection.
+TEST_P(Transports, ManyThreadsAskAtOnceThroughOneConnection) {
+  constexpr uint32_t kThreads = 4, kEach = 40;
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (uint32_t i = 0; i < kEach; ++i) {
+        const uint32_t number = t * kEach + i;
+        EXPECT_EQ(client_.pull(number, i % 8 == 0 ? 3 << 18 : 1 + i), number);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(Transports, AProxyThatIsEndedAnswersWhatIsOpenAndWhatComesLater) {
+  caf::scoped_actor self{client_.system};
+  client_.pull(1, 1);
+  auto open = self->request(client_.shard, caf::infinite, make_message<wire::ScanRequest>());
+  caf::anon_send_exit(client_.shard, caf::exit_reason::kill);
+  open.receive([](const Message<wire::ScanReply>&) { ADD_FAILURE() << "answered"; },
+               [](caf::error& e) { EXPECT_EQ(from_caf(e).code(), ErrorCode::kUnavailable); });
+  expect_error(ErrorCode::kUnavailable, {}, [&] { client_.pull(2, 1); });
+  EXPECT_EQ(ClientProcess(server_.endpoints()).pull(3, 1), 3) << "the server goes on";
+}
+
+TEST_P(Transports, TheEndOfAServedActorIsAnErrorToItsAskers) {
+  client_.pull(1, 1);
+  caf::anon_send_exit(server_.shard, caf::exit_reason::kill);
+  expect_error(ErrorCode::kUnavailable, {}, [&] {
+    for (;;) client_.pull(2, 1);  // until the shard is gone
+  });
 }
 
 TEST_P(Transports, TheEndOfTheServerAnswersOpenRequestsAndEndsProxies) {
