@@ -68,8 +68,8 @@ class Child {
 nlohmann::json run_as_processes(const std::string& job_file, const std::string& dir) {
   const std::string address = fmt::format("unix:@embers-bench-{}-{:016x}", ::getpid(), random_number());
   const std::string report = dir + "/report.json", log = dir + "/master.log";
-  Child master({"master", job_file, "--listen", address, "--shards", "1", "--workers", "1", "--report", report},
-               log);
+  Child master(
+      {"master", job_file, "--listen", address, "--shards", "1", "--workers", "1", "--report", report}, log);
   Child shard({"shard", "--master", address}, dir + "/shard.log");
   Child worker({"worker", "--master", address}, dir + "/worker.log");
   if (const int status = master.wait(); status != 0)

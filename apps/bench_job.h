@@ -6,9 +6,9 @@
 
 namespace embers {
 
-// Runs a job as a user does who launches it by hand: a master, one shard and one worker, each a process of this
-// program, talking through a Unix socket. Waits for their end; the processes end with this one. `dir` takes
-// their logs and the report, which is returned. kInternal with what the master said when the job fails.
+// Runs a job as a user does who launches it by hand: a master, one shard and one worker, each a process of
+// this program, talking through a Unix socket. Waits for their end; the processes end with this one. `dir`
+// takes their logs and the report, which is returned. kInternal with what the master said when the job fails.
 nlohmann::json run_as_processes(const std::string& job_file, const std::string& dir);
 
 }  // namespace embers

@@ -155,7 +155,8 @@ void add_checking(CLI::App& app, Chosen& chosen, BenchOptions& bench_options,
   add("model", "training steps of DLRM, DeepFM and WDL with embeddings unfused and fused, a few minutes",
       bench_model);
   add("train",
-      "jobs of wide_deep, deepfm and dlrm in processes of their own beside the same models in plain libtorch, "
+      "jobs of wide_deep, deepfm and dlrm in processes of their own beside the same models in plain "
+      "libtorch, "
       "about 15 minutes",
       bench_train);
 

@@ -31,9 +31,9 @@ struct Period {
   double loss = 0;                              // training, mean over its examples
   double test_loss = 0, auc = 0, accuracy = 0;  // test set, at its end
   uint64_t workers = 0, shards = 0;
-  OwnerStats owners;  // at its end
+  OwnerStats owners;                  // at its end
   uint64_t keys = 0, cache_hits = 0;  // unique keys of its minibatches; those that workers' caches had
-  StageTimes stages;  // of all its minibatches, added up over the workers
+  StageTimes stages;                  // of all its minibatches, added up over the workers
 
   double examples_per_second() const { return seconds > 0 ? static_cast<double>(examples) / seconds : 0; }
 };

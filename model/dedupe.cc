@@ -106,14 +106,15 @@ void KeyIndex::add_ints(std::span<const int64_t> keys, std::span<int32_t> place)
   int32_t count = 0;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (prefetch && i + kPrefetchAhead < keys.size())
-      __builtin_prefetch(&slots[slot_of(static_cast<uint64_t>(keys[i + kPrefetchAhead]))], 1);
+      __builtin_prefetch(&slots[mix(static_cast<uint64_t>(keys[i + kPrefetchAhead])) & mask], 1);
     const int64_t key = keys[i];
     if (skip_zero && key == 0) {
       place[i] = kMasked;
       continue;
     }
     const auto word = static_cast<uint64_t>(key);
-    size_t at = slot_of(word);
+    size_t at =
+        mix(word) & mask;  // no call: this library's functions are not inlined, others may replace them
     while (slots[at].stamp == stamp && slots[at].word != word) at = (at + 1) & mask;
     const int32_t known = -static_cast<int32_t>(slots[at].stamp == stamp);  // all bits, or none
     const int32_t mine = (slots[at].place & known) | ((before + count) & ~known);
@@ -160,9 +161,8 @@ bool copy_of_earlier(const LookupPlan& plan, size_t i, Lookups& lookups) {
   for (size_t e = 0; e < i; ++e) {
     if ((e > 0 && plan.sources[e - 1].table == plan.sources[e].table) || !same_ids(plan, i, e)) continue;
     const TableId table = plan.sources[i].table;
-    const auto has = std::find_if(lookups.tables.begin(), lookups.tables.end(), [&](const Lookups::Table& t) {
-      return t.table == plan.sources[e].table;
-    });
+    const auto has = std::find_if(lookups.tables.begin(), lookups.tables.end(),
+                                  [&](const Lookups::Table& t) { return t.table == plan.sources[e].table; });
     if (has != lookups.tables.end()) {
       Keys unique = has->unique;
       lookups.tables.push_back({table, std::move(unique)});

@@ -64,8 +64,8 @@ class SparseAdam {
     squares_.add_(sparse(squares_update));
     Tensor numerator = average_update.add_(old_average);
     const Tensor denominator = squares_update.add_(old_squares).sqrt_().add_(s_.epsilon);
-    const double rate = s_.learning_rate * std::sqrt(1 - std::pow(s_.beta_2, steps_)) /
-                        (1 - std::pow(s_.beta_1, steps_));
+    const double rate =
+        s_.learning_rate * std::sqrt(1 - std::pow(s_.beta_2, steps_)) / (1 - std::pow(s_.beta_1, steps_));
     parameter.add_(sparse(-rate * numerator.div_(denominator)));
   }
 
@@ -136,10 +136,10 @@ class Plain : public torch::nn::Module, public PlainModel {
     const torch::NoGradGuard no_grad;
     const auto zoo = make_model(job)->named_parameters();
     for (auto& parameter : named_parameters()) parameter.value().copy_(zoo[parameter.key()]);
-    adam_ = std::make_unique<torch::optim::Adam>(
-        parameters(), torch::optim::AdamOptions(settings_.learning_rate)
-                          .betas({settings_.beta_1, settings_.beta_2})
-                          .eps(settings_.epsilon));
+    adam_ =
+        std::make_unique<torch::optim::Adam>(parameters(), torch::optim::AdamOptions(settings_.learning_rate)
+                                                               .betas({settings_.beta_1, settings_.beta_2})
+                                                               .eps(settings_.epsilon));
   }
 
  private:
@@ -150,9 +150,12 @@ class Plain : public torch::nn::Module, public PlainModel {
       if (feature.buckets == 0)
         fail(ErrorCode::kInvalid, "feature '{}': a plain model needs its number of ids", feature.name);
     AdamSettings s;
-    for (const auto& [name, value] : {std::pair{"learning_rate", &s.learning_rate}, {"beta_1", &s.beta_1},
-                                      {"beta_2", &s.beta_2}, {"epsilon", &s.epsilon}})
-      if (const auto at = job.optimizer.params.find(name); at != job.optimizer.params.end()) *value = at->second;
+    for (const auto& [name, value] : {std::pair{"learning_rate", &s.learning_rate},
+                                      {"beta_1", &s.beta_1},
+                                      {"beta_2", &s.beta_2},
+                                      {"epsilon", &s.epsilon}})
+      if (const auto at = job.optimizer.params.find(name); at != job.optimizer.params.end())
+        *value = at->second;
     return s;
   }
 
@@ -197,7 +200,8 @@ class PlainWideDeep final : public Plain {
     const int64_t dim = job.model.params.value("dim", 8);
     add_tables(1, true);
     add_tables(dim, false);
-    wide_ = register_module("wide_numeric", torch::nn::Linear(torch::nn::LinearOptions(numerics(), 1).bias(false)));
+    wide_ = register_module("wide_numeric",
+                            torch::nn::Linear(torch::nn::LinearOptions(numerics(), 1).bias(false)));
     mlp_ = register_module("mlp", PlainMlp(layers(job, "hidden", {64, 32}, columns() * dim + numerics(), 1)));
     end(job);
   }
@@ -219,10 +223,11 @@ class PlainDeepFm final : public Plain {
     const int64_t dim = job.model.params.value("dim", 8);
     add_tables(1, true);
     add_tables(dim, false);
-    first_ = register_module("numeric_first", torch::nn::Linear(torch::nn::LinearOptions(numerics(), 1).bias(false)));
+    first_ = register_module("numeric_first",
+                             torch::nn::Linear(torch::nn::LinearOptions(numerics(), 1).bias(false)));
     factors_ = register_parameter("numeric_factors", torch::empty({numerics(), dim}));
-    mlp_ = register_module(
-        "mlp", PlainMlp(layers(job, "hidden", {64, 32}, (columns() + numerics()) * dim, 1)));
+    mlp_ =
+        register_module("mlp", PlainMlp(layers(job, "hidden", {64, 32}, (columns() + numerics()) * dim, 1)));
     end(job);
   }
 

@@ -42,8 +42,8 @@ struct StepResult {
   // Embedding tables whose rows got a gradient, in order of table id: all unique keys of the minibatch, those
   // of late pulls after them.
   std::vector<IndexedSlices> gradients;
-  FloatBuffer dense;    // gradients of dense_chunks(spec, false): [chunks x kDenseChunk], padding zero
-  FloatBuffer buffers;  // new values of dense_chunks(spec, true)
+  FloatBuffer dense;           // gradients of dense_chunks(spec, false): [chunks x kDenseChunk], padding zero
+  FloatBuffer buffers;         // new values of dense_chunks(spec, true)
   double dense_seconds = 0;    // forward, loss and backward, without ...
   double combine_seconds = 0;  // ... the embeddings' share of them
 };

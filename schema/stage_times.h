@@ -6,8 +6,8 @@
 
 namespace embers {
 
-// Where the time of a minibatch goes on its way through a worker: seconds of wall time, for reports. Stages of
-// different minibatches overlap, so they add up to more than the time of an epoch; the trainer's kWait and
+// Where the time of a minibatch goes on its way through a worker: seconds of wall time, for reports. Stages
+// of different minibatches overlap, so they add up to more than the time of an epoch; the trainer's kWait and
 // kTrain follow each other, so those two of all minibatches make up a worker's time.
 struct StageTimes {
   enum Stage : size_t {

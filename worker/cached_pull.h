@@ -10,7 +10,8 @@ namespace embers {
 
 // The caches of a worker, one for each embedding table, and how they stand between a plan and its pull: rows
 // that were pulled for one of the worker's last `staleness` training minibatches are used again, the others
-// are asked for and kept. Evaluated minibatches pull all rows and leave the caches alone. Owned by the puller.
+// are asked for and kept. Evaluated minibatches pull all rows and leave the caches alone. Owned by the
+// puller.
 class RowCaches {
  public:
   // `rows` of each table.
@@ -26,7 +27,7 @@ class RowCaches {
  private:
   std::vector<std::unique_ptr<RowCache>> tables_;  // by TableId; null for reserved tables
   std::vector<uint32_t> dims_;                     // by TableId
-  uint64_t step_ = 0;  // training minibatches begun
+  uint64_t step_ = 0;                              // training minibatches begun
 };
 
 }  // namespace embers

@@ -94,8 +94,7 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
                            const DenseKeys& keys, PullOptions options, StageActor next,
                            StageOwner worker) -> StageActor::behavior_type {
     if (options.cache_rows > 0)
-      self->state.caches =
-          std::make_unique<RowCaches>(*owners, options.cache_rows, options.cache_staleness);
+      self->state.caches = std::make_unique<RowCaches>(*owners, options.cache_rows, options.cache_staleness);
     return {[=](const WorkPtr& work) {
       stage(worker, [&] {
         auto pulling = std::make_shared<Pulling>();
@@ -147,7 +146,9 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
 
 void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, TableId table, KeysView keys,
               std::span<float> out) {
-  PullPlan plan{{{table, keys}}, {}, {out}};
+  PullPlan plan;
+  plan.lists = {{table, keys}};
+  plan.places = {out};
   plan.routed = route(plan.lists, owners.map, owners.handles.size());
   for (size_t owner = 0; owner < owners.handles.size(); ++owner) {
     if (!is_asked(plan, owner)) continue;

@@ -28,6 +28,7 @@ StageActor::behavior_type reader_behavior(StageActor::stateful_pointer<ReaderSta
       work->lookups = runner->dedupe(work->minibatch);
       work->times[StageTimes::kDedupe] = watch.lap();
       work->since_pull.lap();
+      work->is_read = true;
       self->send(next, work);
     });
   }};

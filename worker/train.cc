@@ -31,7 +31,8 @@ class LocalSteps {
       // Its gradients are as stale as the older of what they were computed on.
       for (size_t owner = 0; owner < holds_dense_.size(); ++owner)
         if (holds_dense_[owner])
-          work.versions[owner] = work.versions[owner] == 0 ? versions_[owner] : std::min(work.versions[owner], versions_[owner]);
+          work.versions[owner] =
+              work.versions[owner] == 0 ? versions_[owner] : std::min(work.versions[owner], versions_[owner]);
     }
   }
 
@@ -50,7 +51,7 @@ class LocalSteps {
 struct TrainerState {
   TrainerState() = default;  // no aggregate: see actors/README.md
   bool threads_set = false;
-  StopWatch watch;  // since the last minibatch
+  StopWatch watch;                    // since the last minibatch
   std::unique_ptr<LocalSteps> local;  // null without
   static inline const char* name = "trainer";
 };

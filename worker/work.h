@@ -23,6 +23,7 @@ struct Work {
   Origin origin;
   bool refused = false;  // an owner found it stale: no more is done for it, the master leases it again
   // read, dedupe
+  bool is_read = false;
   data::Minibatch minibatch;
   Lookups lookups;
   // pull

@@ -32,10 +32,12 @@ struct WorkerState {
   std::shared_ptr<const WorkerConfig> config;
   std::shared_ptr<const Owners> owners;
   uint64_t incarnation = 0;
-  StageActor first;  // of the pipeline
+  StageActor reader, puller;
   std::vector<StageActor> stages;
-  std::deque<WorkPtr> queue;  // leased, not yet in the pipeline
-  uint32_t in_pipeline = 0;
+  std::deque<WorkPtr> queue;  // leased, not yet read
+  std::deque<WorkPtr> ready;  // read, not yet in the pipeline
+  uint32_t reading = 0;
+  uint32_t in_pipeline = 0;  // from pull to done
   bool lease_pending = false;
   bool leaving = false;  // no more leases
   bool over = false;
@@ -104,18 +106,26 @@ struct WorkerState {
     const StageActor push = spawn_pusher(system, owners, model, config->master, me);
     const StageActor train = spawn_trainer(system, config->runner, owners, config->job, push, me);
     const auto& training = config->job.training;
-    const StageActor pull =
+    puller =
         spawn_puller(system, owners, model,
                      {training.get_model_steps, training.cache_rows, training.cache_staleness}, train, me);
-    first = spawn_reader(system, config->train, config->test, config->runner, pull, me);
-    stages = {first, pull, train, push};
+    reader = spawn_reader(system, config->train, config->test, config->runner,
+                          caf::actor_cast<StageActor>(self), me);
+    stages = {reader, puller, train, push};
   }
 
   // --- leases ------------------------------------------------------------------------------------
 
+  // One minibatch more is read ahead than is pulled ahead, since what is read early is not stale; not in sync
+  // mode, where others may be waiting for work, and not without prefetch.
+  bool may_read() const {
+    const auto& training = config->job.training;
+    const bool more = training.prefetch > 0 && training.mode != data::Mode::kSync;
+    return reading + ready.size() + in_pipeline <= training.prefetch + (more ? 1 : 0);
+  }
+
   void request_lease() {
-    if (lease_pending || leaving || over || !queue.empty() || in_pipeline > config->job.training.prefetch)
-      return;
+    if (lease_pending || leaving || over || !queue.empty() || !may_read()) return;
     lease_pending = true;
     self->request(config->master, caf::infinite,
                   make_message<wire::LeaseRequest>(
@@ -154,19 +164,32 @@ struct WorkerState {
   }
 
   void feed() {
-    while (!queue.empty() && in_pipeline <= config->job.training.prefetch) {
+    while (!ready.empty() && in_pipeline <= config->job.training.prefetch) {
       ++in_pipeline;
-      self->send(first, queue.front());
+      self->send(puller, ready.front());
+      ready.pop_front();
+    }
+    while (!queue.empty() && may_read()) {
+      ++reading;
+      self->send(reader, queue.front());
       queue.pop_front();
     }
     request_lease();
   }
 
-  void finished() {
-    --in_pipeline;
-    if (leaving && in_pipeline == 0) return say_goodbye();
+  // A work comes back twice: read, and done.
+  void returned(const WorkPtr& work) {
+    if (std::exchange(work->is_read, false)) {
+      --reading;
+      ready.push_back(work);
+    } else {
+      --in_pipeline;
+    }
     feed();
+    if (is_idle() && leaving) say_goodbye();
   }
+
+  bool is_idle() const { return reading + ready.size() + in_pipeline == 0; }
 
   // --- life --------------------------------------------------------------------------------------
 
@@ -222,7 +245,7 @@ struct WorkerState {
     if (leaving || over) return;
     leaving = true;
     queue.clear();
-    if (in_pipeline == 0) say_goodbye();
+    if (is_idle()) say_goodbye();
   }
 
   void say_goodbye() {
@@ -248,7 +271,7 @@ WorkerImpl::behavior_type worker_behavior(WorkerState::Self self,
   state.start(self, std::move(config));
   return {
       [&state](leave_atom) { state.leave(); },
-      [&state](const WorkPtr&) { state.finished(); },
+      [&state](const WorkPtr& work) { state.returned(work); },
       [&state](const StageFailure& f) { state.stage_failed(f); },
       [&state](beat_atom) { state.heartbeat(); },
       [&state](quit_atom) {

@@ -38,9 +38,9 @@ using leave_atom = caf::atom_constant<caf::atom("leave")>;
 using WorkerActor = caf::typed_actor<caf::reacts_to<leave_atom>>;
 
 // Spawns a worker: joins the master, then keeps a pipeline of stages busy with leased minibatches, at most 1
-// + prefetch of them at a time:
+// + prefetch of them at a time, and one more that is read:
 //
-//   lease ──► read, dedupe ──► pull ──► train ──► push ──► done ──► (credit back)
+//   lease ──► read, dedupe ──► (credit) ──► pull ──► train ──► push ──► done ──► (credit back)
 WorkerActor spawn_worker(caf::actor_system& system, std::shared_ptr<const WorkerConfig> config);
 
 }  // namespace embers

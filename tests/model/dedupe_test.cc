@@ -126,8 +126,13 @@ TEST(Dedupe, MergesTheFeaturesAndLayersOfATable) {
 // A wide and a deep table over the same features, and one that leaves out padding.
 TEST(Dedupe, GivesTablesOfTheSameFeaturesTheSameKeysAndPlaces) {
   const LookupPlan plan{{KeyKind::kInt64, KeyKind::kInt64, KeyKind::kInt64, KeyKind::kInt64},
-                        {{0, 0, 0, false}, {0, 0, 1, false}, {1, 1, 0, false}, {1, 2, 1, false},
-                         {2, 3, 0, true}, {2, 3, 1, false}, {3, 4, 0, false}}};
+                        {{0, 0, 0, false},
+                         {0, 0, 1, false},
+                         {1, 1, 0, false},
+                         {1, 2, 1, false},
+                         {2, 3, 0, true},
+                         {2, 3, 1, false},
+                         {3, 4, 0, false}}};
   data::Minibatch minibatch;
   minibatch.ids = {ids_of(Keys(std::vector<int64_t>{4, 0, 4})), ids_of(Keys(std::vector<int64_t>{9, 4}))};
   const Lookups lookups = dedupe(plan, minibatch);
@@ -137,8 +142,8 @@ TEST(Dedupe, GivesTablesOfTheSameFeaturesTheSameKeysAndPlaces) {
     EXPECT_EQ(lookups.tables[t].table, t);
     EXPECT_EQ(lookups.tables[t].unique, Keys(unique[t]));
   }
-  const std::vector<std::vector<int32_t>> places{{0, 1, 0}, {2, 0}, {0, 1, 0}, {2, 0}, {0, kMasked, 0}, {1, 0},
-                                                 {0, 1, 0}};
+  const std::vector<std::vector<int32_t>> places{{0, 1, 0},       {2, 0}, {0, 1, 0}, {2, 0},
+                                                 {0, kMasked, 0}, {1, 0}, {0, 1, 0}};
   ASSERT_EQ(lookups.inverses.size(), places.size());
   for (size_t i = 0; i < places.size(); ++i) {
     EXPECT_EQ(lookups.inverses[i].position, places[i]);
