@@ -25,4 +25,10 @@ OwnerHandles remote_owner(Transport& transport, const std::vector<std::string>& 
           bulk->proxy<ShardInterface>(Destination::kShard)};
 }
 
+void drop_remote_owner(const OwnerHandles& owner, const std::string& why) {
+  const LinkDown end{ErrorCode::kUnavailable, why};
+  caf::anon_send(caf::actor_cast<caf::actor>(owner.optimizer), end);
+  caf::anon_send(caf::actor_cast<caf::actor>(owner.shard), end);
+}
+
 }  // namespace embers

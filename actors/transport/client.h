@@ -136,6 +136,7 @@ typename ProxyActor<Actor>::behavior_type proxy_behavior(
       [self](const LinkDown& end) {
         const caf::error why = to_caf(Error(end.code, end.message));
         self->state.fail_all(why);
+        self->state.link->close(Error(end.code, end.message));  // if it was not the link that said so
         self->quit(why);
       },
   };
