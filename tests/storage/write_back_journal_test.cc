@@ -71,9 +71,11 @@ TEST_F(Journal, ANoteWithoutValuesIsKeptLikeOneWithThem) {
     EXPECT_EQ(journal->take_notes(), (Notes{"empty push"})) << i;
     EXPECT_TRUE(journal->take_pending().empty());
   }
-  const auto journal = open();
-  begin(*journal, 0, 1, {1}, {"next"});
-  journal->done();
+  {
+    const auto journal = open();
+    begin(*journal, 0, 1, {1}, {"next"});
+    journal->done();
+  }
   EXPECT_EQ(open()->take_notes(), (Notes{"empty push", "next"}));
 }
 
