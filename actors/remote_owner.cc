@@ -25,4 +25,11 @@ OwnerHandles remote_owner(Transport& transport, const std::vector<std::string>& 
           bulk->proxy<ShardInterface>(Destination::kShard)};
 }
 
+void drop_remote_owner(const OwnerHandles& owner, const std::string& why) {
+  const Error reason(ErrorCode::kUnavailable, why);
+  for (const auto& actor : {caf::actor_cast<caf::strong_actor_ptr>(owner.optimizer),
+                            caf::actor_cast<caf::strong_actor_ptr>(owner.shard)})
+    if (auto* proxy = dynamic_cast<Proxy*>(actor->get())) proxy->end_link(reason);
+}
+
 }  // namespace embers

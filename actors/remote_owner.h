@@ -15,4 +15,8 @@ namespace embers {
 OwnerHandles remote_owner(Transport& transport, const std::vector<std::string>& endpoints, bool same_host,
                           const HelloInfo& hello, std::chrono::duration<double> timeout, bool control_apart);
 
+// Ends the connections of such proxies; what they were asked is answered with kUnavailable. Of local owners:
+// nothing.
+void drop_remote_owner(const OwnerHandles& owner, const std::string& why);
+
 }  // namespace embers

@@ -104,6 +104,9 @@ int serve_master(const MasterOptions& options) {
     return remote_owner(transport, endpoints, true, {run, wire::Channel::CONTROL, incarnation},
                         duration<double>(options.connect_timeout), true);
   };
+  config->drop_owner = [](const OwnerHandles& owner) {
+    drop_remote_owner(owner, "the master gave this shard process up");
+  };
   if (!config->model.has_embeddings()) {
     config->local_owners.push_back(spawn_owner(system, owner_config(*config, 0)));
     config->local_endpoints = texts(server->endpoints());
@@ -228,8 +231,29 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
   config.skip_bad_gradients = master.job.training.skip_bad_gradients;
   for (const auto table : reply.getTables()) config.tables.push_back(read(table));
   config.map = read_shard_map(reply, UINT16_MAX);
+  config.takes_over = reply.getTakesOver();
   set_storage(config, master.job);
   return config;
+}
+
+// The owner; what stands in its way for good, as rows that a server lost, ends the job.
+OwnerHandles make_owner(caf::actor_system& system, const OwnerConfig& config, const MasterLink& master,
+                        uint64_t incarnation) {
+  try {
+    return spawn_owner(system, config);
+  } catch (const Error& e) {
+    if (!config.takes_over || remedy(e.code()) != Remedy::kGiveUp) throw;
+    caf::scoped_actor self{system};
+    try {
+      ask(self.ptr(), master.actor, make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) {
+            b.setIncarnation(incarnation);
+            b.setCode(static_cast<uint8_t>(e.code()));
+            b.setMessage(e.what());
+          }));
+    } catch (const Error&) {  // the master knows, or is gone
+    }
+    throw;
+  }
 }
 
 }  // namespace
@@ -255,14 +279,21 @@ int serve_shard(const JoinOptions& options) {
   config.on_end = [end](bool ok, const std::string& message) {
     end(ok ? std::nullopt : std::optional<Error>(Error(ErrorCode::kJobFailed, message)));
   };
-  const OwnerHandles owner = spawn_owner(system, config);
+  // Before the owner, which may have to read a long journal.
+  const OwnerLife life = system.spawn(owner_life, master.actor, joined.get().getIncarnation(), options.master,
+                                      std::function<void(std::optional<Error>)>(end));
+  OwnerHandles owner;
+  try {
+    owner = make_owner(system, config, master, joined.get().getIncarnation());
+  } catch (const Error& e) {
+    server->stop();
+    end_member(transport, e);
+  }
   server->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
   server->serve<ShardInterface>(Destination::kShard, owner.shard);
   server->start();
   spdlog::info("shard {} of job '{}', master {}, listening on {}", config.shard, master.job.job.name,
                options.master, fmt::join(texts(server->endpoints()), " "));
-  const OwnerLife life = system.spawn(owner_life, master.actor, joined.get().getIncarnation(), options.master,
-                                      std::function<void(std::optional<Error>)>(end));
   const SignalWatch watch([&](const std::string& signal) {
     spdlog::info("{}: asking the master to save and end the job", signal);
     caf::anon_send(life, stop_atom::value);
@@ -296,6 +327,9 @@ int serve_worker(const JoinOptions& options) {
                               uint64_t incarnation) {
     return remote_owner(transport, endpoints, !here.empty() && here == there,
                         {run, wire::Channel::BULK, incarnation}, duration<double>(timeout), false);
+  };
+  config->drop_owner = [](const OwnerHandles& owner) {
+    drop_remote_owner(owner, "the shard has moved to another process");
   };
   std::promise<std::optional<Error>> ended;
   config->on_end = [&](std::optional<Error> error) { ended.set_value(std::move(error)); };

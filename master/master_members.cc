@@ -160,6 +160,7 @@ Message<wire::HeartbeatReply> MasterState::heartbeat(wire::HeartbeatRequest::Rea
   return make_message<wire::HeartbeatReply>([&](wire::HeartbeatReply::Builder b) {
     b.setInterval(beat.count());
     b.setTimeout(config->job.job.heartbeat_timeout);
+    b.setMapVersion(map_version);
   });
 }
 

@@ -112,6 +112,7 @@ struct HeartbeatRequest {
 struct HeartbeatReply {
   interval @0 :Float64;              # seconds until the next one is expected
   timeout @1 :Float64;               # seconds of silence after which either side gives the other up
+  mapVersion @2 :UInt32;             # a worker that knows an older one sends OwnersRequest
 }
 
 struct FailRequest {

@@ -127,8 +127,7 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
                   },
                   [=](caf::error& e) {
                     const Error why = from_caf(e);
-                    if (remedy(why.code()) == Remedy::kRefresh) {
-                      pulling->work->refused = true;
+                    if (is_given_back(*owners, *pulling->work, why)) {
                       self->state.local_steps = 0;
                       arrived();
                     } else if (!std::exchange(pulling->failed, true)) {

@@ -114,9 +114,7 @@ StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners>
                 .then([=](const Message<wire::PushReply>&) { acknowledged(); },
                       [=](caf::error& e) {
                         const Error why = from_caf(e);
-                        if (remedy(why.code()) == Remedy::kRefresh)
-                          work->refused = true;
-                        else if (!std::exchange(pushing->failed, true))
+                        if (!is_given_back(*owners, *work, why) && !std::exchange(pushing->failed, true))
                           self->send(worker, owner_failure(owner, why));
                         acknowledged();
                       });

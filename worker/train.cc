@@ -62,7 +62,7 @@ void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owner
     try {
       pull_now(self, owners, work, table, keys, out);
     } catch (const Error& e) {
-      work.refused = remedy(e.code()) == Remedy::kRefresh;
+      is_given_back(owners, work, e);
       throw;
     }
     ++work.late_pulls;

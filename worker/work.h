@@ -21,7 +21,8 @@ struct Work {
   bool evaluate = false;  // read-only, test set
   bool exact = false;     // sync training: exactly origin.version is pulled
   Origin origin;
-  bool refused = false;  // an owner found it stale: no more is done for it, the master leases it again
+  bool refused = false;       // an owner found it stale: no more is done for it, the master leases it again
+  bool owners_moved = false;  // refused, because an owner is not where this worker looked for it
   // read, dedupe
   bool is_read = false;
   data::Minibatch minibatch;
@@ -56,6 +57,7 @@ struct Owners {
   std::vector<OwnerHandles> handles;  // by shard id
   ShardMap map;
   std::vector<TableSpec> tables;  // by TableId
+  bool may_return = false;        // a lost owner's next process takes its place: see master/master.h
 };
 
 }  // namespace embers
@@ -69,6 +71,16 @@ namespace embers {
 inline StageFailure owner_failure(size_t owner, const Error& why) {
   if (remedy(why.code()) != Remedy::kRetry) return {why.code(), why.what()};
   return {ErrorCode::kUnavailable, fmt::format("lost shard {}: {}", owner, why.what())};
+}
+
+// Whether an owner's error only means that the work is given back, to be leased again: it is stale, or the
+// owner is gone for a while. Then it is marked so.
+inline bool is_given_back(const Owners& owners, Work& work, const Error& why) {
+  const bool is_gone = remedy(why.code()) == Remedy::kRetry || why.code() == ErrorCode::kUnreachable;
+  if (why.code() == ErrorCode::kStaleMap || (is_gone && owners.may_return)) work.owners_moved = true;
+  if (!work.owners_moved && remedy(why.code()) != Remedy::kRefresh) return false;
+  work.refused = true;
+  return true;
 }
 
 // Runs a stage's body; what it throws ends the work as a failure of the worker.

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "actors/errors.h"
+#include "worker/owner_places.h"
 #include "worker/pull.h"
 #include "worker/push.h"
 #include "worker/read.h"
@@ -31,6 +32,9 @@ struct WorkerState {
   Self self = nullptr;
   std::shared_ptr<const WorkerConfig> config;
   std::shared_ptr<const Owners> owners;
+  OwnerPlaces places;
+  bool moving = false;  // an owner is elsewhere: no work is begun until the pipeline is a new one
+  std::shared_ptr<const Owners> moved;  // for that
   uint64_t incarnation = 0;
   StageActor reader, puller;
   std::vector<StageActor> stages;
@@ -87,9 +91,9 @@ struct WorkerState {
   void connect(wire::JoinReply::Reader reply) {
     auto o = std::make_shared<Owners>();
     incarnation = reply.getIncarnation();
-    for (const auto owner : reply.getOwners())
-      o->handles.push_back(config->connect_owner(o->handles.size(), read_texts(owner.getEndpoints()),
-                                                 owner.getBootId(), incarnation));
+    const auto& storage = config->job.storage;
+    o->may_return = storage.backend != "memory" && !storage.journal.empty() && storage.owner_timeout > 0;
+    connect_to(*o, reply.getOwners());
     if (o->handles.empty()) fail(ErrorCode::kBadFrame, "the master named no owner");
     o->map = read_shard_map(reply, o->handles.size());
     for (const auto table : reply.getTables()) o->tables.push_back(read(table));
@@ -97,6 +101,60 @@ struct WorkerState {
       fail(ErrorCode::kMismatch, "the master has {} tables, this worker's model {}", o->tables.size(),
            config->runner->spec().tables.size());
     owners = std::move(o);
+  }
+
+  void connect_to(Owners& to, capnp::List<wire::JoinReply::Owner>::Reader list) {
+    places.update(list, *config, incarnation, [this](const OwnerHandles& owner) {
+      self->monitor(owner.optimizer.address());
+      self->monitor(owner.shard.address());
+    });
+    to.handles = places.handles();
+  }
+
+  // --- owners that move --------------------------------------------------------------------------
+
+  // The master knows where they are, once all are there.
+  void find_owners() {
+    if (moving || leaving || over || !owners) return;
+    moving = true;
+    self->request(config->master, caf::infinite,
+                  make_message<wire::OwnersRequest>([&](wire::OwnersRequest::Builder b) {
+                    b.setIncarnation(incarnation);
+                    b.setMapVersion(owners->map.version);
+                  }))
+        .then(
+            [this](const Message<wire::OwnersReply>& m) {
+              guarded(
+                  Kind::kOwnersReply, [&] { found_owners(m.get()); }, ends());
+            },
+            [this](caf::error& e) {
+              if (!leaving) master_failed(e);
+            });
+  }
+
+  void found_owners(wire::OwnersReply::Reader reply) {
+    if (reply.getOwners().size() != owners->handles.size())
+      fail(ErrorCode::kBadFrame, "the master named {} owners, {} before", reply.getOwners().size(),
+           owners->handles.size());
+    auto o = std::make_shared<Owners>(*owners);
+    connect_to(*o, reply.getOwners());
+    o->map.version = reply.getMapVersion();
+    moved = std::move(o);
+    move_when_drained();
+  }
+
+  void move_when_drained() {
+    if (!moved || reading + in_pipeline > 0 || over) return;
+    owners = std::exchange(moved, nullptr);
+    moving = false;
+    for (const StageActor& s : stages) caf::anon_send_exit(s, caf::exit_reason::user_shutdown);
+    build_pipeline();
+    feed();
+  }
+
+  void down(const caf::down_msg& down) {
+    if (down.source == config->master.address()) return master_failed(down.reason);
+    if (places.lose(down.source) && owners && owners->may_return) find_owners();
   }
 
   void build_pipeline() {
@@ -125,7 +183,7 @@ struct WorkerState {
   }
 
   void request_lease() {
-    if (lease_pending || leaving || over || !queue.empty() || !may_read()) return;
+    if (lease_pending || leaving || over || moving || !queue.empty() || !may_read()) return;
     lease_pending = true;
     self->request(config->master, caf::infinite,
                   make_message<wire::LeaseRequest>(
@@ -157,15 +215,16 @@ struct WorkerState {
       o.attempt = part.getAttempt();
       o.lease = reply.getLease();
       o.version = reply.getVersion();
-      o.map_version = owners->map.version;
       queue.push_back(std::move(work));
     }
     feed();
   }
 
   void feed() {
+    if (moving) return;
     while (!ready.empty() && in_pipeline <= config->job.training.prefetch) {
       ++in_pipeline;
+      ready.front()->origin.map_version = owners->map.version;
       self->send(puller, ready.front());
       ready.pop_front();
     }
@@ -181,10 +240,12 @@ struct WorkerState {
   void returned(const WorkPtr& work) {
     if (std::exchange(work->is_read, false)) {
       --reading;
-      ready.push_back(work);
+      if (!leaving) ready.push_back(work);
     } else {
       --in_pipeline;
+      if (work->owners_moved) find_owners();
     }
+    move_when_drained();
     feed();
     if (is_idle() && leaving) say_goodbye();
   }
@@ -205,6 +266,7 @@ struct WorkerState {
                 return end(Error(ErrorCode::kBadFrame, "the master wants heartbeats at no interval"));
               beat = std::chrono::duration<double>(m.get().getInterval());
               timeout = std::chrono::duration<double>(m.get().getTimeout());
+              if (owners && m.get().getMapVersion() > owners->map.version) find_owners();
             },
             [this](caf::error& e) {
               if (!leaving) master_failed(e);
@@ -245,6 +307,7 @@ struct WorkerState {
     if (leaving || over) return;
     leaving = true;
     queue.clear();
+    ready.clear();
     if (is_idle()) say_goodbye();
   }
 
@@ -267,7 +330,7 @@ struct WorkerState {
 WorkerImpl::behavior_type worker_behavior(WorkerState::Self self,
                                           std::shared_ptr<const WorkerConfig> config) {
   WorkerState& state = self->state;
-  self->set_down_handler([&state](caf::down_msg& down) { state.master_failed(down.reason); });
+  self->set_down_handler([&state](caf::down_msg& down) { state.down(down); });
   state.start(self, std::move(config));
   return {
       [&state](leave_atom) { state.leave(); },

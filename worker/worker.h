@@ -28,6 +28,8 @@ struct WorkerConfig {
   std::function<OwnerHandles(size_t number, const std::vector<std::string>& endpoints,
                              const std::string& boot_id, uint64_t incarnation)>
       connect_owner;
+  // Ends such handles: what they were asked is answered with an error. Null for none.
+  std::function<void(const OwnerHandles& owner)> drop_owner;
   std::function<void(std::optional<Error>)>
       on_end;  // once; without an error when the job is done or stop was asked
 };
@@ -41,6 +43,9 @@ using WorkerActor = caf::typed_actor<caf::reacts_to<leave_atom>>;
 // + prefetch of them at a time, and one more that is read:
 //
 //   lease ──► read, dedupe ──► (credit) ──► pull ──► train ──► push ──► done ──► (credit back)
+//
+// When an owner moved to another process, what is in the pipeline is given back to the master, and a new
+// pipeline begins with the owners' new places.
 WorkerActor spawn_worker(caf::actor_system& system, std::shared_ptr<const WorkerConfig> config);
 
 }  // namespace embers

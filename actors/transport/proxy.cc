@@ -43,6 +43,8 @@ void Proxy::receive(InFrame& frame) {
   }
 }
 
+void Proxy::end_link(const Error& why) { link_->close(why); }
+
 bool Proxy::cleanup(caf::error&& reason, caf::execution_unit* host) {
   std::unordered_map<uint64_t, Open> open;
   {

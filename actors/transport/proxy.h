@@ -38,6 +38,7 @@ class Proxy final : public caf::monitorable_actor {
   void on_destroy() override;
 
   void receive(InFrame& frame);  // a reply
+  void end_link(const Error& why);
 
  private:
   struct Open {

@@ -84,6 +84,7 @@ servers = ["a:1", "b:2"]
 memory_mb = 256
 server_threads = 3
 journal = "notes"
+owner_timeout = 2.5
 shards = 4
 buckets = 64
 )");
@@ -123,6 +124,7 @@ buckets = 64
   EXPECT_EQ(job.storage.memory_mb, 256u);
   EXPECT_EQ(job.storage.server_threads, 3u);
   EXPECT_EQ(job.storage.journal, "notes");
+  EXPECT_EQ(job.storage.owner_timeout, 2.5);
   EXPECT_EQ(job.storage.shards, 4u);
   EXPECT_EQ(job.storage.buckets, 64u);
 }

@@ -63,11 +63,30 @@ TEST(Clipping, ByNormIsRefusedWhereNoOwnerSeesTheWholeGradient) {
   EXPECT_EQ(folder.run(Words{"train", folder.job()} + set({"optimizer.clipnorm=1", "training.epochs=1"})), 0);
 }
 
+TEST(Clipping, DoesNotGoWithLocalSteps) {
+  JobFolder folder;
+  for (const char* clip : {"clipnorm", "global_clipnorm", "clipvalue"}) {
+    const Words words = set({std::string("optimizer.") + clip + "=1", "training.get_model_steps=2"});
+    EXPECT_EQ(folder.run(Words{"train", folder.job()} + words), 2);
+    EXPECT_NE(folder.output().find("clipping does not go with get_model_steps above 1"), std::string::npos)
+        << folder.output();
+  }
+}
+
 // Prices that make gradients of more than a float's square holds: one of the two, whatever the weights'
 // signs.
 JobFolder& with_bad_records(JobFolder& folder) {
   folder.write("train.csv", "color1,1,t1,3e38,yes\ncolor2,1,t1,3e38,no\n" + folder.read("train.csv"));
   return folder;
+}
+
+TEST(BadGradient, IsLeftOutAndCountedByShardProcessesToo) {
+  JobFolder folder;
+  with_bad_records(folder);
+  Cluster cluster(folder, 2, 2, set({"training.on_bad_gradient=skip"}));
+  cluster.expect_success();
+  EXPECT_GT(folder.report().at("bad_gradients"), 0);
+  EXPECT_EQ(folder.report().at("examples"), 2 * (JobFolder::kRecords + 2));
 }
 
 TEST(BadGradient, EndsTheJobNamingTableAndKey) {

@@ -23,6 +23,9 @@ struct Options {
   uint32_t shards = 1;
   std::vector<std::string> settings = {};
   uint32_t staleness_bound = 0;
+  std::string journal = {};  // of owners
+  double owner_timeout = 60;
+  std::function<void(MasterConfig&)> change = {};  // the last word on the config
 };
 
 class Job {
@@ -54,6 +57,9 @@ class Job {
     for (owner.shard = 0; owner.shard < options.shards; ++owner.shard)
       owners_.push_back(spawn_owner(system_, owner));
     config->local_owners = owners_;
+    job.storage.journal = options.journal;
+    job.storage.owner_timeout = options.owner_timeout;
+    if (options.change) options.change(*config);
     config->on_end = [this](JobResult result) { ended_.set_value(std::move(result)); };
     master_ = spawn_master(system_, config);
   }
@@ -109,6 +115,7 @@ class Worker {
     Origin o = origin(lease.get().getMinibatches()[i].getMinibatch(), lease.get().getVersion(),
                       lease.get().getEpoch(), lease.get().getMinibatches()[i].getAttempt());
     o.incarnation = incarnation_;
+    o.map_version = map_version;
     ask(self_.ptr(), job_.owners_[owner].optimizer, make_push(o, {}));
   }
   bool done(const Lease& lease, unsigned i, bool returned = false, float score = 0.5f) {
@@ -154,6 +161,9 @@ class Worker {
           b.setMessage(message);
         }));
   }
+  uint64_t incarnation() const { return incarnation_; }
+  uint32_t map_version = 1;  // that it routes by
+
   // All work until the end of the job; returns the minibatches it did.
   std::vector<uint64_t> work_to_the_end() {
     std::vector<uint64_t> minibatches;

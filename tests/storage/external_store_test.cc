@@ -1,6 +1,7 @@
 // What external stores promise beside the contract that all stores share.
 #include "storage/external_store.h"
 
+#include <algorithm>
 #include <barrier>
 #include <map>
 #include <mutex>
@@ -306,6 +307,74 @@ TEST_P(External, AWriteBackThatWasCutOffAnywhereIsFinishedOnceByTheNextProcess) 
     store->update(0, keys, grads, add_one);
     EXPECT_EQ(scan(*store), (Rows{31, 10, 62, 10, 93, 10})) << "cut after " << cut;
   }
+}
+
+TEST_P(External, AnApplyOfTwoTablesThatWasCutOffAnywhereIsWholeForTheNextProcess) {
+  TempDir dir;
+  const Keys keys = ints({1, 2});
+  const auto add_tables = [](Store& store) {
+    for (const char* name : {"t", "u"}) store.add_table(spec(name, 1), Rows{7});
+  };
+  const auto apply_to_both = [&](ExternalStore& store, const std::string& note) {
+    store.apply({note}, [&] {
+      for (TableId table = 0; table < 2; ++table) store.update(table, keys, Rows{10, 20}, add_one);
+    });
+  };
+  for (int cut = 0; cut <= 8; ++cut) {  // 2 rows and 2 slots of each table, and not at all
+    const ExternalOptions options{"whole" + std::to_string(cut), 1, 0, dir / std::to_string(cut)};
+    int sets = -1;
+    {
+      KeyValueServers servers = GetParam().connect({servers_[0].address()});
+      servers.all[0] = std::make_unique<DiesWhileWriting>(std::move(servers.all[0]), sets);
+      const auto store = make_external_store(std::move(servers), options);
+      add_tables(*store);
+      for (TableId table = 0; table < 2; ++table) store->add_if_absent(table, keys, Rows{1, 2});
+      apply_to_both(*store, "first");
+      sets = cut;
+      try {
+        apply_to_both(*store, "second");
+        EXPECT_EQ(cut, 8);
+      } catch (const Killed&) {
+      }
+    }
+    const auto store = open(options);
+    EXPECT_TRUE(store->recovered());
+    add_tables(*store);
+    std::vector<std::string> notes = store->take_notes();
+    notes.erase(std::unique(notes.begin(), notes.end()), notes.end());
+    EXPECT_EQ(notes, (std::vector<std::string>{"first", "second"}));
+    for (TableId table = 0; table < 2; ++table) {
+      EXPECT_EQ(store->version(table), 2u);
+      Rows all;
+      store->scan(table, 0, 10, [&](KeysView, std::span<const float> v) { all.assign(v.begin(), v.end()); });
+      EXPECT_EQ(all, (Rows{21, 9, 42, 9})) << "table " << table << ", cut after " << cut;
+    }
+  }
+}
+
+TEST_P(External, AnApplyThatFailsAtOneTableChangesNoneAndLeavesNoNote) {
+  TempDir dir;
+  const ExternalOptions options{"job", 1, 0, dir.path().string()};
+  {
+    const auto store = open(options);
+    for (const char* name : {"t", "u"}) store->add_table(spec(name, 1), {});
+    store->add_if_absent(0, ints({1}), Rows{1});
+    expect_error(ErrorCode::kMissingKey, {"'u'"}, [&] {
+      store->apply({"note"}, [&] {
+        for (TableId table = 0; table < 2; ++table) store->update(table, ints({1}), Rows{10}, add_one);
+      });
+    });
+    expect_error(ErrorCode::kInternal, {"'t'", "twice"}, [&] {
+      store->apply({"note"}, [&] {
+        for (int i = 0; i < 2; ++i) store->update(0, ints({1}), Rows{10}, add_one);
+      });
+    });
+    EXPECT_EQ(gather(*store, ints({1})), (Rows{1}));
+    EXPECT_EQ(store->version(0), 0u);
+    store->update(0, ints({1}), Rows{10}, add_one);
+    EXPECT_EQ(gather(*store, ints({1})), (Rows{11})) << "an update of its own is one again";
+  }
+  EXPECT_TRUE(open(options)->take_notes().empty());
 }
 
 TEST_P(External, AJournalRecordThatWasCutOffWasNotApplied) {

@@ -296,6 +296,21 @@ TEST(Apply, ARowThatWouldNotBeFiniteIsLeftAsItWasSlotsIncluded) {
   EXPECT_EQ(all, (Floats{-3, -3, 1, 1, 2, 2, 0, 0, 3, 3, 0, 0}));
 }
 
+// A square that overflows stands in a slot, while the row itself would stay as it is.
+TEST(Apply, ARowWhoseSlotsWouldNotBeFiniteIsLeftOutToo) {
+  const auto store = make_memory_store();
+  const auto adagrad = make("adagrad", {{"initial_accumulator_value", 0.5}});
+  store->add_table(spec("t", 1), slot_init(*adagrad, 1));
+  store->add_if_absent(0, ints({1, 2}), Floats{1, 2});
+  const LeftOut left_out = apply(*store, 0, *adagrad, {1, 1}, ints({1, 2}), Floats{1e25f, 0});
+  EXPECT_EQ(left_out.rows, 1u);
+  EXPECT_EQ(left_out.first, 0u);
+  Floats all;
+  store->scan(0, 0, 10,
+              [&](KeysView, std::span<const float> values) { all.assign(values.begin(), values.end()); });
+  EXPECT_EQ(all, (Floats{1, 0.5, 2, 0.5}));
+}
+
 TEST(Apply, AMissingKeyChangesNothing) {
   const auto store = make_memory_store();
   store->add_table(spec("t", 1), {});

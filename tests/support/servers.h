@@ -54,6 +54,7 @@ class ServerProcess {
   }
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  uint16_t port() const { return port_; }
   void kill() const {
     process_->signal(SIGKILL);
     process_->wait();

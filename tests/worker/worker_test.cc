@@ -107,6 +107,7 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
           b.setTimeout(10);
         });
       },
+      [](const Message<wire::OwnersRequest>&) { return make_message<wire::OwnersReply>(); },
       [script](const Message<wire::FailRequest>& m) {
         script->locked([&] { return script->failures.emplace_back(m.get().getMessage().cStr()), 0; });
         return make_message<wire::Empty>();

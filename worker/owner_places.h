@@ -1,0 +1,36 @@
+#pragma once
+
+#include <caf/all.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "worker/worker.h"
+
+namespace embers {
+
+// Where a worker reaches each owner. Plain state of the worker actor.
+class OwnerPlaces {
+ public:
+  // Connects to the owners as the master lists them, but for those that are where they were and not lost.
+  // `connected` is told of each new one.
+  void update(capnp::List<wire::JoinReply::Owner>::Reader list, const WorkerConfig& config,
+              uint64_t incarnation, const std::function<void(const OwnerHandles&)>& connected);
+
+  // An actor is gone; false when it is no owner's (now).
+  bool lose(const caf::actor_addr& actor);
+  bool any_lost() const;
+  std::vector<OwnerHandles> handles() const;  // by shard id
+
+ private:
+  struct Place {
+    std::vector<std::string> endpoints;
+    std::string boot_id;
+    OwnerHandles handles;
+    bool lost = true;  // or never connected
+  };
+  std::vector<Place> places_;  // by shard id
+};
+
+}  // namespace embers
