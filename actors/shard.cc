@@ -14,7 +14,8 @@ namespace {
 // Rows, slots and what is needed to create and change them. Owned by the shard actor.
 class Rows {
  public:
-  explicit Rows(const OwnerConfig& config) : config_(config), store_(make_store(config)) {
+  explicit Rows(const OwnerConfig& config) : config_(config) {
+    make_store();
     for (const TableSpec& spec : config_.tables) {
       initializers_.push_back(storage::Initializer::make(config_.seed, spec));
       optimizers_.push_back(storage::Optimizer::make(spec.optimizer));
@@ -25,7 +26,13 @@ class Rows {
   }
 
   uint64_t version() const { return version_; }
-  void set_version(uint64_t version) { version_ = version; }
+  void set_version(uint64_t version) {
+    version_ = version;
+    try {
+      publish();
+    } catch (const Error&) {  // what is wrong with its servers the store says whenever it is asked
+    }
+  }
 
   Message<wire::PullReply> pull(wire::PullRequest::Reader request) {
     const auto tables = read_slices(request.getTables(), config_.tables.size());
@@ -40,9 +47,9 @@ class Rows {
   void apply(const ApplyBatch& batch) {
     for (const TableSlices& t : batch.tables) {
       const storage::Optimizer& optimizer = *optimizers_[t.table];
-      const storage::LeftOut left_out =
-          storage::apply(*store_, t.table, optimizer,
-                         {batch.step, optimizer.learning_rate(batch.step) * batch.rate_factor}, t.keys, t.values, constraints_[t.table].get());
+      const storage::LeftOut left_out = storage::apply(
+          *store_, t.table, optimizer, {batch.step, optimizer.learning_rate(batch.step) * batch.rate_factor},
+          t.keys, t.values, constraints_[t.table].get());
       left_out_ += left_out.rows;
       if (left_out.rows > 0 && !config_.skip_bad_gradients)
         fail(ErrorCode::kInvalid,
@@ -52,6 +59,7 @@ class Rows {
              batch.step, to_string(t.keys, left_out.first), config_.tables[t.table].name);
     }
     version_ = batch.version;
+    publish();
   }
 
   void restore(wire::RestoreRequest::Reader request) {
@@ -96,14 +104,20 @@ class Rows {
  private:
   static constexpr size_t kScanBytes = 4 << 20;
 
-  static std::unique_ptr<storage::Store> make_store(const OwnerConfig& config) {
-    if (config.backend == "memory") return storage::make_memory_store();
-    if (config.backend == "memcached")
-      return storage::make_external_store(storage::connect_memcached(config.servers), config.external);
-    if (config.backend == "redis")
-      return storage::make_external_store(storage::connect_redis(config.servers), config.external);
-    fail(ErrorCode::kInvalid, "storage.backend '{}' is not known; known: memory, memcached, redis",
-         config.backend);
+  void make_store() {
+    if (config_.backend == "memory") {
+      store_ = storage::make_memory_store();
+      return;
+    }
+    auto external = storage::make_external_store(
+        storage::connect_servers(config_.backend, config_.servers, config_.timeouts), config_.external);
+    external_ = external.get();
+    store_ = std::move(external);
+  }
+
+  // For workers that read straight from the servers.
+  void publish() {
+    if (external_) external_->publish(version_);
   }
 
   // The seed's lookup_embedding: gets; initial values for unknown keys; set if not exists; gets again; a key
@@ -126,6 +140,7 @@ class Rows {
 
   const OwnerConfig config_;
   std::unique_ptr<storage::Store> store_;
+  storage::ExternalStore* external_ = nullptr;  // store_, above servers
   std::vector<std::unique_ptr<const storage::Initializer>> initializers_;
   std::vector<std::unique_ptr<const storage::Optimizer>> optimizers_;
   std::vector<std::unique_ptr<const storage::Constraint>> constraints_;  // null for none

@@ -26,6 +26,7 @@ struct OwnerConfig {
   ShardMap map;
   std::string backend = "memory";     // memory | memcached | redis
   std::vector<std::string> servers;   // of memcached or Redis
+  storage::ServerTimeouts timeouts;   // of theirs
   storage::ExternalOptions external;  // whose rows they hold
   // Called in an actor's thread when the master ends the job.
   std::function<void(bool ok, const std::string& message)> on_end;

@@ -83,6 +83,8 @@ struct DoneRequest {
   records @10 :Data;                 # evaluate: uint64 record number per example
   latePulls @11 :UInt32;             # pulls during the forward pass
   returned @12 :Bool;                # not finished: an owner refused it as stale; lease it again
+  directRows @13 :UInt64;            # rows that the worker read straight from servers
+  ownerRows @14 :UInt64;             # rows that owners gave it
 }
 
 struct DoneReply {

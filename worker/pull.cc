@@ -1,42 +1,53 @@
 #include "worker/pull.h"
 
+#include <chrono>
 #include <deque>
+#include <optional>
 
 #include "actors/ask.h"
 
 namespace embers {
 namespace {
 
-// One minibatch whose answers are on their way.
-struct Pulling {
-  WorkPtr work;
-  PullPlan plan;
-  size_t open = 1;  // answers to come
-  bool failed = false;
-};
-
-struct PullerState {
-  PullerState() = default;                     // no aggregate: see actors/README.md
-  std::deque<std::shared_ptr<Pulling>> order;  // not yet handed on
-  uint32_t local_steps = 0;  // minibatches since the dense model was pulled; 0: the next one pulls it
-  static inline const char* name = "puller";
-
-  bool is_time_for_dense(const Work& work, uint32_t get_model_steps) {
-    const bool due = work.evaluate || local_steps == 0;
-    local_steps = work.evaluate ? 0 : (local_steps + 1) % get_model_steps;
-    return due;
-  }
-};
-
-// Hands on what has all its answers and is first in order.
-void hand_on(StageActor::stateful_pointer<PullerState> self, const StageActor& next) {
-  auto& order = self->state.order;
-  for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front())
-    self->send(next, order.front()->work);
-}
+// How long owners may take to say what happened to a server that this worker could not reach.
+constexpr auto kVerdict = std::chrono::seconds(3);
 
 // Whether this owner is asked at all: it holds a key of the minibatch.
 bool is_asked(const PullPlan& plan, size_t owner) { return !plan.routed[owner].empty(); }
+
+uint64_t keys_of(const PullPlan& plan, size_t owner) {
+  uint64_t keys = 0;
+  for (const RoutedTable& part : plan.routed[owner]) keys += part.keys.size();
+  return keys;
+}
+
+bool reads_directly(const Owners& owners, const Work& work) { return owners.direct && !work.exact; }
+
+DirectReadPtr direct_read(const PullPlan& plan) {
+  auto read = std::make_shared<DirectRead>();
+  read->lists = plan.lists;
+  read->places = plan.places;
+  return read;
+}
+
+void take_direct(Work& work, const DirectRead& read, uint64_t rows) {
+  work.direct_rows += rows;
+  for (size_t owner = 0; rows > 0 && owner < read.versions.size(); ++owner)
+    work.read_of(owner, *read.versions[owner]);
+}
+
+// Whether owners may know more of what went wrong with a server.
+bool is_unreachable(const Error& why) {
+  return remedy(why.code()) == Remedy::kRetry || why.code() == ErrorCode::kUnreachable;
+}
+
+Error no_direct_rows(const Error& why) {
+  return Error(
+      ErrorCode::kLost,
+      fmt::format("a worker cannot read rows: {}: see that it runs and that workers' hosts reach it, "
+                  "and go on from the last checkpoint (--resume)",
+                  why.what()));
+}
 
 }  // namespace
 
@@ -58,8 +69,11 @@ PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, con
   if (work.pulls_dense && !keys.dense.empty()) add(model.table_id(kDenseTable), keys.dense, work.rows.dense);
   if (work.pulls_dense && !keys.buffers.empty())
     add(model.table_id(kBufferTable), keys.buffers, work.rows.buffers);
-  plan.routed = route(plan.lists, owners.map, owners.handles.size());
   return plan;
+}
+
+void route_pull(PullPlan& plan, const Owners& owners, std::span<const std::vector<uint8_t>> found) {
+  plan.routed = route(plan.lists, owners.map, owners.handles.size(), found);
 }
 
 Message<wire::PullRequest> pull_request(const PullPlan& plan, size_t owner, const Origin& origin, bool exact,
@@ -78,68 +92,183 @@ void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::P
   }
 }
 
+namespace {
+
+// One minibatch whose rows are on their way.
+struct Pulling {
+  WorkPtr work;
+  PullPlan plan;
+  size_t open = 1;                   // answers to come
+  std::optional<Error> unreachable;  // a server that this worker could not reach; owners are asked why
+  bool failed = false;
+};
+using PullingPtr = std::shared_ptr<Pulling>;
+
+struct PullerState {
+  PullerState() = default;  // no aggregate: see actors/README.md
+  using Self = StageActor::stateful_pointer<PullerState>;
+  static inline const char* name = "puller";
+
+  // Constant after start.
+  Self self = nullptr;
+  std::shared_ptr<const Owners> owners;
+  ModelSpec model;
+  std::shared_ptr<const DenseKeys> keys;
+  uint32_t get_model_steps = 1;
+  StageActor next;
+  StageOwner worker;
+
+  std::deque<PullingPtr> order;  // not yet handed on
+  uint32_t local_steps = 0;      // minibatches since the dense model was pulled; 0: the next one pulls it
+
+  bool is_time_for_dense(const Work& work) {
+    const bool due = work.evaluate || local_steps == 0;
+    local_steps = work.evaluate ? 0 : (local_steps + 1) % get_model_steps;
+    return due;
+  }
+
+  void pull(const WorkPtr& work) {
+    auto pulling = std::make_shared<Pulling>();
+    pulling->work = work;
+    work->pulls_dense = is_time_for_dense(*work);
+    pulling->plan = plan_pull(*work, *owners, model, *keys);
+    work->versions.assign(owners->handles.size(), std::nullopt);
+    order.push_back(pulling);
+    if (reads_directly(*owners, *work))
+      read_directly(pulling);
+    else
+      ask_owners(pulling, {});
+  }
+
+  void read_directly(const PullingPtr& pulling) {
+    const DirectReadPtr read = direct_read(pulling->plan);
+    read->keepalive = std::make_shared<std::pair<WorkPtr, decltype(keys)>>(pulling->work, keys);
+    self->request(owners->direct, caf::infinite, read)
+        .then(
+            [=, this](uint64_t rows) {
+              stage(worker, [&] {
+                take_direct(*pulling->work, *read, rows);
+                ask_owners(pulling, read->found);
+              });
+            },
+            [=, this](caf::error& e) {
+              stage(worker, [&] {
+                const Error why = from_caf(e);
+                if (!is_unreachable(why)) throw Error(why);
+                pulling->unreachable = no_direct_rows(why);
+                ask_owners(pulling, {});
+              });
+            });
+  }
+
+  void ask_owners(const PullingPtr& pulling, std::span<const std::vector<uint8_t>> found) {
+    Work& work = *pulling->work;
+    route_pull(pulling->plan, *owners, found);
+    for (size_t owner = 0; owner < owners->handles.size(); ++owner) {
+      if (!is_asked(pulling->plan, owner)) continue;
+      ++pulling->open;
+      work.owner_rows += keys_of(pulling->plan, owner);
+      self->request(owners->handles[owner].shard,
+                    pulling->unreachable ? caf::duration(kVerdict) : caf::duration(caf::infinite),
+                    pull_request(pulling->plan, owner, work.origin, work.exact, !work.evaluate))
+          .then(
+              [=, this](const Message<wire::PullReply>& reply) {
+                stage(worker, [&] {
+                  decoding(Kind::kPullReply, [&] { take_rows(pulling->plan, owner, *owners, reply.get()); });
+                  pulling->work->read_of(owner, reply.get().getVersion());
+                  arrived(*pulling);
+                });
+              },
+              [=, this](caf::error& e) { owner_failed(*pulling, owner, from_caf(e)); });
+    }
+    arrived(*pulling);
+  }
+
+  void owner_failed(Pulling& pulling, size_t owner, const Error& why) {
+    if (remedy(why.code()) == Remedy::kRefresh) {
+      pulling.work->refused = true;
+      local_steps = 0;
+      arrived(pulling);
+    } else if (pulling.unreachable && remedy(why.code()) == Remedy::kRetry) {
+      fail_work(pulling, {pulling.unreachable->code(), pulling.unreachable->what()});
+    } else {
+      fail_work(pulling, owner_failure(owner, why));
+    }
+  }
+
+  void arrived(Pulling& pulling) {
+    if (--pulling.open > 0) return;
+    if (pulling.unreachable) fail_work(pulling, {pulling.unreachable->code(), pulling.unreachable->what()});
+    hand_on();
+  }
+
+  void fail_work(Pulling& pulling, const StageFailure& failure) {
+    if (!std::exchange(pulling.failed, true)) self->send(worker, failure);
+  }
+
+  // Hands on what has all its answers and is first in order.
+  void hand_on() {
+    for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front())
+      self->send(next, order.front()->work);
+  }
+};
+
+}  // namespace
+
 StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
                         uint32_t get_model_steps, StageActor next, StageOwner worker) {
-  const auto behavior = [](StageActor::stateful_pointer<PullerState> self,
-                           std::shared_ptr<const Owners> owners, const ModelSpec& model,
-                           const DenseKeys& keys, uint32_t get_model_steps, StageActor next,
+  const auto behavior = [](PullerState::Self self, std::shared_ptr<const Owners> owners,
+                           const ModelSpec& model, uint32_t get_model_steps, StageActor next,
                            StageOwner worker) -> StageActor::behavior_type {
-    return {[=](const WorkPtr& work) {
-      stage(worker, [&] {
-        auto pulling = std::make_shared<Pulling>();
-        pulling->work = work;
-        work->pulls_dense = self->state.is_time_for_dense(*work, get_model_steps);
-        pulling->plan = plan_pull(*work, *owners, model, keys);
-        work->versions.assign(owners->handles.size(), 0);
-        self->state.order.push_back(pulling);
-        const auto arrived = [self, pulling, next] {
-          if (--pulling->open == 0) hand_on(self, next);
-        };
-        for (size_t owner = 0; owner < owners->handles.size(); ++owner) {
-          if (!is_asked(pulling->plan, owner)) continue;
-          ++pulling->open;
-          self->request(owners->handles[owner].shard, caf::infinite,
-                        pull_request(pulling->plan, owner, work->origin, work->exact, !work->evaluate))
-              .then(
-                  [=](const Message<wire::PullReply>& reply) {
-                    stage(worker, [&] {
-                      decoding(Kind::kPullReply,
-                               [&] { take_rows(pulling->plan, owner, *owners, reply.get()); });
-                      pulling->work->versions[owner] = reply.get().getVersion();
-                      arrived();
-                    });
-                  },
-                  [=](caf::error& e) {
-                    const Error why = from_caf(e);
-                    if (remedy(why.code()) == Remedy::kRefresh) {
-                      pulling->work->refused = true;
-                      self->state.local_steps = 0;
-                      arrived();
-                    } else if (!std::exchange(pulling->failed, true)) {
-                      self->send(worker, owner_failure(owner, why));
-                    }
-                  });
-        }
-        arrived();
-      });
-    }};
+    PullerState& state = self->state;
+    state.self = self;
+    state.owners = std::move(owners);
+    state.model = model;
+    state.keys = std::make_shared<const DenseKeys>(model);
+    state.get_model_steps = get_model_steps;
+    state.next = std::move(next);
+    state.worker = std::move(worker);
+    return {[&state](const WorkPtr& work) { stage(state.worker, [&] { state.pull(work); }); }};
   };
-  return system.spawn(behavior, std::move(owners), model, DenseKeys(model), get_model_steps, std::move(next),
+  return system.spawn(behavior, std::move(owners), std::move(model), get_model_steps, std::move(next),
                       std::move(worker));
 }
 
+namespace {
+
+// Reads what it can straight from servers. Returns why it could not.
+std::optional<Error> read_now(caf::scoped_actor& self, const Owners& owners, Work& work, DirectRead& read) {
+  std::optional<Error> error;
+  // Waited for: nobody keeps the read longer than this call.
+  const DirectReadPtr shared(&read, [](DirectRead*) {});
+  self->request(owners.direct, caf::infinite, shared)
+      .receive([&](uint64_t rows) { take_direct(work, read, rows); },
+               [&](caf::error& e) { error = from_caf(e); });
+  return error;
+}
+
+}  // namespace
+
 void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, TableId table, KeysView keys,
               std::span<float> out) {
-  PullPlan plan{{{table, keys}}, {}, {out}};
-  plan.routed = route(plan.lists, owners.map, owners.handles.size());
+  PullPlan plan{{{table, keys}}, {out}, {}};
+  const DirectReadPtr read = direct_read(plan);
+  std::optional<Error> error;
+  if (reads_directly(owners, work)) {
+    error = read_now(self, owners, work, *read);
+    if (error) read->found.clear();
+    if (error && !is_unreachable(*error)) throw Error(*error);
+  }
+  route_pull(plan, owners, read->found);
   for (size_t owner = 0; owner < owners.handles.size(); ++owner) {
     if (!is_asked(plan, owner)) continue;
     const auto reply = ask(self.ptr(), owners.handles[owner].shard,
                            pull_request(plan, owner, work.origin, work.exact, !work.evaluate));
     decoding(Kind::kPullReply, [&] { take_rows(plan, owner, owners, reply.get()); });
-    // Of an owner that was asked before, what came first is the older.
-    if (work.versions[owner] == 0) work.versions[owner] = reply.get().getVersion();
+    work.owner_rows += keys_of(plan, owner);
+    work.read_of(owner, reply.get().getVersion());
   }
+  if (error) throw Error(no_direct_rows(*error));
 }
 
 }  // namespace embers

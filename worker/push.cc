@@ -31,6 +31,8 @@ Message<wire::DoneRequest> done_request(const Work& work) {
     b.setLabels(as_data(work.minibatch.labels));
     if (work.evaluate) b.setRecords(as_data(std::span<const uint64_t>(work.minibatch.records)));
     b.setLatePulls(work.late_pulls);
+    b.setDirectRows(work.direct_rows);
+    b.setOwnerRows(work.owner_rows);
   });
 }
 
@@ -80,7 +82,7 @@ std::vector<Message<wire::PushRequest>> push_requests(const Work& work, const Ow
       tables.push_back({part.table, part.keys, dim, mine});
     }
     Origin origin = work.origin;
-    if (!work.exact) origin.version = work.versions[owner];
+    if (!work.exact) origin.version = work.versions[owner].value_or(0);
     requests.push_back(make_push(origin, tables));
   }
   return requests;

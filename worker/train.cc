@@ -36,14 +36,14 @@ class LocalSteps {
 
   void update(const Work& work) {
     if (work.evaluate || work.refused) return;
-    const uint64_t newest = *std::max_element(work.versions.begin(), work.versions.end());
-    model_.update(work.result.dense.span(), newest + 1);
+    const auto newest = *std::max_element(work.versions.begin(), work.versions.end());
+    model_.update(work.result.dense.span(), newest.value_or(0) + 1);
   }
 
  private:
   LocalModel model_;
-  std::vector<uint64_t> versions_;  // of each owner, at the last pull
-  std::vector<bool> holds_dense_;   // by owner
+  std::vector<std::optional<uint64_t>> versions_;  // of each owner, at the last pull
+  std::vector<bool> holds_dense_;                  // by owner
 };
 
 struct TrainerState {

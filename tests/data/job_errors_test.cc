@@ -70,6 +70,8 @@ TEST(JobErrors, WrongTypesAndRangesNameLineSectionAndKey) {
       {"[storage]\nbackend = \"memcache\"", "backend 'memcache' is not known; did you mean 'memcached'?"},
       {"[storage]\nservers = 11211", "'servers' must be a text or a list of texts"},
       {"[storage]\nmemory_mb = 1", "'memory_mb' is 1"},
+      {"[storage]\nown_servers = 0", "'own_servers' is 0"},
+      {"[storage]\nserver_timeout = 0", "'server_timeout'"},
       {"[storage]\nserver_threads = 0", "'server_threads' is 0"},
       {"[storage]\nshards = 0", "'shards' is 0"},
       {"[storage]\nbuckets = 4\nshards = 5", "more than the 4 buckets"},
