@@ -29,19 +29,21 @@ size_t run_at(std::span<const uint32_t> positions, size_t i) {
 
 }  // namespace
 
-Routed route(std::span<const TableKeyList> tables, const ShardMap& map, size_t owners) {
-  if (owners == 1) return route_whole(tables);
+Routed route(std::span<const TableKeyList> tables, const ShardMap& map, size_t owners,
+             std::span<const std::vector<uint8_t>> found) {
+  if (owners == 1 && found.empty()) return route_whole(tables);
   Routed routed(owners);
   std::vector<int64_t> place(owners);  // of the current table in each owner's list
   for (size_t source = 0; source < tables.size(); ++source) {
     const TableKeyList& t = tables[source];
     std::fill(place.begin(), place.end(), -1);
     for (size_t i = 0; i < t.keys.size(); ++i) {
-      const size_t owner = shard_of(map, hash_key(t.keys, i));
+      if (!found.empty() && found[source][i]) continue;
+      const size_t owner = owners == 1 ? 0 : shard_of(map, hash_key(t.keys, i));
       if (place[owner] < 0) {
         place[owner] = static_cast<int64_t>(routed[owner].size());
         routed[owner].push_back({t.table, source, Keys(t.keys.kind), {}});
-        routed[owner].back().positions.reserve(t.keys.size() / owners + 1);
+        routed[owner].back().positions.reserve(found.empty() ? t.keys.size() / owners + 1 : 0);
       }
       RoutedTable& part = routed[owner][place[owner]];
       part.keys.push_back_from(t.keys, i);

@@ -27,7 +27,9 @@ struct TableKeyList {
   KeysView keys;
 };
 
-Routed route(std::span<const TableKeyList> tables, const ShardMap& map, size_t owners);
+// `found`, unless empty, has a flag for each key of each list: those that are set are left out.
+Routed route(std::span<const TableKeyList> tables, const ShardMap& map, size_t owners,
+             std::span<const std::vector<uint8_t>> found = {});
 
 // Rows that came from one owner go to their places: out[positions[i]] = rows[i], rows of `dim` floats.
 void scatter(std::span<const float> rows, uint32_t dim, std::span<const uint32_t> positions,

@@ -14,7 +14,8 @@ namespace {
 // Rows, slots and what is needed to create and change them. Owned by the shard actor.
 class Rows {
  public:
-  explicit Rows(const OwnerConfig& config) : config_(config), store_(make_store(config)) {
+  explicit Rows(const OwnerConfig& config) : config_(config) {
+    make_store();
     for (const TableSpec& spec : config_.tables) {
       initializers_.push_back(storage::Initializer::make(config_.seed, spec));
       optimizers_.push_back(storage::Optimizer::make(spec.optimizer));
@@ -32,6 +33,10 @@ class Rows {
   void resume(const AppliedNote& note) {
     if (external_ != nullptr) external_->keep(to_note(note));
     version_ = note.version;
+    try {
+      publish();
+    } catch (const Error&) {  // what is wrong with its servers the store says whenever it is asked
+    }
   }
 
   Message<wire::PullReply> pull(wire::PullRequest::Reader request) {
@@ -50,6 +55,7 @@ class Rows {
     else
       apply_tables(batch);
     version_ = batch.version;
+    publish();
   }
 
   void apply_tables(const ApplyBatch& batch) {
@@ -110,20 +116,20 @@ class Rows {
  private:
   static constexpr size_t kScanBytes = 4 << 20;
 
-  std::unique_ptr<storage::Store> make_store(const OwnerConfig& config) {
-    if (config.backend == "memory") return storage::make_memory_store();
-    auto store = make_external_store(config);
-    external_ = store.get();
-    return store;
+  void make_store() {
+    if (config_.backend == "memory") {
+      store_ = storage::make_memory_store();
+      return;
+    }
+    auto external = storage::make_external_store(
+        storage::connect_servers(config_.backend, config_.servers, config_.timeouts), config_.external);
+    external_ = external.get();
+    store_ = std::move(external);
   }
 
-  static std::unique_ptr<storage::ExternalStore> make_external_store(const OwnerConfig& config) {
-    if (config.backend == "memcached")
-      return storage::make_external_store(storage::connect_memcached(config.servers), config.external);
-    if (config.backend == "redis")
-      return storage::make_external_store(storage::connect_redis(config.servers), config.external);
-    fail(ErrorCode::kInvalid, "storage.backend '{}' is not known; known: memory, memcached, redis",
-         config.backend);
+  // For workers that read straight from the servers.
+  void publish() {
+    if (external_) external_->publish(version_);
   }
 
   void recover() {

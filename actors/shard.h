@@ -27,6 +27,7 @@ struct OwnerConfig {
   ShardMap map;
   std::string backend = "memory";     // memory | memcached | redis
   std::vector<std::string> servers;   // of memcached or Redis
+  storage::ServerTimeouts timeouts;   // of theirs
   storage::ExternalOptions external;  // whose rows they hold
   bool takes_over = false;            // from a lost process of the shard, by its journal
 

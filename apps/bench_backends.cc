@@ -185,8 +185,7 @@ int bench_backends(const BenchOptions& options) {
     const auto at = storage::parse_server(server->address());
     const bool redis = backend == "redis";
     const auto store =
-        filled(storage::make_external_store(redis ? storage::connect_redis({server->address()})
-                                                  : storage::connect_memcached({server->address()}),
+        filled(storage::make_external_store(storage::connect_servers(backend, {server->address()}),
                                             {"bench", 1, 0, ""}),
                rows, *adam);
     const auto client = redis ? raw_redis(at.host, at.port) : raw_memcached(at.host, at.port);

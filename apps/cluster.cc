@@ -10,7 +10,7 @@ namespace {
 std::shared_ptr<WorkerConfig> worker_config(const JobSetup& setup, const MasterConfig& config,
                                             const MasterActor& master, bool first) {
   auto w = std::make_shared<WorkerConfig>();
-  w->job = setup.job;
+  w->job = config.job;  // with the servers that it uses
   w->run = config.run;
   w->master = master;
   w->master_name = "the master";

@@ -181,6 +181,7 @@ std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOpti
 void set_storage(OwnerConfig& owner, const data::Job& job) {
   owner.backend = job.storage.backend;
   owner.servers = job.storage.servers;
+  owner.timeouts = storage::server_timeouts(job.storage.server_timeout);
   owner.external = {job.job.name, owner.job, owner.shard, job.storage.journal};
 }
 

@@ -8,13 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <thread>
-#include <vector>
 
 #include "apps/runtime.h"
 #include "schema/errors.h"
@@ -191,21 +192,21 @@ std::string OwnServer::describe() const {
   return fmt::format("the job's own {} server (pid {}) at {}", backend_, pid_, address_);
 }
 
-std::unique_ptr<OwnServer> provide_servers(MasterConfig& config, const std::string& host) {
+std::vector<std::unique_ptr<OwnServer>> provide_servers(MasterConfig& config, const std::string& host) {
   auto& settings = config.job.storage;
   if (!config.model.has_embeddings()) settings.backend = "memory";
-  if (settings.backend == "memory") return nullptr;
-  std::unique_ptr<OwnServer> own;
+  if (settings.backend == "memory") return {};
+  std::vector<std::unique_ptr<OwnServer>> own;
   if (settings.servers.empty()) {
-    own = OwnServer::start(
-        {settings.backend, host, settings.memory_mb, settings.server_threads, longest_value(config.model)});
-    settings.servers = {own->address()};
-    config.job.source.overrides.push_back(fmt::format("storage.servers=[\"{}\"]", own->address()));
+    for (uint32_t i = 0; i < settings.own_servers; ++i) {
+      own.push_back(OwnServer::start({settings.backend, host, settings.memory_mb, settings.server_threads,
+                                      longest_value(config.model)}));
+      settings.servers.push_back(own.back()->address());
+    }
+    config.job.source.overrides.push_back("storage.servers=" + nlohmann::json(settings.servers).dump());
   }
-  if (settings.backend == "memcached")
-    storage::connect_memcached(settings.servers);
-  else
-    storage::connect_redis(settings.servers);
+  storage::connect_servers(settings.backend, settings.servers,
+                           storage::server_timeouts(settings.server_timeout));
   return own;
 }
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "master/master.h"
 
@@ -35,8 +36,9 @@ class OwnServer {
 };
 
 // Sees to the servers that the job's storage.backend needs, before owners are made: those of storage.servers
-// must answer (kUnreachable with host, port and reason); without any, one of the job's own is started and put
-// into the config, and returned. A model without embedding layers needs none: its rows stay in memory.
-std::unique_ptr<OwnServer> provide_servers(MasterConfig& config, const std::string& host);
+// must answer (kUnreachable with host, port and reason); without any, storage.own_servers of the job's own
+// are started and put into the config, and returned. A model without embedding layers needs none: its rows
+// stay in memory.
+std::vector<std::unique_ptr<OwnServer>> provide_servers(MasterConfig& config, const std::string& host);
 
 }  // namespace embers

@@ -98,8 +98,8 @@ int serve_master(const MasterOptions& options) {
   const auto lock = lock_output(options.job);
   const auto config = master_config(setup, options.job);
   config->run = run;
-  auto own_server = provide_servers(*config, server_host(options.listen));
-  if (own_server) console.event(own_server->describe());
+  auto own_servers = provide_servers(*config, server_host(options.listen));
+  for (const auto& own : own_servers) console.event(own->describe());
   config->connect_owner = [&](const std::vector<std::string>& endpoints, uint64_t incarnation) {
     return remote_owner(transport, endpoints, true, {run, wire::Channel::CONTROL, incarnation},
                         duration<double>(options.connect_timeout), true);
@@ -130,7 +130,7 @@ int serve_master(const MasterOptions& options) {
   server->stop();
   transport.stop();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
-  own_server.reset();
+  own_servers.clear();
   try {
     conclude(result, options.job.report);
   } catch (const Error& e) {

@@ -109,6 +109,7 @@ constexpr int64_t kMaxShards = 65535;  // numbers of shards are 16 bits wide in 
 constexpr int64_t kMaxBuckets = 1 << 20;
 constexpr int64_t kFewestServerMb = 64;  // memcached's least that works for rows of any size
 constexpr int64_t kMostServerMb = 1 << 24;
+constexpr int64_t kMostOwnServers = 256;
 
 void read_storage(Section section, Job& job) {
   auto& storage = job.storage;
@@ -119,8 +120,10 @@ void read_storage(Section section, Job& job) {
                                            suggestion(storage.backend, backends)));
   }
   section.read("servers", storage.servers);
+  section.read_count("own_servers", storage.own_servers, 1, kMostOwnServers);
   section.read_count("memory_mb", storage.memory_mb, kFewestServerMb, kMostServerMb);
   section.read_count("server_threads", storage.server_threads, 1, kMaxThreads);
+  section.read_positive("server_timeout", storage.server_timeout);
   section.read("journal", storage.journal);
   section.read("owner_timeout", storage.owner_timeout);
   if (!(storage.owner_timeout >= 0))

@@ -136,9 +136,11 @@ struct Job {
   } training;
   struct {
     std::string backend = "memory";    // memory | memcached | redis
-    std::vector<std::string> servers;  // "host:port" each; none: the master starts one of the job's own
-    uint32_t memory_mb = 1024;         // of the job's own server
-    uint32_t server_threads = 2;       // of the job's own server
+    std::vector<std::string> servers;  // "host:port" each; none: the master starts own ones
+    uint32_t own_servers = 1;          // that it starts if it is given none
+    uint32_t memory_mb = 1024;         // of each of the job's own servers
+    uint32_t server_threads = 2;       // of each of the job's own servers
+    double server_timeout = 10;        // seconds that a server may take to answer
     std::string journal;               // directory for owners' write-backs, or ""
     double owner_timeout = 60;  // seconds that a job with a journal waits for a lost owner; 0: not at all
     uint32_t shards = 1;

@@ -105,7 +105,12 @@ Message<wire::DoneReply> MasterState::done(wire::DoneRequest::Reader request) {
       const EvaluatedMinibatch checked =
           read_evaluated(request);  // a malformed request must not count as done
       accepted = book().complete(request.getLease(), request.getMinibatch(), request.getAttempt());
-      if (accepted) phase == Phase::kTraining ? trained(request) : evaluated(request);
+      if (accepted) {
+        report.skipped_rows += request.getSkipped();
+        report.direct_rows += request.getDirectRows();
+        report.owner_rows += request.getOwnerRows();
+        phase == Phase::kTraining ? trained(request) : evaluated(request);
+      }
     }
   }
   serve_leases();
@@ -118,7 +123,6 @@ void MasterState::trained(wire::DoneRequest::Reader request) {
   epoch_loss_sum += request.getLossSum();
   loss_examples += request.getExamples();
   epoch_loss_examples += request.getExamples();
-  report.skipped_rows += request.getSkipped();
   report.late_pulls += request.getLatePulls();
   recent.add(read_evaluated(request));
   epoch_keys += request.getKeys();
@@ -129,7 +133,6 @@ void MasterState::trained(wire::DoneRequest::Reader request) {
 }
 
 void MasterState::evaluated(wire::DoneRequest::Reader request) {
-  report.skipped_rows += request.getSkipped();
   evaluation.add(request.getMinibatch(), read_evaluated(request));
 }
 

@@ -64,6 +64,8 @@ nlohmann::json to_json(const Report& r) {
   json["workers_lost"] = r.workers_lost;
   json["skipped_rows"] = r.skipped_rows;
   json["late_pulls"] = r.late_pulls;
+  json["rows_read_directly"] = r.direct_rows;
+  json["rows_read_through_owners"] = r.owner_rows;
   json["released_minibatches"] = r.released;
   json["peak_memory_bytes"] = peak_memory_bytes();
   json["epochs"] = nlohmann::json::array();

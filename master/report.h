@@ -46,6 +46,8 @@ struct Report {
   uint64_t workers_joined = 0, workers_lost = 0;
   uint64_t skipped_rows = 0;  // bad rows left out (data.on_bad_row = "skip")
   uint64_t late_pulls = 0;    // pulls during forward passes
+  uint64_t direct_rows = 0;   // that workers read straight from servers
+  uint64_t owner_rows = 0;    // that owners gave workers
   uint64_t released = 0;      // minibatches leased again after a loss or a refusal
 };
 

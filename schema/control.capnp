@@ -98,6 +98,8 @@ struct DoneRequest {
   stageSeconds @13 :List(Float64);   # in order of StageTimes::Stage; a longer list's rest is left out
   keys @14 :UInt64;                  # unique keys looked up ahead, of all embedding tables
   cacheHits @15 :UInt64;             # of them found in the worker's cache
+  directRows @16 :UInt64;            # rows that the worker read straight from servers
+  ownerRows @17 :UInt64;             # rows that owners gave it
 }
 
 struct DoneReply {

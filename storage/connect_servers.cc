@@ -1,7 +1,16 @@
+#include <algorithm>
+
 #include "schema/errors.h"
 #include "storage/key_value_server.h"
 
 namespace embers::storage {
+
+ServerTimeouts server_timeouts(double seconds) {
+  constexpr double kLeast = 0.001, kMost = 86'400;  // 0 would be for ever
+  const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(std::clamp(seconds / 2, kLeast, kMost)));
+  return {std::min(ServerTimeouts{}.connect, time), time};
+}
 
 KeyValueServers connect_servers(const std::string& backend, const std::vector<std::string>& addresses,
                                 const ServerTimeouts& timeouts) {

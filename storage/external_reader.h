@@ -36,14 +36,22 @@ class ExternalReader {
   // that has not published any (ExternalStore::publish), or whose word on it is lost.
   std::vector<std::optional<uint64_t>> versions();
 
-  // Copies the rows of `keys` to out[keys.size() x dim]; found[i] says whether key i has a row, out is left
-  // alone where it has none. Returns how many were found. kCorrupt for a value that is no row of this table.
-  size_t gather(TableId table, KeysView keys, std::span<float> out, std::span<uint8_t> found);
+  // Copies rows to their places, those of all tables at once; found[i] says whether key i has a row, out is
+  // left alone where it has none. A table comes once at most. Returns how many rows were found. kCorrupt for
+  // a value that is no row of its table.
+  struct TableRead {
+    TableId table;
+    KeysView keys;
+    std::span<float> out;      // keys x dim
+    std::span<uint8_t> found;  // one a key
+  };
+  size_t gather(std::span<const TableRead> reads);
 
  private:
   struct Table {
     TableSpec spec;
     StoredNames names;
+    bool asked = false;  // in the gather under way
   };
 
   const ReaderOptions options_;

@@ -309,9 +309,10 @@ class Impl final : public ExternalStore {
 
   size_t read_rows(TableId id, KeysView keys, std::span<float> out, std::span<uint8_t> found) {
     Table& table = at(id);
-    const size_t count =
-        reads_.gather(table.names, options_.run, table.dim, keys, out, found,
-                      [&](size_t i, const ValueTag& tag) { adopt(table, keys, i, tag.writer); });
+    const ServerReads::TableRead read{&table.names, table.dim, keys, out, found};
+    const size_t count = reads_.gather(options_.run, {&read, 1}, [&](size_t, size_t i, const ValueTag& tag) {
+      adopt(table, keys, i, tag.writer);
+    });
     journal_adopted(id);
     if (count < keys.size())
       for (size_t i = 0; i < keys.size(); ++i)

@@ -61,8 +61,11 @@ struct KeyValueServers {
 // How long a server may take until it counts as unreachable: for a connection and its first answer, and for
 // each answer after.
 struct ServerTimeouts {
-  std::chrono::milliseconds connect{2000}, answer{10'000};
+  std::chrono::milliseconds connect{2000}, answer{5000};
 };
+// Of a job that is to end so many seconds after a server stopped (storage.server_timeout): half of it an
+// answer, since the owner that is asked what happened may have to wait as long as the worker that noticed.
+ServerTimeouts server_timeouts(double seconds);
 
 // Connects to memcached servers ("host:port" each), spread as libmemcached's ketama does. kUnreachable with
 // host, port and reason for one that cannot be reached or is no memcached; kInvalid for an address that is

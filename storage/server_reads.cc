@@ -49,17 +49,27 @@ void ServerReads::fetch_spread(const std::vector<std::string_view>& names, size_
     });
 }
 
-size_t ServerReads::gather(StoredNames& names, uint64_t run, size_t dim, KeysView keys, std::span<float> out,
-                           std::span<uint8_t> found, const Each& each) {
-  std::fill(found.begin(), found.end(), 0);
-  names.assign(keys, false);
+size_t ServerReads::gather(uint64_t run, std::span<const TableRead> tables, const Each& each) {
+  names_.clear();
+  ends_.clear();
+  for (const TableRead& table : tables) {
+    std::fill(table.found.begin(), table.found.end(), 0);
+    table.names->assign(table.keys, false);
+    names_.insert(names_.end(), table.names->names().begin(), table.names->names().end());
+    ends_.push_back(names_.size());
+  }
   size_t count = 0;
-  fetch(names.names(), [&](size_t i, std::string_view name, std::string_view value) {
+  fetch(names_, [&](size_t place, std::string_view name, std::string_view value) {
+    const auto t = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), place) - ends_.begin());
+    const TableRead& table = tables[t];
+    const size_t i = place - (t == 0 ? 0 : ends_[t - 1]);
     ValueTag tag;
-    if (!read_value(value, name, run, names.rest(keys, i), tag, out.subspan(i * dim, dim))) return;
-    found[i] = 1;
+    if (!read_value(value, name, run, table.names->rest(table.keys, i), tag,
+                    table.out.subspan(i * table.dim, table.dim)))
+      return;
+    table.found[i] = 1;
     ++count;
-    each(i, tag);
+    each(t, i, tag);
   });
   return count;
 }

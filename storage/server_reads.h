@@ -28,12 +28,19 @@ class ServerReads {
   using Visit = std::function<void(size_t i, std::string_view name, std::string_view value)>;
   void fetch(const std::vector<std::string_view>& names, const Visit& visit);
 
-  // Copies the rows of `keys` that are there, of this run, to out[keys.size() x dim], sets found[i], and
-  // calls each(i, tag) for them. Returns how many they are. `names` are those of the table; afterwards they
-  // are of `keys`. kCorrupt naming the name of a value that is no row of this table and key.
-  using Each = std::function<void(size_t i, const ValueTag& tag)>;
-  size_t gather(StoredNames& names, uint64_t run, size_t dim, KeysView keys, std::span<float> out,
-                std::span<uint8_t> found, const Each& each);
+  // Rows of one table to be read: `names` are the table's, and afterwards of `keys`.
+  struct TableRead {
+    StoredNames* names;
+    size_t dim;
+    KeysView keys;
+    std::span<float> out;      // keys x dim
+    std::span<uint8_t> found;  // one a key
+  };
+  // Copies the rows of this run that are there to their places, sets their found flags, and calls each(t, i,
+  // tag) for the i-th key of tables[t]. Returns how many they are. All tables are asked at once; each has
+  // names of its own. kCorrupt naming the name of a value that is no row of its table and key.
+  using Each = std::function<void(size_t t, size_t i, const ValueTag& tag)>;
+  size_t gather(uint64_t run, std::span<const TableRead> tables, const Each& each);
 
  private:
   void fetch_one(std::span<const std::string_view> names, size_t begin, const Visit& visit);
@@ -47,6 +54,8 @@ class ServerReads {
     std::vector<size_t> places;
   };
   std::vector<Part> parts_;
+  std::vector<std::string_view> names_;  // of a gather
+  std::vector<size_t> ends_;             // of each table's in names_
 };
 
 }  // namespace embers::storage

@@ -1,6 +1,8 @@
 #include "worker/pull.h"
 
+#include <chrono>
 #include <deque>
+#include <optional>
 
 #include "actors/ask.h"
 #include "worker/cached_pull.h"
@@ -8,40 +10,45 @@
 namespace embers {
 namespace {
 
-// One minibatch whose answers are on their way.
-struct Pulling {
-  WorkPtr work;
-  PullPlan plan;
-  size_t open = 1;  // answers to come
-  bool failed = false;
-};
-
-struct PullerState {
-  PullerState() = default;                     // no aggregate: see actors/README.md
-  std::deque<std::shared_ptr<Pulling>> order;  // not yet handed on
-  std::unique_ptr<RowCaches> caches;           // null without
-  uint32_t local_steps = 0;  // minibatches since the dense model was pulled; 0: the next one pulls it
-  static inline const char* name = "puller";
-
-  bool is_time_for_dense(const Work& work, uint32_t get_model_steps) {
-    const bool due = work.evaluate || local_steps == 0;
-    local_steps = work.evaluate ? 0 : (local_steps + 1) % get_model_steps;
-    return due;
-  }
-};
-
-// Hands on what has all its answers and is first in order.
-void hand_on(StageActor::stateful_pointer<PullerState> self, const StageActor& next) {
-  auto& order = self->state.order;
-  for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front()) {
-    Work& work = *order.front()->work;
-    work.times[StageTimes::kPull] = work.since_pull.lap();
-    self->send(next, order.front()->work);
-  }
-}
+// How long owners may take to say what happened to a server that this worker could not reach.
+constexpr auto kVerdict = std::chrono::seconds(3);
 
 // Whether this owner is asked at all: it holds a key of the minibatch.
 bool is_asked(const PullPlan& plan, size_t owner) { return !plan.routed[owner].empty(); }
+
+uint64_t keys_of(const PullPlan& plan, size_t owner) {
+  uint64_t keys = 0;
+  for (const RoutedTable& part : plan.routed[owner]) keys += part.keys.size();
+  return keys;
+}
+
+bool reads_directly(const Owners& owners, const Work& work) { return owners.direct && !work.exact; }
+
+DirectReadPtr direct_read(const PullPlan& plan) {
+  auto read = std::make_shared<DirectRead>();
+  read->lists = plan.lists;
+  read->places = plan.places;
+  return read;
+}
+
+void take_direct(Work& work, const DirectRead& read, uint64_t rows) {
+  work.direct_rows += rows;
+  for (size_t owner = 0; rows > 0 && owner < read.versions.size(); ++owner)
+    work.read_of(owner, *read.versions[owner]);
+}
+
+// Whether owners may know more of what went wrong with a server.
+bool is_unreachable(const Error& why) {
+  return remedy(why.code()) == Remedy::kRetry || why.code() == ErrorCode::kUnreachable;
+}
+
+Error no_direct_rows(const Error& why) {
+  return Error(
+      ErrorCode::kLost,
+      fmt::format("a worker cannot read rows: {}: see that it runs and that workers' hosts reach it, "
+                  "and go on from the last checkpoint (--resume)",
+                  why.what()));
+}
 
 }  // namespace
 
@@ -66,9 +73,12 @@ PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, con
     add(model.table_id(kBufferTable), keys.buffers, work.rows.buffers);
   plan.oldest.assign(owners.handles.size(), UINT64_MAX);
   if (caches) caches->take(work, plan);
-  plan.routed = route(plan.lists, owners.map, owners.handles.size());
-  if (caches) plan.restore_positions();
   return plan;
+}
+
+void route_pull(PullPlan& plan, const Owners& owners, std::span<const std::vector<uint8_t>> found) {
+  plan.routed = route(plan.lists, owners.map, owners.handles.size(), found);
+  if (!plan.rests.empty()) plan.restore_positions();
 }
 
 Message<wire::PullRequest> pull_request(const PullPlan& plan, size_t owner, const Origin& origin, bool exact,
@@ -87,76 +97,197 @@ void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::P
   }
 }
 
+namespace {
+
+// One minibatch whose rows are on their way.
+struct Pulling {
+  WorkPtr work;
+  PullPlan plan;
+  RowCaches* caches = nullptr;       // that keep its rows
+  size_t open = 1;                   // answers to come
+  std::optional<Error> unreachable;  // a server that this worker could not reach; owners are asked why
+  bool failed = false;
+};
+using PullingPtr = std::shared_ptr<Pulling>;
+
+struct PullerState {
+  PullerState() = default;  // no aggregate: see actors/README.md
+  using Self = StageActor::stateful_pointer<PullerState>;
+  static inline const char* name = "puller";
+
+  // Constant after start.
+  Self self = nullptr;
+  std::shared_ptr<const Owners> owners;
+  ModelSpec model;
+  std::shared_ptr<const DenseKeys> keys;
+  PullOptions options;
+  StageActor next;
+  StageOwner worker;
+
+  std::deque<PullingPtr> order;       // not yet handed on
+  std::unique_ptr<RowCaches> caches;  // null without
+  uint32_t local_steps = 0;           // minibatches since the dense model was pulled; 0: the next one pulls it
+
+  bool is_time_for_dense(const Work& work) {
+    const bool due = work.evaluate || local_steps == 0;
+    local_steps = work.evaluate ? 0 : (local_steps + 1) % options.get_model_steps;
+    return due;
+  }
+
+  void pull(const WorkPtr& work) {
+    auto pulling = std::make_shared<Pulling>();
+    pulling->work = work;
+    work->pulls_dense = is_time_for_dense(*work);
+    pulling->caches = work->evaluate ? nullptr : caches.get();
+    pulling->plan = plan_pull(*work, *owners, model, *keys, pulling->caches);
+    work->versions.assign(owners->handles.size(), std::nullopt);
+    for (size_t owner = 0; owner < owners->handles.size(); ++owner)
+      if (pulling->plan.oldest[owner] != UINT64_MAX) work->read_of(owner, pulling->plan.oldest[owner]);
+    order.push_back(pulling);
+    if (reads_directly(*owners, *work) && !pulling->caches)
+      read_directly(pulling);
+    else
+      ask_owners(pulling, {});
+  }
+
+  void read_directly(const PullingPtr& pulling) {
+    const DirectReadPtr read = direct_read(pulling->plan);
+    read->keepalive = std::make_shared<std::pair<WorkPtr, decltype(keys)>>(pulling->work, keys);
+    self->request(owners->direct, caf::infinite, read)
+        .then(
+            [=, this](uint64_t rows) {
+              stage(worker, [&] {
+                take_direct(*pulling->work, *read, rows);
+                ask_owners(pulling, read->found);
+              });
+            },
+            [=, this](caf::error& e) {
+              stage(worker, [&] {
+                const Error why = from_caf(e);
+                if (!is_unreachable(why)) throw Error(why);
+                pulling->unreachable = no_direct_rows(why);
+                ask_owners(pulling, {});
+              });
+            });
+  }
+
+  void ask_owners(const PullingPtr& pulling, std::span<const std::vector<uint8_t>> found) {
+    Work& work = *pulling->work;
+    route_pull(pulling->plan, *owners, found);
+    for (size_t owner = 0; owner < owners->handles.size(); ++owner) {
+      if (!is_asked(pulling->plan, owner)) continue;
+      ++pulling->open;
+      work.owner_rows += keys_of(pulling->plan, owner);
+      self->request(owners->handles[owner].shard,
+                    pulling->unreachable ? caf::duration(kVerdict) : caf::duration(caf::infinite),
+                    pull_request(pulling->plan, owner, work.origin, work.exact, !work.evaluate))
+          .then(
+              [=, this](const Message<wire::PullReply>& reply) {
+                stage(worker, [&] {
+                  decoding(Kind::kPullReply, [&] { take_rows(pulling->plan, owner, *owners, reply.get()); });
+                  const uint64_t version = reply.get().getVersion();
+                  if (pulling->caches) pulling->caches->keep(pulling->plan, owner, version);
+                  pulling->work->read_of(owner, version);
+                  arrived(*pulling);
+                });
+              },
+              [=, this](caf::error& e) { owner_failed(*pulling, owner, from_caf(e)); });
+    }
+    arrived(*pulling);
+  }
+
+  void owner_failed(Pulling& pulling, size_t owner, const Error& why) {
+    if (is_given_back(*owners, *pulling.work, why)) {
+      local_steps = 0;
+      arrived(pulling);
+    } else if (pulling.unreachable && remedy(why.code()) == Remedy::kRetry) {
+      fail_work(pulling, {pulling.unreachable->code(), pulling.unreachable->what()});
+    } else {
+      fail_work(pulling, owner_failure(owner, why));
+    }
+  }
+
+  void arrived(Pulling& pulling) {
+    if (--pulling.open > 0) return;
+    if (pulling.unreachable) fail_work(pulling, {pulling.unreachable->code(), pulling.unreachable->what()});
+    hand_on();
+  }
+
+  void fail_work(Pulling& pulling, const StageFailure& failure) {
+    if (!std::exchange(pulling.failed, true)) self->send(worker, failure);
+  }
+
+  // Hands on what has all its answers and is first in order.
+  void hand_on() {
+    for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front()) {
+      Work& work = *order.front()->work;
+      work.times[StageTimes::kPull] = work.since_pull.lap();
+      self->send(next, order.front()->work);
+    }
+  }
+};
+
+}  // namespace
+
 StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
                         PullOptions options, StageActor next, StageOwner worker) {
-  const auto behavior = [](StageActor::stateful_pointer<PullerState> self,
-                           std::shared_ptr<const Owners> owners, const ModelSpec& model,
-                           const DenseKeys& keys, PullOptions options, StageActor next,
+  const auto behavior = [](PullerState::Self self, std::shared_ptr<const Owners> owners,
+                           const ModelSpec& model, PullOptions options, StageActor next,
                            StageOwner worker) -> StageActor::behavior_type {
+    PullerState& state = self->state;
+    state.self = self;
+    state.owners = std::move(owners);
+    state.model = model;
+    state.keys = std::make_shared<const DenseKeys>(model);
+    state.options = options;
     if (options.cache_rows > 0)
-      self->state.caches = std::make_unique<RowCaches>(*owners, options.cache_rows, options.cache_staleness);
-    return {[=](const WorkPtr& work) {
-      stage(worker, [&] {
-        auto pulling = std::make_shared<Pulling>();
-        pulling->work = work;
-        work->pulls_dense = self->state.is_time_for_dense(*work, options.get_model_steps);
-        RowCaches* const caches = work->evaluate ? nullptr : self->state.caches.get();
-        pulling->plan = plan_pull(*work, *owners, model, keys, caches);
-        work->versions.assign(owners->handles.size(), 0);
-        self->state.order.push_back(pulling);
-        const auto arrived = [self, pulling, next] {
-          if (--pulling->open == 0) hand_on(self, next);
-        };
-        for (size_t owner = 0; owner < owners->handles.size(); ++owner) {
-          const uint64_t oldest = pulling->plan.oldest[owner];
-          if (oldest != UINT64_MAX) work->versions[owner] = oldest;
-          if (!is_asked(pulling->plan, owner)) continue;
-          ++pulling->open;
-          self->request(owners->handles[owner].shard, caf::infinite,
-                        pull_request(pulling->plan, owner, work->origin, work->exact, !work->evaluate))
-              .then(
-                  [=](const Message<wire::PullReply>& reply) {
-                    stage(worker, [&] {
-                      decoding(Kind::kPullReply,
-                               [&] { take_rows(pulling->plan, owner, *owners, reply.get()); });
-                      const uint64_t version = reply.get().getVersion();
-                      if (caches) caches->keep(pulling->plan, owner, version);
-                      pulling->work->versions[owner] = std::min(version, oldest);
-                      arrived();
-                    });
-                  },
-                  [=](caf::error& e) {
-                    const Error why = from_caf(e);
-                    if (is_given_back(*owners, *pulling->work, why)) {
-                      self->state.local_steps = 0;
-                      arrived();
-                    } else if (!std::exchange(pulling->failed, true)) {
-                      self->send(worker, owner_failure(owner, why));
-                    }
-                  });
-        }
-        arrived();
-      });
-    }};
+      state.caches =
+          std::make_unique<RowCaches>(*state.owners, options.cache_rows, options.cache_staleness);
+    state.next = std::move(next);
+    state.worker = std::move(worker);
+    return {[&state](const WorkPtr& work) { stage(state.worker, [&] { state.pull(work); }); }};
   };
-  return system.spawn(behavior, std::move(owners), model, DenseKeys(model), options, std::move(next),
+  return system.spawn(behavior, std::move(owners), std::move(model), options, std::move(next),
                       std::move(worker));
 }
+
+namespace {
+
+// Reads what it can straight from servers. Returns why it could not.
+std::optional<Error> read_now(caf::scoped_actor& self, const Owners& owners, Work& work, DirectRead& read) {
+  std::optional<Error> error;
+  // Waited for: nobody keeps the read longer than this call.
+  const DirectReadPtr shared(&read, [](DirectRead*) {});
+  self->request(owners.direct, caf::infinite, shared)
+      .receive([&](uint64_t rows) { take_direct(work, read, rows); },
+               [&](caf::error& e) { error = from_caf(e); });
+  return error;
+}
+
+}  // namespace
 
 void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, TableId table, KeysView keys,
               std::span<float> out) {
   PullPlan plan;
   plan.lists = {{table, keys}};
   plan.places = {out};
-  plan.routed = route(plan.lists, owners.map, owners.handles.size());
+  const DirectReadPtr read = direct_read(plan);
+  std::optional<Error> error;
+  if (reads_directly(owners, work)) {
+    error = read_now(self, owners, work, *read);
+    if (error) read->found.clear();
+    if (error && !is_unreachable(*error)) throw Error(*error);
+  }
+  route_pull(plan, owners, read->found);
   for (size_t owner = 0; owner < owners.handles.size(); ++owner) {
     if (!is_asked(plan, owner)) continue;
     const auto reply = ask(self.ptr(), owners.handles[owner].shard,
                            pull_request(plan, owner, work.origin, work.exact, !work.evaluate));
     decoding(Kind::kPullReply, [&] { take_rows(plan, owner, owners, reply.get()); });
-    // Of an owner that was asked before, what came first is the older.
-    if (work.versions[owner] == 0) work.versions[owner] = reply.get().getVersion();
+    work.owner_rows += keys_of(plan, owner);
+    work.read_of(owner, reply.get().getVersion());
   }
+  if (error) throw Error(no_direct_rows(*error));
 }
 
 }  // namespace embers

@@ -18,8 +18,8 @@ class RowCaches;  // cached_pull.h
 // What one minibatch pulls: the routed keys and where their rows go.
 struct PullPlan {
   std::vector<TableKeyList> lists;  // embedding tables in order of Lookups::tables, then the reserved ones
-  Routed routed;                    // by owner
   std::vector<std::span<float>> places;  // of each list's rows: keys x dim
+  Routed routed;                         // what is asked of each owner
   // With a cache: what it did not have of each list, of which `lists` are views then. Null for a list that is
   // pulled whole.
   struct Rest {
@@ -34,21 +34,28 @@ struct PullPlan {
   void restore_positions();
 };
 
-// Plans the pull of a work and makes room for its rows in work.rows; of the reserved tables' only if
+// Lists what a work pulls and makes room for it in work.rows; of the reserved tables only if
 // work.pulls_dense. With `caches`, rows of embedding tables that these have are put in their places and left
 // out of the plan.
 PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, const DenseKeys& keys,
                    RowCaches* caches = nullptr);
+
+// Spreads over owners what was not found already: `found` has flags for the keys of each list, or is empty.
+void route_pull(PullPlan& plan, const Owners& owners, std::span<const std::vector<uint8_t>> found = {});
 
 // The one message to `owner`; its answer goes to take_rows.
 Message<wire::PullRequest> pull_request(const PullPlan& plan, size_t owner, const Origin& origin, bool exact,
                                         bool create);
 void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::PullReply::Reader reply);
 
-// Stage "pull": one message to each owner that holds a key of the minibatch. Works are handed on in the order
-// they came. The dense model is pulled by every `get_model_steps`-th training minibatch, and by the first
-// after an evaluated one. Training minibatches go through a cache of `cache_rows` rows of each embedding
-// table (0: none), which are used for `cache_staleness` minibatches more than the one they were pulled for.
+// Stage "pull": where owners keep their rows in servers, reads the latest rows straight from there; then one
+// message to each owner that holds a key which is still open. So an owner is asked for exactly one version,
+// for keys that are new (it makes their rows) or lost (it says so), and for all where a server does not
+// answer: the owner may know why, and else the work fails here. Works are handed on in the order they came.
+// The dense model is pulled by every `get_model_steps`-th training minibatch, and by the first after an
+// evaluated one. Training minibatches go through a cache of `cache_rows` rows of each embedding table (0:
+// none), which are used for `cache_staleness` minibatches more than the one they were pulled for; what it
+// does not have is asked of owners, also above servers.
 struct PullOptions {
   uint32_t get_model_steps = 1;
   uint64_t cache_rows = 0;

@@ -36,6 +36,8 @@ Message<wire::DoneRequest> done_request(const Work& work) {
     b.setKeys(keys);
     b.setCacheHits(work.cache_hits);
     b.setStageSeconds(kj::arrayPtr(work.times.seconds.data(), work.times.seconds.size()));
+    b.setDirectRows(work.direct_rows);
+    b.setOwnerRows(work.owner_rows);
   });
 }
 
@@ -85,7 +87,7 @@ std::vector<Message<wire::PushRequest>> push_requests(const Work& work, const Ow
       tables.push_back({part.table, part.keys, dim, mine});
     }
     Origin origin = work.origin;
-    if (!work.exact) origin.version = work.versions[owner];
+    if (!work.exact) origin.version = work.versions[owner].value_or(0);
     requests.push_back(make_push(origin, tables));
   }
   return requests;

@@ -30,22 +30,20 @@ class LocalSteps {
       work.rows.dense = model_.values();
       // Its gradients are as stale as the older of what they were computed on.
       for (size_t owner = 0; owner < holds_dense_.size(); ++owner)
-        if (holds_dense_[owner])
-          work.versions[owner] =
-              work.versions[owner] == 0 ? versions_[owner] : std::min(work.versions[owner], versions_[owner]);
+        if (holds_dense_[owner] && versions_[owner]) work.read_of(owner, *versions_[owner]);
     }
   }
 
   void update(const Work& work) {
     if (work.evaluate || work.refused) return;
-    const uint64_t newest = *std::max_element(work.versions.begin(), work.versions.end());
-    model_.update(work.result.dense.span(), newest + 1);
+    const auto newest = *std::max_element(work.versions.begin(), work.versions.end());
+    model_.update(work.result.dense.span(), newest.value_or(0) + 1);
   }
 
  private:
   LocalModel model_;
-  std::vector<uint64_t> versions_;  // of each owner, at the last pull
-  std::vector<bool> holds_dense_;   // by owner
+  std::vector<std::optional<uint64_t>> versions_;  // of each owner, at the last pull
+  std::vector<bool> holds_dense_;                  // by owner
 };
 
 struct TrainerState {

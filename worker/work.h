@@ -2,9 +2,12 @@
 
 #include <caf/all.hpp>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "actors/direct_reads.h"
 #include "actors/message_types.h"
 #include "data/minibatch.h"
 #include "model/step.h"
@@ -30,7 +33,10 @@ struct Work {
   // pull
   bool pulls_dense = true;  // false: computed on the worker's local model (training.get_model_steps)
   PulledRows rows;
-  std::vector<uint64_t> versions;  // of each owner's answer, or of its oldest row from the cache
+  // Of each owner: what was read of its rows, or used of a cache, is of this version or later; none where
+  // nothing was read.
+  std::vector<std::optional<uint64_t>> versions;
+  uint64_t direct_rows = 0, owner_rows = 0;  // read straight from servers, and from owners
   uint64_t cache_hits = 0;
   // train
   StepResult result;
@@ -38,6 +44,11 @@ struct Work {
   // for the report
   StageTimes times;
   StopWatch since_pull, since_push;
+
+  // Something was read of an owner. What came first is the older.
+  void read_of(size_t owner, uint64_t version) {
+    versions[owner] = std::min(versions[owner].value_or(version), version);
+  }
 };
 using WorkPtr = std::shared_ptr<Work>;
 
@@ -58,6 +69,7 @@ struct Owners {
   ShardMap map;
   std::vector<TableSpec> tables;  // by TableId
   bool may_return = false;        // a lost owner's next process takes its place: see master/master.h
+  DirectReader direct;            // of the servers behind the owners; null: only owners have the rows
 };
 
 }  // namespace embers

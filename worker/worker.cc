@@ -100,6 +100,7 @@ struct WorkerState {
     if (o->tables.size() != config->runner->spec().tables.size())
       fail(ErrorCode::kMismatch, "the master has {} tables, this worker's model {}", o->tables.size(),
            config->runner->spec().tables.size());
+    connect_servers(*o);
     owners = std::move(o);
   }
 
@@ -155,6 +156,19 @@ struct WorkerState {
   void down(const caf::down_msg& down) {
     if (down.source == config->master.address()) return master_failed(down.reason);
     if (places.lose(down.source) && owners && owners->may_return) find_owners();
+  }
+
+  // Where owners keep their rows in servers this worker reads them there, too.
+  void connect_servers(Owners& to) const {
+    const auto& where = config->job.storage;
+    if (where.backend == "memory" || !config->runner->spec().has_embeddings()) return;
+    DirectReaderConfig reader;
+    reader.backend = where.backend;
+    reader.servers = where.servers;
+    reader.timeouts = storage::server_timeouts(where.server_timeout);
+    reader.rows = {config->job.job.name, config->run, static_cast<uint32_t>(to.handles.size())};
+    reader.tables = to.tables;
+    to.direct = spawn_direct_reader(self->system(), reader);
   }
 
   void build_pipeline() {
@@ -322,6 +336,7 @@ struct WorkerState {
   void end(std::optional<Error> error) {
     if (std::exchange(over, true)) return;
     for (const StageActor& s : stages) caf::anon_send_exit(s, caf::exit_reason::user_shutdown);
+    if (owners && owners->direct) caf::anon_send_exit(owners->direct, caf::exit_reason::user_shutdown);
     if (config->on_end) config->on_end(std::move(error));
     self->quit();
   }

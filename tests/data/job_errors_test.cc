@@ -76,6 +76,8 @@ TEST(JobErrors, WrongTypesAndRangesNameLineSectionAndKey) {
       {"[storage]\nmemory_mb = 1", "'memory_mb' is 1"},
       {"[storage]\nowner_timeout = -1", "'owner_timeout' must be"},
       {"[storage]\nowner_timeout = nan", "'owner_timeout' must be"},
+      {"[storage]\nown_servers = 0", "'own_servers' is 0"},
+      {"[storage]\nserver_timeout = 0", "'server_timeout'"},
       {"[storage]\nserver_threads = 0", "'server_threads' is 0"},
       {"[storage]\nshards = 0", "'shards' is 0"},
       {"[storage]\nbuckets = 4\nshards = 5", "more than the 4 buckets"},

@@ -81,7 +81,9 @@ minibatches_per_lease = 16
 [storage]
 backend = "redis"
 servers = ["a:1", "b:2"]
+own_servers = 3
 memory_mb = 256
+server_timeout = 2.5
 server_threads = 3
 journal = "notes"
 owner_timeout = 2.5
@@ -121,7 +123,9 @@ buckets = 64
   EXPECT_EQ(job.training.minibatches_per_lease, 16u);
   EXPECT_EQ(job.storage.backend, "redis");
   EXPECT_EQ(job.storage.servers, (std::vector<std::string>{"a:1", "b:2"}));
+  EXPECT_EQ(job.storage.own_servers, 3u);
   EXPECT_EQ(job.storage.memory_mb, 256u);
+  EXPECT_EQ(job.storage.server_timeout, 2.5);
   EXPECT_EQ(job.storage.server_threads, 3u);
   EXPECT_EQ(job.storage.journal, "notes");
   EXPECT_EQ(job.storage.owner_timeout, 2.5);

@@ -1,5 +1,7 @@
 // Jobs whose tables are in memcached or Redis.
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "tests/integration/jobs.h"
 #include "tests/support/servers.h"
@@ -23,12 +25,13 @@ class Backend : public testing::TestWithParam<std::string> {
     return GetParam() == "redis" ? ServerProcess::redis() : ServerProcess::memcached();
   }
 
-  // Port of the job's own server, from what the process printed; 0 before it did.
-  static uint16_t own_port(const Process& process) {
+  // Ports of the job's own servers, from what the process printed so far.
+  static std::vector<uint16_t> own_ports(const Process& process) {
     const std::string out = process.output(), before = " at 127.0.0.1:";
-    const size_t own = out.find("the job's own " + GetParam() + " server");
-    const size_t at = own == out.npos ? own : out.find(before, own);
-    return at == out.npos ? 0 : static_cast<uint16_t>(std::stoi(out.substr(at + before.size())));
+    std::vector<uint16_t> ports;
+    for (size_t at = 0; (at = out.find("the job's own " + GetParam() + " server", at)) != out.npos; ++at)
+      ports.push_back(static_cast<uint16_t>(std::stoi(out.substr(out.find(before, at) + before.size()))));
+    return ports;
   }
 
   JobFolder folder_;
@@ -65,38 +68,77 @@ TEST_P(Backend, AJobGoesOnFromACheckpointOfAnotherBackend) {
       << folder_.output();
 }
 
-TEST_P(Backend, TheJobsOwnServerEndsWithIt) {
-  const Words slow = folder_.probe("slow") + set({"model.sleep_ms=20"}) + backend(GetParam());
-  const auto train = folder_.start(Words{"train", folder_.job(), "--output", folder_.path("model")} + slow);
-  ASSERT_TRUE(wait_until([&] { return train->has_printed(" examples  "); })) << train->output();
-  const uint16_t port = own_port(*train);
-  ASSERT_TRUE(is_listening(port)) << train->output();
-  train->signal(SIGINT);
-  EXPECT_EQ(train->wait(), 0) << train->output();
-  EXPECT_FALSE(is_listening(port));
+TEST_P(Backend, WorkersReadTheLatestRowsStraightFromTheServers) {
+  const auto expect_direct = [&](const Words& words) {
+    folder_.train(words + backend(GetParam()));
+    // Of its owner a key is only asked until it has a row.
+    const auto report = folder_.report();
+    EXPECT_GT(report["rows_read_directly"], 5 * report["rows_read_through_owners"].get<double>())
+        << report.dump();
+  };
+  expect_direct({});
+  expect_direct(set({"training.mode=bounded", "training.workers=2", "storage.shards=2"}));
+  expect_direct(set({"training.get_model_steps=3"}));
+  const ServerProcess a = start(), b = start();
+  Cluster cluster(folder_, 2, 2, backend(GetParam(), {&a, &b}));
+  cluster.expect_success();
+  EXPECT_GT(folder_.report()["rows_read_directly"],
+            5 * folder_.report()["rows_read_through_owners"].get<double>());
 }
 
-TEST_P(Backend, TheJobsOwnServerEndsWithAMasterThatIsKilled) {
-  Cluster cluster(folder_, 1, 1, folder_.probe("slow") + set({"model.sleep_ms=20"}) + backend(GetParam()));
+TEST_P(Backend, ASyncJobPullsItsVersionsThroughOwners) {
+  folder_.train(kSync + backend(GetParam()) + set({"data.test=[]"}));
+  EXPECT_EQ(folder_.report()["rows_read_directly"], 0);
+  EXPECT_GT(folder_.report()["rows_read_through_owners"], 0);
+}
+
+TEST_P(Backend, EveryGradientOfAnAsyncJobIsAppliedOnce) {
+  // A probe: its rows count the records that held their key, so their order does not matter.
+  const Words count = folder_.probe("count") + set({"optimizer.name=sgd", "optimizer.learning_rate=1",
+                                                    "training.workers=2", "storage.shards=2"});
+  const std::string expected = folder_.train(count);
+  EXPECT_EQ(folder_.train(count + backend(GetParam())), expected);
+}
+
+TEST_P(Backend, TheJobsOwnServersEndWithIt) {
+  const Words slow =
+      folder_.probe("slow") + set({"model.sleep_ms=20", "storage.own_servers=3"}) + backend(GetParam());
+  const auto train = folder_.start(Words{"train", folder_.job(), "--output", folder_.path("model")} + slow);
+  ASSERT_TRUE(wait_until([&] { return train->has_printed(" examples  "); })) << train->output();
+  const auto ports = own_ports(*train);
+  ASSERT_EQ(ports.size(), 3u) << train->output();
+  EXPECT_TRUE(std::all_of(ports.begin(), ports.end(), is_listening)) << train->output();
+  train->signal(SIGINT);
+  EXPECT_EQ(train->wait(), 0) << train->output();
+  EXPECT_TRUE(std::none_of(ports.begin(), ports.end(), is_listening));
+}
+
+TEST_P(Backend, TheJobsOwnServersEndWithAMasterThatIsKilled) {
+  Cluster cluster(
+      folder_, 1, 1,
+      folder_.probe("slow") + set({"model.sleep_ms=20", "storage.own_servers=3"}) + backend(GetParam()));
   ASSERT_TRUE(cluster.is_training());
-  const uint16_t port = own_port(*cluster.master);
-  ASSERT_TRUE(is_listening(port)) << cluster.master->output();
+  const auto ports = own_ports(*cluster.master);
+  ASSERT_EQ(ports.size(), 3u) << cluster.master->output();
+  ASSERT_TRUE(std::all_of(ports.begin(), ports.end(), is_listening)) << cluster.master->output();
   cluster.master->signal(SIGKILL);
-  EXPECT_TRUE(wait_until([&] { return !is_listening(port); }));
+  EXPECT_TRUE(wait_until([&] { return std::none_of(ports.begin(), ports.end(), is_listening); }));
   EXPECT_EQ(cluster.shards[0]->wait(20), 1);
 }
 
-// One server of two dies; `restarted`: another takes its place at once.
+TEST_P(Backend, RowsAreSpreadOverAllOfTheJobsOwnServers) {
+  const std::string expected = folder_.train(kSync);
+  EXPECT_EQ(folder_.train(kSync + backend(GetParam()) + set({"storage.own_servers=3"})), expected);
+}
+
+// A job in whose middle something happens to one of its two servers ends with a message that names it.
 void expect_loss_reported(JobFolder& folder, const std::string& name, std::vector<ServerProcess> servers,
-                          bool restarted) {
-  const Words slow = folder.probe("slow") + set({"model.sleep_ms=20"});
+                          const std::function<void(ServerProcess&)>& happens) {
+  const Words slow = folder.probe("slow") + set({"model.sleep_ms=20", "storage.server_timeout=1"});
   const auto train = folder.start(Words{"train", folder.job(), "--output", folder.path("model")} + slow +
                                   backend(name, {&servers[0], &servers[1]}));
   ASSERT_TRUE(wait_until([&] { return train->has_printed(" examples  "); })) << train->output();
-  if (restarted)
-    servers[1].restart();
-  else
-    servers[1].kill();
+  happens(servers[1]);
   EXPECT_EQ(train->wait(60), 1) << train->output();
   EXPECT_TRUE(train->has_printed(servers[1].address())) << train->output();
   EXPECT_TRUE(train->has_printed("rows")) << train->output();
@@ -104,16 +146,85 @@ void expect_loss_reported(JobFolder& folder, const std::string& name, std::vecto
   EXPECT_FALSE(std::filesystem::exists(folder.path("model/manifest.json")));
 }
 
-TEST_P(Backend, AServerThatIsKilledAndStartedAgainEndsTheJob) {
+std::vector<ServerProcess> two(const std::function<ServerProcess()>& start) {
   std::vector<ServerProcess> servers;
   for (int i = 0; i < 2; ++i) servers.push_back(start());
-  expect_loss_reported(folder_, GetParam(), std::move(servers), true);
+  return servers;
+}
+
+TEST_P(Backend, AServerThatIsKilledAndStartedAgainEndsTheJob) {
+  expect_loss_reported(folder_, GetParam(), two(start), [](ServerProcess& server) { server.restart(); });
+}
+
+TEST_P(Backend, AJobThatLostAServerGoesOnFromItsLastCheckpoint) {
+  ServerProcess server = start();
+  const Words job = kSync + backend(GetParam(), {&server});
+  // Without end, but for the server's.
+  const auto train =
+      folder_.start(Words{"train", folder_.job(), "--output", folder_.path("model"), "--save-every", "1"} +
+                    job + set({"training.epochs=100000"}));
+  ASSERT_TRUE(wait_until([&] { return train->has_printed("saved to"); })) << train->output();
+  server.restart();
+  EXPECT_EQ(train->wait(60), 1) << train->output();
+  // One more epoch, from rows that are in memory and in the new server.
+  const auto manifest = nlohmann::json::parse(folder_.read("model/manifest.json"));
+  const Words resume = Words{"--resume", folder_.path("model")} +
+                       set({"training.epochs=" + manifest["cursor"]["epoch"].dump()});
+  const std::string expected = folder_.train(kSync + resume);
+  EXPECT_EQ(folder_.report()["examples"], JobFolder::kRecords);
+  EXPECT_EQ(folder_.train(job + resume), expected);
 }
 
 TEST_P(Backend, AServerThatIsKilledEndsTheJob) {
-  std::vector<ServerProcess> servers;
-  for (int i = 0; i < 2; ++i) servers.push_back(start());
-  expect_loss_reported(folder_, GetParam(), std::move(servers), false);
+  expect_loss_reported(folder_, GetParam(), two(start), [](ServerProcess& server) { server.kill(); });
+}
+
+TEST_P(Backend, AServerThatIsFlushedEndsTheJob) {
+  expect_loss_reported(folder_, GetParam(), two(start), [](ServerProcess& server) { server.flush(); });
+}
+
+TEST_P(Backend, AServerThatStopsAnsweringEndsTheJob) {
+  expect_loss_reported(folder_, GetParam(), two(start), [](ServerProcess& server) { server.stop(); });
+}
+
+// A job with more rows than its server has memory for; `words`: of the server, whose memory they limit.
+void expect_full_server_reported(JobFolder& folder, const std::string& name, const Words& words) {
+  std::string records;
+  for (int i = 0; i < 3000; ++i) records += "red," + std::to_string(i) + ",t,1,yes\n";
+  folder.write("train.csv", records);
+  const ServerProcess server =
+      name == "redis" ? ServerProcess::redis(words) : ServerProcess::memcached(words);
+  // A row and its slots: 96 KiB.
+  const Words large = set({"model.dim=8192", "model.hidden=[1]", "training.epochs=1"});
+  EXPECT_EQ(folder.run(Words{"train", folder.job(), "--output", folder.path("model")} + large +
+                       backend(name, {&server})),
+            1);
+  EXPECT_NE(folder.output().find("server " + server.address()), std::string::npos) << folder.output();
+  EXPECT_NE(folder.output().find("--resume"), std::string::npos) << folder.output();
+  EXPECT_FALSE(std::filesystem::exists(folder.path("model/manifest.json")));
+}
+
+TEST_P(Backend, AServerThatIsFullEndsTheJob) {
+  expect_full_server_reported(folder_, GetParam(),
+                              GetParam() == "redis" ? Words{"--maxmemory", "64mb"} : Words{"-M", "-m", "64"});
+}
+
+TEST_P(Backend, AServerThatEvictsRowsEndsTheJob) {
+  expect_full_server_reported(folder_, GetParam(),
+                              GetParam() == "redis"
+                                  ? Words{"--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"}
+                                  : Words{"-m", "64"});
+}
+
+TEST_P(Backend, AServerThatOnlyAWorkerCannotReachEndsTheJob) {
+  const ServerProcess server = start();
+  const std::string elsewhere = "127.0.0.1:" + std::to_string(free_port());
+  Cluster cluster(folder_, 1, 0, backend(GetParam(), {&server}) + set({"training.workers=1"}));
+  cluster.add_worker(set({"storage.servers=" + elsewhere}));
+  EXPECT_EQ(cluster.master->wait(), 1) << cluster.master->output();
+  EXPECT_TRUE(cluster.master->has_printed(elsewhere)) << cluster.master->output();
+  EXPECT_TRUE(cluster.master->has_printed("cannot read rows")) << cluster.master->output();
+  EXPECT_EQ(cluster.workers[0]->wait(), 1) << cluster.workers[0]->output();
 }
 
 TEST_P(Backend, AServerThatCannotBeReachedIsNamedAtTheStart) {
@@ -151,6 +262,7 @@ TEST_P(Backend, CensusIsLearntAsWellAsInMemory) {
             0)
       << folder_.output();
   EXPECT_GE(folder_.report()["accuracy"], 0.870);
+  EXPECT_GT(folder_.report()["rows_read_directly"], 0);
 }
 
 }  // namespace

@@ -30,11 +30,16 @@ class Reader : public testing::TestWithParam<ExternalKind> {
     for (const TableSpec& table : tables_) store->add_table(table, Rows{7});
     return store;
   }
+  static size_t read(ExternalReader& reader, TableId table, KeysView keys, std::span<float> rows,
+                     std::span<uint8_t> found) {
+    const ExternalReader::TableRead one{table, keys, rows, found};
+    return reader.gather({&one, 1});
+  }
   // The rows that are there; -1 in place of others.
   static Rows gather(ExternalReader& reader, TableId table, const Keys& keys, size_t dim) {
     Rows rows(keys.size() * dim, -1);
     std::vector<uint8_t> found(keys.size(), 9);
-    const size_t count = reader.gather(table, keys, rows, found);
+    const size_t count = read(reader, table, keys, rows, found);
     EXPECT_EQ(count, static_cast<size_t>(std::count(found.begin(), found.end(), 1)));
     for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(found[i] == 0, rows[i * dim] == -1) << i;
     return rows;
@@ -63,6 +68,26 @@ TEST_P(Reader, ReadsRowsOfEveryOwnerAsTheyWereLastWritten) {
   b->add_if_absent(1, strings({longer + "a", longer + "b", "/ #"}), Rows{1, 2, 3});
   EXPECT_EQ(gather(reads, 1, strings({"/ #", longer + "b", longer + "c", longer + "a"}), 1),
             (Rows{3, 2, -1, 1}));
+}
+
+TEST_P(Reader, ReadsAllTablesAtOnce) {
+  const auto a = owner(0);
+  a->add_if_absent(0, ints({1, 2}), Rows{1, 2, 3, 4});
+  a->add_if_absent(1, strings({"1", "b"}), Rows{5, 6});
+  auto reads = reader();
+  const Keys numbers = ints({3, 2, 1}), texts = strings({"b", "c", "1"});
+  Rows rows(6, -1), others(3, -1);
+  std::vector<uint8_t> found(3), found_others(3);
+  const std::vector<ExternalReader::TableRead> both{{1, texts, others, found_others},
+                                                    {0, numbers, rows, found}};
+  EXPECT_EQ(reads.gather(both), 4u);
+  EXPECT_EQ(rows, (Rows{-1, -1, 3, 4, 1, 2}));
+  EXPECT_EQ(others, (Rows{6, -1, 5}));
+  EXPECT_EQ(found, (std::vector<uint8_t>{0, 1, 1}));
+  EXPECT_EQ(found_others, (std::vector<uint8_t>{1, 0, 1}));
+  expect_error(ErrorCode::kInvalid, {"'ints'", "twice"}, [&] {
+    reads.gather(std::vector{both[1], both[1]});
+  });
 }
 
 TEST_P(Reader, ReadsMoreKeysThanOneRequestTakes) {
@@ -121,10 +146,10 @@ TEST_P(Reader, RefusesKeysOfTheWrongKindAndTablesItDoesNotKnow) {
   Rows room(2);
   std::vector<uint8_t> found(1);
   expect_error(ErrorCode::kInvalid, {"'ints'", "int64", "bytes"},
-               [&] { reads.gather(0, strings({"a"}), room, found); });
+               [&] { read(reads, 0, strings({"a"}), room, found); });
   expect_error(ErrorCode::kInvalid, {"'ints'", "2 numbers"},
-               [&] { reads.gather(0, ints({1}), std::span(room).first(1), found); });
-  expect_error(ErrorCode::kUnknownTable, {"2"}, [&] { reads.gather(2, ints({1}), room, found); });
+               [&] { read(reads, 0, ints({1}), std::span(room).first(1), found); });
+  expect_error(ErrorCode::kUnknownTable, {"2"}, [&] { read(reads, 2, ints({1}), room, found); });
 }
 
 TEST_P(Reader, RefusesValuesThatAreNoRowOfItsTable) {
@@ -135,13 +160,13 @@ TEST_P(Reader, RefusesValuesThatAreNoRowOfItsTable) {
   Rows room(2);
   std::vector<uint8_t> found(1);
   expect_error(ErrorCode::kCorrupt, {"job/ints/1", "another table"},
-               [&] { reads.gather(0, ints({1}), room, found); });
+               [&] { read(reads, 0, ints({1}), room, found); });
   const KeyValueServers direct = GetParam().connect(addresses_of(servers_));
   KeyValueServer& server = *direct.all[direct.server_of("job/ints/2")];
   server.set("job/ints/2", std::string(40, 'x'));
   server.barrier("none");
   expect_error(ErrorCode::kCorrupt, {"job/ints/2", "no row"},
-               [&] { reads.gather(0, ints({2}), room, found); });
+               [&] { read(reads, 0, ints({2}), room, found); });
 }
 
 TEST_P(Reader, NamesAServerThatDied) {
@@ -150,10 +175,10 @@ TEST_P(Reader, NamesAServerThatDied) {
   std::vector<int64_t> numbers(100);  // of all servers
   std::iota(numbers.begin(), numbers.end(), 0);
   std::vector<uint8_t> found(100);
-  reads.gather(0, ints(numbers), room, found);
+  read(reads, 0, ints(numbers), room, found);
   servers_[1].kill();
   expect_error(ErrorCode::kUnavailable, {servers_[1].address()},
-               [&] { reads.gather(0, ints(numbers), room, found); });
+               [&] { read(reads, 0, ints(numbers), room, found); });
 }
 
 TEST_P(Reader, NamesAServerThatStoppedOnceItsTimeIsUp) {
@@ -164,7 +189,7 @@ TEST_P(Reader, NamesAServerThatStoppedOnceItsTimeIsUp) {
   std::iota(numbers.begin(), numbers.end(), 0);
   std::vector<uint8_t> found(100);
   expect_error(ErrorCode::kUnavailable, {servers_[1].address()},
-               [&] { reads.gather(0, ints(numbers), room, found); });
+               [&] { read(reads, 0, ints(numbers), room, found); });
 }
 
 }  // namespace

@@ -2,10 +2,7 @@
 // a worker between owners and a model whose every answer the test gives.
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <mutex>
-
-#include "tests/support/actors.h"
+#include "tests/worker/stage_testing.h"
 #include "worker/pull.h"
 #include "worker/train.h"
 
@@ -13,36 +10,7 @@ namespace embers {
 namespace {
 
 using namespace testing_support;
-using namespace std::chrono_literals;
 using PullPromise = caf::typed_response_promise<Message<wire::PullReply>>;
-
-// Works that came out at the end of the pipeline. Any thread.
-class Finished {
- public:
-  void add(const WorkPtr& work) {
-    const std::lock_guard lock(mutex_);
-    works_.push_back(work);
-    changed_.notify_all();
-  }
-  std::vector<WorkPtr> wait_for(size_t count) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, 20s, [&] { return works_.size() >= count; });
-    return works_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<WorkPtr> works_;
-};
-
-StageActor::behavior_type collector(StageActor::pointer, std::shared_ptr<Finished> finished) {
-  return {[finished](const WorkPtr& work) { finished->add(work); }};
-}
-
-StageOwner::behavior_type ignore_failures(StageOwner::pointer, std::shared_ptr<std::string> failure) {
-  return {[](const WorkPtr&) {}, [failure](const StageFailure& f) { *failure = f.message; }};
-}
 
 // An owner at version 100 + its pulls so far, which is also the value of every row it gives. It answers the
 // first `held` pulls only after the one that follows them, last one first.
@@ -120,7 +88,7 @@ class LocalSteps : public testing::Test {
     data::Job job;
     job.training.get_model_steps = get_model_steps;
     const auto end = system.spawn(collector, finished_);
-    worker_ = system.spawn(ignore_failures, failure_);
+    worker_ = system.spawn(note_failures, failures_);
     trainer_ = spawn_trainer(system_, std::make_shared<NotingRunner>(model_), owners, job, end, worker_);
     puller_ = spawn_puller(system_, owners, model_, {get_model_steps}, trainer_, worker_);
     collector_ = end;
@@ -143,14 +111,14 @@ class LocalSteps : public testing::Test {
   std::vector<double> computed_on(size_t works) {
     std::vector<double> values;
     for (const WorkPtr& work : finished_->wait_for(works)) values.push_back(work->result.loss_sum);
-    EXPECT_EQ(*failure_, "");
+    EXPECT_TRUE(failures_->wait_for(0).empty());
     return values;
   }
 
   System system_;
   ModelSpec model_;
   std::shared_ptr<Finished> finished_ = std::make_shared<Finished>();
-  std::shared_ptr<std::string> failure_ = std::make_shared<std::string>();
+  std::shared_ptr<Failures> failures_ = std::make_shared<Failures>();
   ShardActor shard_;
   StageActor puller_, trainer_, collector_;
   StageOwner worker_;
@@ -175,7 +143,7 @@ TEST_F(LocalSteps, EmbeddingRowsAreAlwaysPulledAndGradientsAreAsStaleAsTheDenseM
   std::vector<uint64_t> versions;
   std::vector<float> rows;
   for (const WorkPtr& work : finished_->wait_for(4)) {
-    versions.push_back(work->versions[0]);
+    versions.push_back(work->versions[0].value());
     rows.push_back(work->result.scores[0]);
   }
   EXPECT_EQ(rows, (std::vector<float>{100, 101, 102, 103}));

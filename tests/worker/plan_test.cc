@@ -40,7 +40,8 @@ class Plan : public testing::Test {
 };
 
 TEST_F(Plan, EveryRowArrivesInItsPlaceFromTheOwnerOfItsKey) {
-  const PullPlan plan = plan_pull(work_, owners_, model_, keys_);
+  PullPlan plan = plan_pull(work_, owners_, model_, keys_);
+  route_pull(plan, owners_);
   for (size_t owner = 0; owner < 3; ++owner) {
     const auto request = pull_request(plan, owner, work_.origin, true, true);
     EXPECT_EQ(request.get().getMode(), wire::ReadMode::EXACT);
