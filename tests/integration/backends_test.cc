@@ -134,7 +134,9 @@ TEST_P(Backend, RowsAreSpreadOverAllOfTheJobsOwnServers) {
 // A job in whose middle something happens to one of its two servers ends with a message that names it.
 void expect_loss_reported(JobFolder& folder, const std::string& name, std::vector<ServerProcess> servers,
                           const std::function<void(ServerProcess&)>& happens) {
-  const Words slow = folder.probe("slow") + set({"model.sleep_ms=20", "storage.server_timeout=1"});
+  // Without end, but for the server's.
+  const Words slow =
+      folder.probe("slow") + set({"model.sleep_ms=20", "training.epochs=100000", "storage.server_timeout=4"});
   const auto train = folder.start(Words{"train", folder.job(), "--output", folder.path("model")} + slow +
                                   backend(name, {&servers[0], &servers[1]}));
   ASSERT_TRUE(wait_until([&] { return train->has_printed(" examples  "); })) << train->output();
