@@ -114,8 +114,12 @@ void KeyIndex::add_ints(std::span<const int64_t> keys, std::span<int32_t> place)
     }
     const auto word = static_cast<uint64_t>(key);
     size_t at =
-        mix(word) & mask;  // no call: this library's functions are not inlined, others may replace them
-    while (slots[at].stamp == stamp && slots[at].word != word) at = (at + 1) & mask;
+        mix(word) & mask;      // no call: this library's functions are not inlined, others may replace them
+    const auto others = [&] {  // & and not &&, which would be two jumps, one of them the question above
+      return (static_cast<unsigned>(slots[at].stamp == stamp) &
+              static_cast<unsigned>(slots[at].word != word)) != 0;
+    };
+    while (others()) at = (at + 1) & mask;
     const int32_t known = -static_cast<int32_t>(slots[at].stamp == stamp);  // all bits, or none
     const int32_t mine = (slots[at].place & known) | ((before + count) & ~known);
     slots[at] = {word, mine, stamp};

@@ -111,6 +111,42 @@ TEST(CombineGradient, IsTheTransposeOfTheForwardPass) {
   }
 }
 
+// Dims that have loops of their own and others; examples of one id, of several, of a masked one.
+TEST(Combine, GivesTheSameBitsInEveryColumnWhateverTheDim) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  const size_t unique = 6;
+  const std::vector<int64_t> offsets{0, 1, 2, 5, 6, 6, 7};
+  const std::vector<int32_t> position{3, 0, 1, 5, 1, -1, 3};
+  const std::vector<float> weights{1, 0.5f, 2, 1, 3, 1, 0.25f};
+  std::vector<float> column(unique), gradient(offsets.size() - 1);
+  for (float& x : column) x = normal(random);
+  for (float& x : gradient) x = normal(random);
+  for (const bool weighted : {false, true}) {
+    const RaggedPositions ids{position, offsets,
+                              weighted ? std::span<const float>(weights) : std::span<const float>()};
+    for (const Combiner combiner : {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN}) {
+      const size_t examples = offsets.size() - 1;
+      std::vector<float> expected(3 * examples, NAN), expected_gradient(3 * unique, 0);
+      std::vector<float> bet3, gradient3;
+      for (const float x : column) bet3.insert(bet3.end(), 3, x);
+      for (const float x : gradient) gradient3.insert(gradient3.end(), 3, x);
+      combine(combiner, ids, 3, bet3, expected);
+      add_combine_gradient(combiner, ids, 3, gradient3, expected_gradient);
+      for (const size_t dim : {1, 8, 16, 32, 64}) {
+        std::vector<float> bet, out(dim * examples, NAN), out_gradient, got(dim * unique, 0);
+        for (const float x : column) bet.insert(bet.end(), dim, x);
+        for (const float x : gradient) out_gradient.insert(out_gradient.end(), dim, x);
+        combine(combiner, ids, dim, bet, out);
+        add_combine_gradient(combiner, ids, dim, out_gradient, got);
+        for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], expected[i / dim * 3]);
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], expected_gradient[i / dim * 3]);
+        EXPECT_EQ(out[0], weighted ? expected[0] : column[3]);
+      }
+    }
+  }
+}
+
 TEST(CombineGradient, IsZeroForKeysWithoutIds) {
   std::vector<float> gradient(6, 0);
   const std::vector<int32_t> position{1};
