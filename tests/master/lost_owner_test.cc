@@ -157,6 +157,7 @@ TEST(LostOwner, StopsTheLeasesUntilItsNextProcessIsThereAndLosesNothing) {
 TEST(LostOwner, IsNoLongerWaitedForAfterItsTimeout) {
   RemoteJob job({.shards = 2, .journal = "journal", .owner_timeout = 0.2});
   Worker worker(job);
+  worker.lease();  // training has begun
   job.kill_owner(0);
   const JobResult result = job.result();
   ASSERT_TRUE(result.error);
@@ -170,6 +171,7 @@ TEST(LostOwner, WithoutAJournalOrTimeEndsTheJobAtOnce) {
   for (const bool journal : {false, true}) {
     RemoteJob job({.shards = 2, .journal = journal ? "journal" : "", .owner_timeout = journal ? 0.0 : 60});
     Worker worker(job);
+    worker.lease();
     job.kill_owner(1);
     const JobResult result = job.result();
     ASSERT_TRUE(result.error);
@@ -236,6 +238,7 @@ TEST(LostOwner, ThatComesBackWithAnotherVersionEndsASyncJob) {
 TEST(LostOwner, WhoseNextProcessIsLostTooIsWaitedForOn) {
   RemoteJob job({.minibatches = 2, .shards = 2, .journal = "journal"});
   Worker worker(job);
+  const Lease lease = worker.lease();
   job.kill_owner(1);
   ASSERT_TRUE(job.has_event("lost shard 1")) << job.events();
   job.shared().dies_at_stats = true;  // the first question
@@ -246,16 +249,19 @@ TEST(LostOwner, WhoseNextProcessIsLostTooIsWaitedForOn) {
   })) << job.events();
   EXPECT_EQ(job.join_owner(1).get().getMapVersion(), 3);
   worker.map_version = 3;
-  EXPECT_EQ(worker.work_to_the_end().size(), 2);
+  worker.finish(lease);
+  EXPECT_TRUE(worker.work_to_the_end().empty());
   EXPECT_FALSE(job.result().error);
 }
 
 TEST(LostOwner, TwoAtOnceAreBothWaitedFor) {
   RemoteJob job({.minibatches = 2, .shards = 2, .journal = "journal"});
   Worker worker(job);
+  const Lease lease = worker.lease();
   for (uint32_t shard = 0; shard < 2; ++shard) job.kill_owner(shard);
   for (const std::string text : {"lost shard 0", "lost shard 1"})
     ASSERT_TRUE(job.has_event(text)) << job.events();
+  for (unsigned i = 0; i < 2; ++i) EXPECT_TRUE(worker.done(lease, i, true));
   auto next = worker.lease_later();
   EXPECT_EQ(job.join_owner(0).get().getNumber(), 0);
   EXPECT_TRUE(waits(next));

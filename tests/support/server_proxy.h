@@ -1,6 +1,8 @@
 #pragma once
 
+#include <netinet/tcp.h>
 #include <condition_variable>
+
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -68,6 +70,8 @@ class ServerProxy {
       const sockaddr_in to = loopback(server_);
       if (connect(server, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0)
         shutdown(client, SHUT_RDWR);
+      const int now = 1;
+      for (const int fd : {client, server}) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
       const std::lock_guard lock(mutex_);
       open_.insert(open_.end(), {client, server});
       if (over_) return;

@@ -37,7 +37,7 @@ class Script {
   size_t leased = 0;
   std::vector<Done> done;
   std::vector<std::string> failures;
-  int left = 0;
+  int left = 0, owners_asked = 0;
   std::vector<caf::typed_response_promise<Message<wire::DoneReply>>> held;
 
   template <class F>
@@ -107,7 +107,13 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
           b.setTimeout(10);
         });
       },
-      [](const Message<wire::OwnersRequest>&) { return make_message<wire::OwnersReply>(); },
+      [script](const Message<wire::OwnersRequest>&) {
+        script->locked([&] { return ++script->owners_asked; });
+        return make_message<wire::OwnersReply>([](wire::OwnersReply::Builder b) {
+          b.setMapVersion(2);
+          b.initOwners(1)[0].initEndpoints(1).set(0, "elsewhere");
+        });
+      },
       [script](const Message<wire::FailRequest>& m) {
         script->locked([&] { return script->failures.emplace_back(m.get().getMessage().cStr()), 0; });
         return make_message<wire::Empty>();
@@ -134,7 +140,8 @@ class WorkerTest : public testing::Test {
          "[features]\nk = { as = \"categorical\", keys = \"int64\" }\n"
          "[optimizer]\nname = \"sgd\"\nlearning_rate = 1.0\n"
          "[training]\nreduction = \"sum\"\nbatch_size = 2\nprefetch = 2\n",
-         {sync ? "training.mode=sync" : "training.mode=async"}});
+         {sync ? "training.mode=sync" : "training.mode=async", "storage.backend=memcached",
+          std::string("storage.journal=") + (owner_moves_ ? "journal" : "")}});
     job_.data.dir = dir_.path().string();
     auto config = std::make_shared<WorkerConfig>();
     config->runner = ModelRunner::make(job_);
@@ -148,7 +155,13 @@ class WorkerTest : public testing::Test {
     config->master_name = "the master";
     config->train = data::Dataset::open(job_, data::Split::kTrain, "");
     config->test = data::Dataset::open(job_, data::Split::kTest, "");
-    config->connect_owner = [owner = owner_](size_t, const auto&, const auto&, uint64_t) { return owner; };
+    OwnerConfig moved = owner_config(sync, config->runner->spec().tables);
+    moved.map.version = 2;
+    next_owner_ = spawn_owner(system_, moved);
+    config->connect_owner = [owner = owner_, next = next_owner_](size_t, const auto& endpoints, const auto&,
+                                                                 uint64_t) {
+      return endpoints.empty() ? owner : next;
+    };
     config->on_end = [this](std::optional<Error> error) { ended_.set_value(std::move(error)); };
     worker_ = spawn_worker(system_, config);
   }
@@ -156,6 +169,7 @@ class WorkerTest : public testing::Test {
     caf::anon_send_exit(master_, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(worker_, caf::exit_reason::kill);
     end_owner(owner_);
+    end_owner(next_owner_);
   }
   std::optional<Error> end() {
     auto future = ended_.get_future();
@@ -181,7 +195,8 @@ class WorkerTest : public testing::Test {
   System system_;
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
   data::Job job_;
-  OwnerHandles owner_;
+  bool owner_moves_ = false;  // the job keeps a journal: a lost owner's next process takes its place
+  OwnerHandles owner_, next_owner_;
   MasterActor master_;
   WorkerActor worker_;
   std::promise<std::optional<Error>> ended_;
@@ -232,6 +247,29 @@ TEST_F(WorkerTest, GivesBackWorkThatAnOwnerRefusesAsStale) {
   ASSERT_EQ(script_->done.size(), 1);
   EXPECT_TRUE(script_->done[0].returned);
   EXPECT_TRUE(script_->failures.empty());
+}
+
+TEST_F(WorkerTest, GoesOnWithTheNextProcessOfAnOwnerThatIsLost) {
+  owner_moves_ = true;
+  script_->leases.assign(1000000, 0);
+  start();
+  ASSERT_TRUE(script_->wait([&] { return script_->done.size() > 3; }));
+  end_owner(owner_);
+  ASSERT_TRUE(script_->wait([&] { return script_->owners_asked > 0; }));
+  const size_t before = script_->locked([&] { return script_->done.size(); });
+  ASSERT_TRUE(script_->wait([&] {
+    size_t finished = 0;
+    for (size_t i = before; i < script_->done.size(); ++i) finished += !script_->done[i].returned;
+    return finished > 3;
+  }));
+  caf::anon_send(worker_, leave_atom::value);
+  const auto error = end();
+  EXPECT_FALSE(error) << error->what();
+  EXPECT_TRUE(script_->failures.empty()) << script_->failures[0];
+  caf::scoped_actor self{system_};
+  EXPECT_EQ(ask(self.ptr(), next_owner_.optimizer, make_message<wire::StatsRequest>()).get().getMinibatches(),
+            1)
+      << "the same one again and again";
 }
 
 TEST_F(WorkerTest, TellsTheMasterOfBadDataAndEnds) {
