@@ -5,7 +5,8 @@
 namespace embers {
 
 inline constexpr char kTorchScript[] = R"py(
-import sys, threading, time
+import os, sys, threading, time
+os.environ["GLOG_minloglevel"] = "2"
 import torch
 
 DIM, KEYS = 64, 4096

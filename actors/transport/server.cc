@@ -178,6 +178,8 @@ void Server::ask(const Handlers& handlers, Session& session, InFrame& frame) {
     handler->second(session, frame);
   } catch (const Error& e) {
     session.answer_error(header, e);
+  } catch (const std::exception& e) {
+    session.answer_error(header, Error(ErrorCode::kInternal, e.what()));
   }
 }
 
