@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "model/layers.h"
+#include "model/pair_products.h"
 #include "model/zoo.h"
 
 namespace embers {
@@ -33,9 +34,8 @@ class Dlrm final : public Model {
       constant_ = register_parameter("constant", torch::empty({1, dim_}).uniform_(-bound, bound));
     }
     const auto fields = static_cast<int64_t>(config.features().categorical.size()) + 1;
-    pairs_ = at::tril_indices(fields, fields, -1);
     std::vector<int64_t> top = config.get_ints("top", {64, 32});
-    top.insert(top.begin(), pairs_.size(1) + dim_);
+    top.insert(top.begin(), fields * (fields - 1) / 2 + dim_);
     top.push_back(1);
     top_ = register_module("top", Mlp(top, "top", config.get_double("dropout", 0), config.seed()));
   }
@@ -45,9 +45,7 @@ class Dlrm final : public Model {
                                          : constant_.expand({batch.examples(), dim_});
     std::vector<torch::Tensor> fields = embeddings_->forward(batch);
     fields.insert(fields.begin(), bottom);
-    const torch::Tensor stacked = at::stack(fields, 1);
-    const torch::Tensor products = at::bmm(stacked, stacked.transpose(1, 2));
-    const torch::Tensor pairs = products.index({torch::indexing::Slice(), pairs_[0], pairs_[1]});
+    const torch::Tensor pairs = pair_products(at::stack(fields, 1));
     return top_->forward(at::cat({bottom, pairs}, 1), batch).squeeze(1);
   }
 
@@ -56,7 +54,6 @@ class Dlrm final : public Model {
   Fields embeddings_{nullptr};
   Mlp bottom_{nullptr}, top_{nullptr};
   torch::Tensor constant_;  // [1, dim], only without numeric features
-  torch::Tensor pairs_;     // [2, pairs]: each pair of fields once
 };
 
 }  // namespace
