@@ -1,8 +1,8 @@
 #pragma once
 
 #include <netinet/tcp.h>
-#include <condition_variable>
 
+#include <condition_variable>
 #include <cstring>
 #include <memory>
 #include <mutex>
