@@ -1,16 +1,10 @@
 #include "storage/apply.h"
 
-#include <cstring>
-
+#include "storage/copy_floats.h"
 #include "storage/finite.h"
-#include "storage/instruction_sets.h"
 
 namespace embers::storage {
 namespace {
-
-EMBERS_INSTRUCTION_SETS void copy_floats(float* __restrict to, const float* __restrict from, size_t n) {
-  for (size_t i = 0; i < n; ++i) to[i] = from[i];
-}
 
 // Calls change(row, slots) and takes back what it did to both if they are not finite afterwards but were
 // before. Returns whether it did so.

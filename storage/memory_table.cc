@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 
+#include "storage/copy_floats.h"
 #include "storage/store_checks.h"
 
 namespace embers::storage {
@@ -12,7 +12,6 @@ namespace {
 
 constexpr size_t kBlock = 16;  // keys
 constexpr size_t kRowsAhead = 16;
-constexpr size_t kLine = 64 / sizeof(float);
 
 // Keys on their way through MemoryTable::stream.
 struct Block {
@@ -21,12 +20,6 @@ struct Block {
   std::array<uint32_t, kBlock> row;
   bool elsewhere;  // a row is RowIndex::kElsewhere
 };
-
-// Inlined for what rows are mostly made of, whole cache lines.
-void copy_floats(float* __restrict to, const float* __restrict from, size_t n) {
-  for (; n >= kLine; n -= kLine, to += kLine, from += kLine) std::memcpy(to, from, kLine * sizeof(float));
-  for (size_t k = 0; k < n; ++k) to[k] = from[k];
-}
 
 }  // namespace
 

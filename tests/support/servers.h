@@ -68,9 +68,9 @@ class ServerProcess {
     const std::string command = redis_ ? "FLUSHALL\r\n" : "flush_all\r\n";
     char answer[16];
     const bool done = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                      write(fd, command.data(), command.size()) == static_cast<ssize_t>(command.size()) &&
-                      read(fd, answer, sizeof answer) > 0;
-    close(fd);
+                      ::write(fd, command.data(), command.size()) == static_cast<ssize_t>(command.size()) &&
+                      ::read(fd, answer, sizeof answer) > 0;
+    ::close(fd);
     if (!done) throw std::runtime_error("the server was not flushed");
   }
   // Another server, empty, at the same address.

@@ -86,7 +86,7 @@ class DirectPull : public testing::Test {
     owners_ = owners;
     const auto end = system.spawn(collector, finished_);
     const auto worker = system.spawn(note_failures, failures_);
-    puller_ = spawn_puller(system_, owners_, {owners->tables, {}}, 1, end, worker);
+    puller_ = spawn_puller(system_, owners_, {owners->tables, {}}, {}, end, worker);
     actors_ = {caf::actor_cast<caf::actor>(end), caf::actor_cast<caf::actor>(worker),
                caf::actor_cast<caf::actor>(puller_), caf::actor_cast<caf::actor>(owners->direct)};
     for (const OwnerHandles& owner : owners->handles)
