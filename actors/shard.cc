@@ -140,6 +140,7 @@ class Rows {
            "shard {} lost its process, and storage.journal '{}' on this host holds nothing of it: start the "
            "shard where it ran before, with the same directory, or go on from the last checkpoint (--resume)",
            config_.shard, config_.external.journal);
+    if (!left_.empty()) publish();
   }
 
   // The seed's lookup_embedding: gets; initial values for unknown keys; set if not exists; gets again; a key

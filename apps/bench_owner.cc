@@ -184,6 +184,7 @@ double BenchClient::train(double seconds, size_t depth) {
       const size_t number = next_ + self->state.asked++;
       const WorkPtr work = make_work(keys_[number], number + 1);
       const auto plan = std::make_shared<PullPlan>(plan_pull(*work, *owners_, model, *dense));
+      route_pull(*plan, *owners_);
       work->versions.assign(1, 0);
       self->request(owners_->handles[0].shard, caf::infinite,
                     pull_request(*plan, 0, work->origin, false, true))

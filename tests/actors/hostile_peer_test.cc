@@ -29,11 +29,11 @@ class HostilePeer : public testing::Test {
   }
   static std::string bytes(const FrameHeader& h) { return RawPeer::frame(h, {}); }
   static std::string pull() {
-    return RawPeer::bytes_of(ClientProcess::pull_request(1, 1), Destination::kShard, 1);
+    return RawPeer::bytes_of(AskingSide::pull_request(1, 1), Destination::kShard, 1);
   }
 
-  ServerProcess server_;
-  ClientProcess good_{server_.endpoints()};
+  ServingSide server_;
+  AskingSide good_{server_.endpoints()};
 };
 
 #define EXPECT_REFUSED(error, expected_code, part)                                          \
@@ -118,7 +118,7 @@ TEST_F(HostilePeer, AKindThatIsNone) {
 }
 
 TEST_F(HostilePeer, ADestinationThatIsNone) {
-  EXPECT_REFUSED(answer_to(RawPeer::bytes_of(ClientProcess::pull_request(1, 1), Destination{77}, 1), true),
+  EXPECT_REFUSED(answer_to(RawPeer::bytes_of(AskingSide::pull_request(1, 1), Destination{77}, 1), true),
                  ErrorCode::kBadFrame, "destination 77");
 }
 
@@ -128,7 +128,7 @@ TEST_F(HostilePeer, ARequestThatItsDestinationDoesNotTake) {
 }
 
 TEST_F(HostilePeer, AReplyThatNobodyAskedFor) {
-  EXPECT_REFUSED(answer_to(RawPeer::bytes_of(ClientProcess::pull_request(1, 1), Destination::kShard, 1,
+  EXPECT_REFUSED(answer_to(RawPeer::bytes_of(AskingSide::pull_request(1, 1), Destination::kShard, 1,
                                              FrameHeader::kReply),
                            true),
                  ErrorCode::kBadFrame, "reply");

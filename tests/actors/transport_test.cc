@@ -18,8 +18,8 @@ class Transports : public testing::TestWithParam<const char*> {
     return (GetParam() == std::string("abstract") ? "unix:@" : "unix:") + (dir_ / "socket");
   }
   TempDir dir_;
-  ServerProcess server_{{address()}};
-  ClientProcess client_{server_.endpoints()};
+  ServingSide server_{{address()}};
+  AskingSide client_{server_.endpoints()};
 };
 
 INSTANTIATE_TEST_SUITE_P(Over, Transports, testing::Values("tcp", "unix", "abstract"),
@@ -38,14 +38,14 @@ TEST_P(Transports, MessagesOfManyChunksInterleaveWithSmallOnesAndArriveWhole) {
   caf::scoped_actor self{client_.system};
   for (uint32_t i = 0; i < 40; ++i) {
     const uint32_t floats = i % 5 == 0 ? kLarge : i;
-    self->send(client_.shard, ClientProcess::pull_request(i, floats));
+    self->send(client_.shard, AskingSide::pull_request(i, floats));
   }
   uint32_t seen = 0;
   std::vector<uint32_t> order;
   self->receive_for(seen, 40u)([&](const Message<wire::PullReply>& m) {
     const auto floats = static_cast<uint32_t>(m.get().getTables()[0].getRows().size() / 4);
     order.push_back(floats);
-    const float value = ClientProcess::value_of(m, floats);
+    const float value = AskingSide::value_of(m, floats);
     EXPECT_EQ(floats == 0 || static_cast<uint32_t>(value) % 5 == 0, floats == 0 || floats == kLarge) << value;
   });
   EXPECT_EQ(std::count(order.begin(), order.end(), kLarge), 8);
@@ -56,19 +56,19 @@ TEST_P(Transports, ALargeRequestArrivesWhole) {
   const TableSlices slices{0, KeysView{KeyKind::kInt64, keys, {}, {}}, 0, {}};
   Origin o = origin(9);
   o.examples = 3;
-  EXPECT_EQ(ClientProcess::value_of(
-                client_.ask_shard(make_pull(o, wire::ReadMode::LATEST, false, {&slices, 1})), 3),
-            9);
+  EXPECT_EQ(
+      AskingSide::value_of(client_.ask_shard(make_pull(o, wire::ReadMode::LATEST, false, {&slices, 1})), 3),
+      9);
 }
 
 TEST_P(Transports, MoreRequestsThanMayBeInFlightAreAllAnswered) {
   constexpr uint32_t kRequests = 4 * Connection::kMaxInFlight + 3;
   caf::scoped_actor self{client_.system};
-  for (uint32_t i = 0; i < kRequests; ++i) self->send(client_.shard, ClientProcess::pull_request(i, 1));
+  for (uint32_t i = 0; i < kRequests; ++i) self->send(client_.shard, AskingSide::pull_request(i, 1));
   std::vector<float> values;
   uint32_t seen = 0;
   self->receive_for(seen, kRequests)(
-      [&](const Message<wire::PullReply>& m) { values.push_back(ClientProcess::value_of(m, 1)); });
+      [&](const Message<wire::PullReply>& m) { values.push_back(AskingSide::value_of(m, 1)); });
   std::sort(values.begin(), values.end());
   for (uint32_t i = 0; i < kRequests; ++i) ASSERT_EQ(values[i], i);
 }
@@ -95,7 +95,7 @@ TEST_P(Transports, AProxyThatIsEndedAnswersWhatIsOpenAndWhatComesLater) {
   open.receive([](const Message<wire::ScanReply>&) { ADD_FAILURE() << "answered"; },
                [](caf::error& e) { EXPECT_EQ(from_caf(e).code(), ErrorCode::kUnavailable); });
   expect_error(ErrorCode::kUnavailable, {}, [&] { client_.pull(2, 1); });
-  EXPECT_EQ(ClientProcess(server_.endpoints()).pull(3, 1), 3) << "the server goes on";
+  EXPECT_EQ(AskingSide(server_.endpoints()).pull(3, 1), 3) << "the server goes on";
 }
 
 TEST_P(Transports, TheEndOfAServedActorIsAnErrorToItsAskers) {
@@ -152,8 +152,8 @@ TEST_P(Transports, TheServedActorNoticesTheEndOfAPeer) {
   server->serve<ShardInterface>(Destination::kShard, watcher);
   server->start();
   {
-    ClientProcess client(server->endpoints());
-    client.ask_shard(ClientProcess::pull_request(1, 1));
+    AskingSide client(server->endpoints());
+    client.ask_shard(AskingSide::pull_request(1, 1));
   }
   auto error = ended.get_future();
   ASSERT_EQ(error.wait_for(20s), std::future_status::ready);
@@ -164,33 +164,33 @@ TEST_P(Transports, TheServedActorNoticesTheEndOfAPeer) {
 TEST(Link, WaitsForAServerThatComesUpLater) {
   TempDir dir;
   const std::string address = "unix:" + (dir / "late");
-  ClientProcess client({parse_endpoint(address)});
+  AskingSide client({parse_endpoint(address)});
   auto answer = std::async(std::launch::async, [&] { return client.pull(4, 1); });
   EXPECT_EQ(answer.wait_for(100ms), std::future_status::timeout);
-  ServerProcess server({address});
+  ServingSide server({address});
   EXPECT_EQ(answer.get(), 4);
 }
 
 TEST(Link, TriesItsAddressesInTurn) {
   TempDir dir;
-  ServerProcess server;
-  ClientProcess client({parse_endpoint("unix:" + (dir / "nobody")), server.endpoints()[0]});
+  ServingSide server;
+  AskingSide client({parse_endpoint("unix:" + (dir / "nobody")), server.endpoints()[0]});
   EXPECT_EQ(client.pull(4, 1), 4);
 }
 
 TEST(Link, GivesUpOnAnAddressWhereNobodyListensAndNamesIt) {
   Endpoint gone;
   {
-    ServerProcess server;
+    ServingSide server;
     gone = server.endpoints()[0];
   }
-  ClientProcess client({gone}, {7}, 0.2s);
+  AskingSide client({gone}, {7}, 0.2s);
   expect_error(ErrorCode::kUnreachable, {"cannot reach " + gone.text(), "0.2 s"}, [&] { client.pull(1, 1); });
   expect_error(ErrorCode::kUnavailable, {}, [&] { client.pull(1, 1); });
 }
 
 TEST(Link, GivesUpOnANameThatDoesNotResolve) {
-  ClientProcess client({parse_endpoint("no-such-host.invalid:7700")}, {7}, 0.1s);
+  AskingSide client({parse_endpoint("no-such-host.invalid:7700")}, {7}, 0.1s);
   expect_error(ErrorCode::kUnreachable, {"no-such-host.invalid:7700", "cannot resolve the host"},
                [&] { client.pull(1, 1); });
 }
@@ -198,7 +198,7 @@ TEST(Link, GivesUpOnANameThatDoesNotResolve) {
 TEST(Link, GivesUpOnAServerThatTakesTheConnectionAndIsSilent) {
   boost::asio::io_context io;
   boost::asio::ip::tcp::acceptor silent(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
-  ClientProcess client({{false, "127.0.0.1", std::to_string(silent.local_endpoint().port())}}, {7}, 0.2s);
+  AskingSide client({{false, "127.0.0.1", std::to_string(silent.local_endpoint().port())}}, {7}, 0.2s);
   expect_error(ErrorCode::kUnreachable, {"took the connection but did not answer"},
                [&] { client.pull(1, 1); });
 }
@@ -214,13 +214,13 @@ TEST(Link, GivesUpOnAHostThatDoesNotEvenRefuse) {
     queue.back().async_connect(full.local_endpoint(), [](auto) {});
   }
   io.run_for(50ms);
-  ClientProcess client({{false, "127.0.0.1", std::to_string(full.local_endpoint().port())}}, {7}, 0.3s);
+  AskingSide client({{false, "127.0.0.1", std::to_string(full.local_endpoint().port())}}, {7}, 0.3s);
   expect_error(ErrorCode::kUnreachable, {"cannot reach 127.0.0.1:"}, [&] { client.pull(1, 1); });
 }
 
 TEST(Link, ProcessEndsThoughItsLinkIsStillConnecting) {
   TempDir dir;
-  ClientProcess client({parse_endpoint("unix:" + (dir / "nobody"))}, {7}, 1h);
+  AskingSide client({parse_endpoint("unix:" + (dir / "nobody"))}, {7}, 1h);
   caf::scoped_actor self{client.system};
   self->monitor(client.shard.address());
   client.transport.stop();
@@ -230,35 +230,35 @@ TEST(Link, ProcessEndsThoughItsLinkIsStillConnecting) {
 
 TEST(Link, IsRefusedByAServerOfAnotherRunWhichSaysSo) {
   TempDir dir;
-  ServerProcess server({"127.0.0.1:0", "unix:" + (dir / "s")});
+  ServingSide server({"127.0.0.1:0", "unix:" + (dir / "s")});
   for (const Endpoint& endpoint : server.endpoints()) {
-    ClientProcess client({endpoint}, {8});
+    AskingSide client({endpoint}, {8});
     expect_error(ErrorCode::kMismatch, {"0000000000000007 here", "0000000000000008 at the peer"},
                  [&] { client.pull(1, 1); });
   }
 }
 
 TEST(Server, TakesStrangersOnlyIfItIsToldTo) {
-  ServerProcess open({"127.0.0.1:0"}, {7, true}), closed;
-  EXPECT_EQ(ClientProcess(open.endpoints(), {0}).pull(3, 1), 3);
-  ClientProcess stranger(closed.endpoints(), {0});
+  ServingSide open({"127.0.0.1:0"}, {7, true}), closed;
+  EXPECT_EQ(AskingSide(open.endpoints(), {0}).pull(3, 1), 3);
+  AskingSide stranger(closed.endpoints(), {0});
   expect_error(ErrorCode::kMismatch, {"job"}, [&] { stranger.pull(3, 1); });
 }
 
 TEST(Server, RefusesAnAddressInUseAndNamesIt) {
-  ServerProcess first;
+  ServingSide first;
   const std::string address = first.endpoints()[0].text();
   expect_error(ErrorCode::kInvalid, {"cannot listen on " + address, "in use"},
-               [&] { ServerProcess second({address}); });
+               [&] { ServingSide second({address}); });
 }
 
 TEST(Server, RefusesAUnixSocketInUse) {
   TempDir dir;
   for (const std::string kind : {"unix:", "unix:@"}) {
     const std::string address = kind + (dir / "socket");
-    ServerProcess first({address});
-    expect_error(ErrorCode::kInvalid, {address, "in use"}, [&] { ServerProcess second({address}); });
-    EXPECT_EQ(ClientProcess(first.endpoints()).pull(2, 1), 2);
+    ServingSide first({address});
+    expect_error(ErrorCode::kInvalid, {address, "in use"}, [&] { ServingSide second({address}); });
+    EXPECT_EQ(AskingSide(first.endpoints()).pull(2, 1), 2);
   }
 }
 
@@ -270,41 +270,41 @@ TEST(Server, ReplacesAUnixSocketThatADeadProcessLeft) {
         io, boost::asio::local::stream_protocol::endpoint(dir / "socket"));
   }
   ASSERT_TRUE(std::filesystem::exists(dir / "socket"));
-  ServerProcess server({"unix:" + (dir / "socket")});
-  EXPECT_EQ(ClientProcess(server.endpoints()).pull(2, 1), 2);
+  ServingSide server({"unix:" + (dir / "socket")});
+  EXPECT_EQ(AskingSide(server.endpoints()).pull(2, 1), 2);
 }
 
 TEST(Server, DoesNotTakeAFileThatIsNoSocketForOneLeftBehind) {
   TempDir dir;
   std::ofstream(dir / "precious") << "data";
   expect_error(ErrorCode::kInvalid, {dir / "precious"},
-               [&] { ServerProcess server({"unix:" + (dir / "precious")}); });
+               [&] { ServingSide server({"unix:" + (dir / "precious")}); });
   EXPECT_TRUE(std::filesystem::exists(dir / "precious"));
 }
 
 TEST(Server, RemovesItsUnixSocketAtTheEnd) {
   TempDir dir;
-  { ServerProcess server({"unix:" + (dir / "socket")}); }
+  { ServingSide server({"unix:" + (dir / "socket")}); }
   EXPECT_FALSE(std::filesystem::exists(dir / "socket"));
 }
 
 TEST(Server, NoLongerListensOnceItIsGone) {
-  Process process;
+  OneSide process;
   auto server = Server::listen(process.transport, {parse_endpoint("127.0.0.1:0")}, {7, false});
   const Endpoint endpoint = server->endpoints()[0];
   server->start();
   server.reset();
-  ClientProcess client({endpoint}, {7}, 0.2s);
+  AskingSide client({endpoint}, {7}, 0.2s);
   expect_error(ErrorCode::kUnreachable, {endpoint.text()}, [&] { client.pull(1, 1); });
 }
 
 TEST(Server, AClientThatDoesNotReadBlocksNobodyElse) {
-  ServerProcess server;
+  ServingSide server;
   RawPeer slow(server.endpoints()[0]);
   slow.shake_hands();
   for (uint64_t i = 0; i < 64; ++i)
-    slow.send(ClientProcess::pull_request(i, 1 << 20), Destination::kShard, i + 1);
-  ClientProcess client(server.endpoints());
+    slow.send(AskingSide::pull_request(i, 1 << 20), Destination::kShard, i + 1);
+  AskingSide client(server.endpoints());
   EXPECT_EQ(client.pull(5, 1 << 20), 5);
 }
 

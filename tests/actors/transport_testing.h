@@ -44,15 +44,15 @@ inline ShardActor::behavior_type fake_shard(ShardActor::stateful_pointer<FakeSha
 }
 
 // As one process of a job: an actor system and a transport.
-struct Process {
+struct OneSide {
   System system;
   Transport transport{system};
 };
 
 // A process that serves a fake shard of run 7.
-struct ServerProcess : Process {
-  explicit ServerProcess(std::vector<std::string> addresses = {"127.0.0.1:0"},
-                         Server::Options options = {7, false}) {
+struct ServingSide : OneSide {
+  explicit ServingSide(std::vector<std::string> addresses = {"127.0.0.1:0"},
+                       Server::Options options = {7, false}) {
     std::vector<Endpoint> endpoints;
     for (const std::string& address : addresses) endpoints.push_back(parse_endpoint(address));
     server = Server::listen(transport, endpoints, options);
@@ -61,7 +61,7 @@ struct ServerProcess : Process {
     server->serve<ShardInterface>(Destination::kShard, shard);
     server->start();
   }
-  ~ServerProcess() {
+  ~ServingSide() {
     server.reset();
     transport.stop();
     caf::anon_send_exit(shard, caf::exit_reason::user_shutdown);
@@ -73,9 +73,9 @@ struct ServerProcess : Process {
 };
 
 // A process that talks to one server.
-struct ClientProcess : Process {
-  explicit ClientProcess(std::vector<Endpoint> endpoints, HelloInfo hello = {7},
-                         std::chrono::duration<double> timeout = 10s)
+struct AskingSide : OneSide {
+  explicit AskingSide(std::vector<Endpoint> endpoints, HelloInfo hello = {7},
+                      std::chrono::duration<double> timeout = 10s)
       : link(Link::open(transport, std::move(endpoints), hello, timeout)),
         shard(link->proxy<ShardInterface>(Destination::kShard)) {}
 

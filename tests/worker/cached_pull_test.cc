@@ -67,6 +67,12 @@ class CachedPlan : public testing::Test {
     }
   }
 
+  PullPlan planned(Work& work, RowCaches* caches) const {
+    PullPlan plan = plan_pull(work, owners_, model_, keys_, caches);
+    route_pull(plan, owners_);
+    return plan;
+  }
+
   ModelSpec model_{
       {table("a", 3), table("s", 2, KeyKind::kBytes), table(kDenseTable, kDenseChunk, KeyKind::kBytes)},
       {{"w", {3, 700}, false}}};
@@ -77,13 +83,13 @@ class CachedPlan : public testing::Test {
 
 TEST_F(CachedPlan, OnlyRowsThatTheCacheDoesNotHaveArePulled) {
   Work first = work(0, 50), second = work(30, 90);
-  PullPlan plan = plan_pull(first, owners_, model_, keys_, caches_.get());
+  PullPlan plan = planned(first, caches_.get());
   EXPECT_EQ(pull(plan, 5), 100);
   EXPECT_EQ(first.cache_hits, 0);
   EXPECT_EQ(plan.oldest, (std::vector<uint64_t>(kOwners, UINT64_MAX)));
   expect_rows(first, 0, 50, 5);
 
-  PullPlan next = plan_pull(second, owners_, model_, keys_, caches_.get());
+  PullPlan next = planned(second, caches_.get());
   EXPECT_EQ(second.cache_hits, 40);
   EXPECT_EQ(next.oldest, (std::vector<uint64_t>(kOwners, 5)));
   EXPECT_EQ(pull(next, 6), 80);
@@ -94,20 +100,20 @@ TEST_F(CachedPlan, OnlyRowsThatTheCacheDoesNotHaveArePulled) {
 
 TEST_F(CachedPlan, RowsAreUsedForNoMoreMinibatchesThanTheBound) {
   Work first = work(0, 10);
-  PullPlan plan = plan_pull(first, owners_, model_, keys_, caches_.get());
+  PullPlan plan = planned(first, caches_.get());
   pull(plan, 1);
   for (const uint64_t hits : {20, 20, 0}) {
     Work again = work(0, 10);
-    plan_pull(again, owners_, model_, keys_, caches_.get());
+    planned(again, caches_.get());
     EXPECT_EQ(again.cache_hits, hits);
   }
 }
 
 TEST_F(CachedPlan, WhatHasAllItsRowsAsksForTheDenseModelOnly) {
   Work first = work(0, 50), same = work(0, 50);
-  PullPlan plan = plan_pull(first, owners_, model_, keys_, caches_.get());
+  PullPlan plan = planned(first, caches_.get());
   pull(plan, 3);
-  PullPlan again = plan_pull(same, owners_, model_, keys_, caches_.get());
+  PullPlan again = planned(same, caches_.get());
   for (const auto& tables : again.routed)
     for (const RoutedTable& part : tables) EXPECT_EQ(part.table, 2u);
   EXPECT_EQ(pull(again, 4), 0);
@@ -116,9 +122,9 @@ TEST_F(CachedPlan, WhatHasAllItsRowsAsksForTheDenseModelOnly) {
 
 TEST_F(CachedPlan, WithoutCachesEverythingIsPulled) {
   Work first = work(0, 10), evaluated = work(0, 10);
-  PullPlan plan = plan_pull(first, owners_, model_, keys_, caches_.get());
+  PullPlan plan = planned(first, caches_.get());
   pull(plan, 1);
-  PullPlan fresh = plan_pull(evaluated, owners_, model_, keys_);
+  PullPlan fresh = planned(evaluated, nullptr);
   size_t keys = 0;
   for (const auto& tables : fresh.routed)
     for (const RoutedTable& part : tables) keys += part.table < 2 ? part.keys.size() : 0;
