@@ -126,7 +126,7 @@ struct PullerState {
 
   std::deque<PullingPtr> order;       // not yet handed on
   std::unique_ptr<RowCaches> caches;  // null without
-  uint32_t local_steps = 0;           // minibatches since the dense model was pulled; 0: the next one pulls it
+  uint32_t local_steps = 0;  // minibatches since the dense model was pulled; 0: the next one pulls it
 
   bool is_time_for_dense(const Work& work) {
     const bool due = work.evaluate || local_steps == 0;
@@ -241,8 +241,7 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
     state.keys = std::make_shared<const DenseKeys>(model);
     state.options = options;
     if (options.cache_rows > 0)
-      state.caches =
-          std::make_unique<RowCaches>(*state.owners, options.cache_rows, options.cache_staleness);
+      state.caches = std::make_unique<RowCaches>(*state.owners, options.cache_rows, options.cache_staleness);
     state.next = std::move(next);
     state.worker = std::move(worker);
     return {[&state](const WorkPtr& work) { stage(state.worker, [&] { state.pull(work); }); }};

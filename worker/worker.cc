@@ -129,7 +129,10 @@ struct WorkerState {
                   Kind::kOwnersReply, [&] { found_owners(m.get()); }, ends());
             },
             [this](caf::error& e) {
-              if (!leaving) master_failed(e);
+              if (!leaving) return master_failed(e);
+              moving = false;  // what was read only is the master's to lease again
+              ready.clear();
+              if (is_idle()) say_goodbye();
             });
   }
 
@@ -161,7 +164,8 @@ struct WorkerState {
   // Where owners keep their rows in servers this worker reads them there, too.
   void connect_servers(Owners& to) const {
     const auto& where = config->job.storage;
-    if (where.backend == "memory" || !config->runner->spec().has_embeddings()) return;
+    if (where.backend == "memory" || where.servers.empty() || !config->runner->spec().has_embeddings())
+      return;
     DirectReaderConfig reader;
     reader.backend = where.backend;
     reader.servers = where.servers;
@@ -254,7 +258,7 @@ struct WorkerState {
   void returned(const WorkPtr& work) {
     if (std::exchange(work->is_read, false)) {
       --reading;
-      if (!leaving) ready.push_back(work);
+      ready.push_back(work);
     } else {
       --in_pipeline;
       if (work->owners_moved) find_owners();
@@ -321,7 +325,6 @@ struct WorkerState {
     if (leaving || over) return;
     leaving = true;
     queue.clear();
-    ready.clear();
     if (is_idle()) say_goodbye();
   }
 

@@ -52,9 +52,9 @@ void answer_error(Connection& connection, const FrameHeader& request, const Erro
 
 template <class T, class Actor>
 void Session::ask(const Actor& actor, const FrameHeader& header, Message<T> question) {
-  caf::actor_cast<caf::abstract_actor*>(actor)->eq_impl(remember(header, make_frame<typename KindOf<T>::Reply>),
-                                                        caf::strong_actor_ptr(ctrl()), nullptr,
-                                                        std::move(question));
+  caf::actor_cast<caf::abstract_actor*>(actor)->eq_impl(
+      remember(header, make_frame<typename KindOf<T>::Reply>), caf::strong_actor_ptr(ctrl()), nullptr,
+      std::move(question));
 }
 
 template <class Reply>

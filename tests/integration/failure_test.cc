@@ -39,7 +39,7 @@ TEST(Failure, HungWorkerIsGivenUpOnAndFencedOff) {
   JobFolder folder;
   Cluster cluster(folder, 1, 2, slow(folder) + set({"training.epochs=5"}) + kImpatient);
   ASSERT_TRUE(cluster.is_training());
-  cluster.workers[0]->signal(SIGSTOP);
+  cluster.workers[0]->stop();
   ASSERT_TRUE(wait_until([&] { return cluster.master->has_printed("no sign of life"); }))
       << cluster.master->output();
   cluster.workers[0]->signal(SIGCONT);
@@ -87,7 +87,7 @@ TEST(Failure, HungShardEndsTheJob) {
   JobFolder folder;
   Cluster cluster(folder, 1, 1, slow(folder) + kImpatient);
   ASSERT_TRUE(cluster.is_training());
-  cluster.shards[0]->signal(SIGSTOP);
+  cluster.shards[0]->stop();
   EXPECT_EQ(cluster.master->wait(20), 1) << cluster.master->output();
   EXPECT_TRUE(cluster.master->has_printed("lost shard 0")) << cluster.master->output();
   EXPECT_EQ(cluster.workers[0]->wait(20), 1);
@@ -109,7 +109,7 @@ TEST(Failure, HungMasterIsGivenUpOn) {
   JobFolder folder;
   Cluster cluster(folder, 1, 1, slow(folder) + kImpatient);
   ASSERT_TRUE(cluster.is_training());
-  cluster.master->signal(SIGSTOP);
+  cluster.master->stop();
   EXPECT_EQ(cluster.shards[0]->wait(20), 1) << cluster.shards[0]->output();
   EXPECT_EQ(cluster.workers[0]->wait(20), 1) << cluster.workers[0]->output();
   EXPECT_TRUE(cluster.workers[0]->has_printed("lost the master")) << cluster.workers[0]->output();
@@ -132,7 +132,7 @@ TEST(Failure, SuspendedJobOfOneProcessGoesOn) {
   const auto train = folder.start(Words{"train", folder.job(), "--report", folder.path("out.json")} +
                                   slow(folder) + set({"job.heartbeat_timeout=0.5"}));
   ASSERT_TRUE(wait_until([&] { return train->has_printed(" examples  "); }));
-  train->signal(SIGSTOP);
+  train->stop();
   std::this_thread::sleep_for(std::chrono::seconds(2));
   train->signal(SIGCONT);
   EXPECT_EQ(train->wait(), 0) << train->output();

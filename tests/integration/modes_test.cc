@@ -51,7 +51,7 @@ TEST(Bounded, WhileAWorkerIsSuspendedTheOtherOneGetsNoFurtherAheadThanTheBound) 
                   slow(folder) + bounded(2) +
                       set({"job.heartbeat_timeout=120", "training.batch_size=2", "training.epochs=1"}));
   ASSERT_TRUE(cluster.is_training());
-  cluster.workers[0]->signal(SIGSTOP);
+  cluster.workers[0]->stop();
   uint64_t examples = 0;
   ASSERT_TRUE(wait_until([&] {
     examples = examples_so_far(*cluster.master);

@@ -160,7 +160,7 @@ TEST_P(Rejoin, AProcessWithoutTheJournalIsRefusedAndTheJobWaitsOn) {
 TEST_P(Rejoin, AHungShardIsReplacedOnceItHasEnded) {
   start(Stop::kAll, count() + set({"job.heartbeat_timeout=5"}));
   ASSERT_TRUE(proxy_->wait_until_stopped()) << cluster_->master->output();
-  shard(1).signal(SIGSTOP);
+  shard(1).stop();
   proxy_->go_on();
   ASSERT_TRUE(wait_until([&] { return cluster_->master->has_printed("waiting 60 s"); }));
   const auto early = start_again();
@@ -192,7 +192,7 @@ TEST_P(Rejoin, AnotherJobIsRefusedTheJournalNamingItsHolder) {
 TEST_P(Rejoin, AServerThatForgotMeanwhileEndsTheJob) {
   start(Stop::kWriter, count());
   ASSERT_TRUE(kill_shard_1()) << cluster_->master->output();
-  shard(0).signal(SIGSTOP);  // it would notice first
+  shard(0).stop();  // it would notice first
   proxy_->go_on();
   ASSERT_TRUE(wait_until([&] { return cluster_->master->has_printed("waiting 60 s"); }));
   const_cast<ServerProcess&>(server_).restart();

@@ -86,7 +86,7 @@ TEST(SyncJob, AHungWorkerIsGivenUpOnAndLeavesNoTrace) {
   const std::string expected = folder.train(job);
   Cluster cluster(folder, 2, 2, job);
   ASSERT_TRUE(cluster.is_training());
-  cluster.workers[0]->signal(SIGSTOP);
+  cluster.workers[0]->stop();
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
   EXPECT_EQ(folder.read("rows"), expected);
   EXPECT_EQ(folder.report()["workers_lost"], 1);

@@ -58,6 +58,12 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const { ::kill(pid_, number); }
+  // Returns when it has stopped; it may still be running when kill() returns.
+  void stop() const {
+    signal(SIGSTOP);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT);
+  }
   std::string output() const { return read_file(log_); }
   bool has_printed(const std::string& text) const { return output().find(text) != std::string::npos; }
 

@@ -60,7 +60,7 @@ class ServerProcess {
     process_->wait();
   }
   // Neither answers nor refuses anything from now on.
-  void stop() const { process_->signal(SIGSTOP); }
+  void stop() const { process_->stop(); }
   // Forgets all that it was given.
   void flush() const {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
