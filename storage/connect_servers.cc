@@ -14,10 +14,11 @@ ServerTimeouts server_timeouts(double seconds) {
 
 KeyValueServers connect_servers(const std::string& backend, const std::vector<std::string>& addresses,
                                 const ServerTimeouts& timeouts) {
+  const bool memcached = backend == "memcached";
+  if (!memcached && backend != "redis")
+    fail(ErrorCode::kInvalid, "storage.backend '{}' is not known; known: memory, memcached, redis", backend);
   if (addresses.empty()) fail(ErrorCode::kInvalid, "storage.backend '{}' without servers", backend);
-  if (backend == "memcached") return connect_memcached(addresses, timeouts);
-  if (backend == "redis") return connect_redis(addresses, timeouts);
-  fail(ErrorCode::kInvalid, "storage.backend '{}' is not known; known: memory, memcached, redis", backend);
+  return memcached ? connect_memcached(addresses, timeouts) : connect_redis(addresses, timeouts);
 }
 
 }  // namespace embers::storage
