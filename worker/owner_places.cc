@@ -27,10 +27,6 @@ bool OwnerPlaces::lose(const caf::actor_addr& actor) {
   return false;
 }
 
-bool OwnerPlaces::any_lost() const {
-  return std::any_of(places_.begin(), places_.end(), [](const Place& place) { return place.lost; });
-}
-
 std::vector<OwnerHandles> OwnerPlaces::handles() const {
   std::vector<OwnerHandles> out;
   for (const Place& place : places_) out.push_back(place.handles);

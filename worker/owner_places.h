@@ -20,7 +20,6 @@ class OwnerPlaces {
 
   // An actor is gone; false when it is no owner's (now).
   bool lose(const caf::actor_addr& actor);
-  bool any_lost() const;
   std::vector<OwnerHandles> handles() const;  // by shard id
 
  private:

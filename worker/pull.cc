@@ -1,6 +1,5 @@
 #include "worker/pull.h"
 
-#include <chrono>
 #include <deque>
 #include <optional>
 
@@ -9,9 +8,6 @@
 
 namespace embers {
 namespace {
-
-// How long owners may take to say what happened to a server that this worker could not reach.
-constexpr auto kVerdict = std::chrono::seconds(3);
 
 // Whether this owner is asked at all: it holds a key of the minibatch.
 bool is_asked(const PullPlan& plan, size_t owner) { return !plan.routed[owner].empty(); }

@@ -3,6 +3,7 @@
 #include <caf/all.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -16,6 +17,9 @@
 #include "schema/stage_times.h"
 
 namespace embers {
+
+// How long whoever lost an owner, or a server behind owners, waits for those who may know what happened.
+inline constexpr auto kVerdict = std::chrono::seconds(3);
 
 // One minibatch on its way through a worker: read -> pull -> train -> push. Each stage fills its part and
 // hands the work on; only the stage that holds it touches it.

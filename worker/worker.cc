@@ -20,8 +20,6 @@ using quit_atom = caf::atom_constant<caf::atom("quit")>;
 using WorkerImpl = WorkerActor::extend<caf::reacts_to<WorkPtr>, caf::reacts_to<StageFailure>,
                                        caf::reacts_to<beat_atom>, caf::reacts_to<quit_atom>>;
 
-// How long a worker that lost an owner waits for the master to say what happened.
-constexpr auto kVerdict = std::chrono::seconds(3);
 constexpr auto kLeave = std::chrono::seconds(2);
 
 struct WorkerState {
