@@ -39,8 +39,9 @@ std::unique_ptr<AccumulatedTable> finite_rows(const TableSlices& t) {
 FiniteGradients finite_gradients(std::vector<TableSlices> tables, std::span<const TableSpec> specs,
                                  const Origin& origin, bool skip) {
   FiniteGradients finite;
-  for (const TableSlices& t : tables) {
+  for (TableSlices& t : tables) {
     const TableSpec& spec = specs[t.table];
+    if (!t.halves.empty()) t = in_floats(t, finite.from_halves.emplace_back());
     if (spec.accumulation == Accumulation::kLast || is_finite(t.values)) {
       finite.tables.push_back(t);
       continue;

@@ -19,10 +19,12 @@ struct FiniteGradients {
   std::vector<TableSlices> tables;  // views of what came in, or of `kept`
   uint64_t left_out = 0;            // rows
   std::vector<std::unique_ptr<AccumulatedTable>> kept;
+  std::vector<FloatBuffer> from_halves;
 };
 
 // With `skip` bad rows are left out; else the first is kInvalid naming `origin`'s minibatch, table and key.
-// Tables of Accumulation::kLast hold values, not gradients, and pass as they are.
+// Tables of Accumulation::kLast hold values, not gradients, and pass as they are. What came as halves becomes
+// float32.
 FiniteGradients finite_gradients(std::vector<TableSlices> tables, std::span<const TableSpec> specs,
                                  const Origin& origin, bool skip);
 

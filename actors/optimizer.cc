@@ -50,7 +50,7 @@ struct OptimizerState {
 
   // The gradients of a push, each of its table's dim and kind of key, and finite.
   FiniteGradients gradients(const Message<wire::PushRequest>& m) const {
-    auto tables = read_slices(m.get().getTables(), config.tables.size());
+    auto tables = read_slices(m.get().getTables(), config.tables.size(), true);
     std::erase_if(tables, [](const TableSlices& t) { return t.keys.empty(); });
     for (const TableSlices& t : tables) {
       const TableSpec& spec = config.tables[t.table];

@@ -53,11 +53,14 @@ Routed route(std::span<const TableKeyList> tables, const ShardMap& map, size_t o
   return routed;
 }
 
-void scatter(std::span<const float> rows, uint32_t dim, std::span<const uint32_t> positions,
-             std::span<float> out) {
+void scatter(const SentRows& rows, uint32_t dim, std::span<const uint32_t> positions, std::span<float> out) {
   for (size_t i = 0, n; i < positions.size(); i += n) {
     n = run_at(positions, i);
-    std::memcpy(&out[size_t{positions[i]} * dim], &rows[i * dim], n * dim * sizeof(float));
+    const std::span<float> to = out.subspan(size_t{positions[i]} * dim, n * dim);
+    if (rows.halves.empty())
+      std::memcpy(to.data(), &rows.floats[i * dim], to.size_bytes());
+    else
+      from_halves(rows.number_type, &rows.halves[i * dim], to);
   }
 }
 

@@ -32,8 +32,7 @@ Routed route(std::span<const TableKeyList> tables, const ShardMap& map, size_t o
              std::span<const std::vector<uint8_t>> found = {});
 
 // Rows that came from one owner go to their places: out[positions[i]] = rows[i], rows of `dim` floats.
-void scatter(std::span<const float> rows, uint32_t dim, std::span<const uint32_t> positions,
-             std::span<float> out);
+void scatter(const SentRows& rows, uint32_t dim, std::span<const uint32_t> positions, std::span<float> out);
 
 // The other way for gradients: out[i] = values[positions[i]].
 void collect(std::span<const float> values, uint32_t dim, std::span<const uint32_t> positions,

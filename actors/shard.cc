@@ -42,8 +42,10 @@ class Rows {
   Message<wire::PullReply> pull(wire::PullRequest::Reader request) {
     const auto tables = read_slices(request.getTables(), config_.tables.size());
     std::vector<RowsShape> shapes;
+    const NumberType rows_as = number_type(request.getNumberType());
     for (const TableSlices& t : tables)
-      shapes.push_back({t.table, config_.tables[t.table].dim, t.keys.size()});
+      shapes.push_back(
+          {t.table, config_.tables[t.table].dim, t.keys.size(), sent_as(config_.tables[t.table], rows_as)});
     return make_pull_reply(version_, shapes, [&](size_t i, std::span<float> out) {
       lookup(tables[i].table, tables[i].keys, request.getCreate(), out);
     });
@@ -151,9 +153,15 @@ class Rows {
     const TableSpec& spec = config_.tables[id];
     if (is_reserved(spec.name)) fail_missing(spec, keys);
     initializers_[id]->fill(keys, out, found_);
-    if (!create) return;
+    if (!create) return round_unknown(spec, out);
     store_->add_if_absent(id, keys, out, found_);
     if (store_->gather(id, keys, out, found_) != keys.size()) fail_missing(spec, keys);
+  }
+
+  // Rows that nobody keeps read as those that are kept would.
+  void round_unknown(const TableSpec& spec, std::span<float> out) const {
+    for (size_t i = 0; i < found_.size(); ++i)
+      if (!found_[i]) round_to(spec.number_type, out.subspan(i * spec.dim, spec.dim));
   }
 
   [[noreturn]] void fail_missing(const TableSpec& spec, KeysView keys) const {

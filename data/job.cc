@@ -130,6 +130,9 @@ void read_storage(Section section, Job& job) {
     section.fail_at("owner_timeout", "'owner_timeout' must be a number of seconds, 0 for none");
   section.read_count("shards", storage.shards, 1, kMaxShards);
   section.read_count("buckets", storage.buckets, 1, kMaxBuckets);
+  read_number_type(section, "dtype", storage.dtype);
+  read_number_type(section, "wire_dtype", storage.wire_dtype);
+  read_rounding(section, storage.rounding);
   if (storage.shards > storage.buckets) {
     section.fail_at("shards", fmt::format("'shards' is {}, more than the {} buckets to spread over them",
                                           storage.shards, storage.buckets));
@@ -138,6 +141,7 @@ void read_storage(Section section, Job& job) {
     storage.tables = read_table_overrides(as_section(*tables, "[storage.tables]"));
   }
   section.done();
+  check_dtypes(job);
 }
 
 }  // namespace

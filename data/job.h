@@ -93,6 +93,8 @@ struct TableOverride {
   std::optional<OptimizerSpec> optimizer;  // replaces the job's, schedule and clipping included
   std::optional<ConstraintSpec> constraint;
   std::optional<double> learning_rate;  // changes only this
+  std::optional<NumberType> dtype;
+  std::optional<Rounding> rounding;
 
   bool matches(const std::string& table) const;
 };
@@ -145,6 +147,9 @@ struct Job {
     double owner_timeout = 60;  // seconds that a job with a journal waits for a lost owner; 0: not at all
     uint32_t shards = 1;
     uint32_t buckets = 4096;
+    NumberType dtype = NumberType::kFloat32;       // that rows are kept as
+    Rounding rounding = Rounding::kStochastic;     // of changed rows that are halves
+    NumberType wire_dtype = NumberType::kFloat32;  // that rows and their gradients are sent as
     std::vector<TableOverride> tables;
   } storage;
 

@@ -66,6 +66,12 @@ std::optional<Spec> read_named(Section& section, std::string_view key) {
 // [columns] over the features of the job.
 std::vector<InputColumn> read_input_columns(const toml::table& table, const std::vector<Feature>& features);
 
+// What numbers of rows are kept or sent as, if the section says it.
+void read_number_type(Section& section, std::string_view key, NumberType& type);
+void read_rounding(Section& section, Rounding& rounding);
+// Refuses halves above servers.
+void check_dtypes(const Job& job);
+
 // [storage.tables], in order of the file.
 std::vector<TableOverride> read_table_overrides(const toml::table& table);
 

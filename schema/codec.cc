@@ -51,7 +51,7 @@ constexpr size_t structure_words(size_t tables) { return 48 + 8 * tables; }
 
 size_t blob_words(const TableSlices& t) {
   return words_of(t.keys.ints.size_bytes()) + words_of(t.keys.ends.size_bytes()) +
-         words_of(t.keys.bytes.size()) + words_of(t.values.size_bytes());
+         words_of(t.keys.bytes.size()) + words_of(t.values.size() * bytes_of(t.number_type));
 }
 
 size_t blob_words(std::span<const TableSlices> tables) {
@@ -77,6 +77,16 @@ void write(wire::Origin::Builder out, const Origin& origin) {
   out.setExamples(origin.examples);
 }
 
+// In a message's own buffer, where blobs begin at words.
+uint16_t* halves_of(capnp::Data::Builder data) { return reinterpret_cast<uint16_t*>(data.begin()); }
+
+void write(capnp::Data::Builder out, NumberType type, std::span<const float> values) {
+  if (type == NumberType::kFloat32)
+    std::memcpy(out.begin(), values.data(), values.size_bytes());
+  else
+    to_halves(type, values, halves_of(out));
+}
+
 void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlices> tables) {
   for (size_t i = 0; i < tables.size(); ++i) {
     const TableSlices& t = tables[i];
@@ -87,7 +97,9 @@ void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlice
     if (!t.keys.ints.empty()) entry.setInts(blob(t.keys.ints));
     if (!t.keys.ends.empty()) entry.setEnds(blob(t.keys.ends));
     if (!t.keys.bytes.empty()) entry.setBytes(blob(std::span(t.keys.bytes)));
-    if (!t.values.empty()) entry.setValues(blob(t.values));
+    if (t.values.empty()) continue;
+    entry.setNumberType(static_cast<uint8_t>(t.number_type));
+    write(entry.initValues(t.values.size() * bytes_of(t.number_type)), t.number_type, t.values);
   }
 }
 
@@ -121,9 +133,10 @@ Origin read(wire::Origin::Reader o) {
 }
 
 Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, bool create,
-                                     std::span<const TableSlices> tables) {
+                                     std::span<const TableSlices> tables, NumberType rows_as) {
   FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
   auto root = builder.initRoot<wire::PullRequest>();
+  root.setNumberType(static_cast<uint8_t>(rows_as));
   write(root.initOrigin(), origin);
   root.setMode(mode);
   root.setCreate(create);
@@ -134,7 +147,7 @@ Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, 
 Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsShape> shapes,
                                          const std::function<void(size_t, std::span<float>)>& fill) {
   size_t blobs = 0;
-  for (const RowsShape& s : shapes) blobs += words_of(s.keys * s.dim * sizeof(float));
+  for (const RowsShape& s : shapes) blobs += words_of(s.keys * s.dim * bytes_of(s.number_type));
   FlatBuilder builder(structure_words(shapes.size()), blobs);
   auto root = builder.initRoot<wire::PullReply>();
   root.setVersion(version);
@@ -143,9 +156,17 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
     const size_t floats = shapes[i].keys * shapes[i].dim;
     tables[i].setTable(shapes[i].table);
     tables[i].setDim(shapes[i].dim);
+    const NumberType type = shapes[i].number_type;
+    tables[i].setNumberType(static_cast<uint8_t>(type));
     if (floats == 0) continue;
-    auto rows = tables[i].initRows(floats * sizeof(float));
-    fill(i, {reinterpret_cast<float*>(rows.begin()), floats});
+    auto rows = tables[i].initRows(floats * bytes_of(type));
+    if (type == NumberType::kFloat32) {
+      fill(i, {reinterpret_cast<float*>(rows.begin()), floats});
+    } else {
+      FloatBuffer room(floats);
+      fill(i, room.span());
+      to_halves(type, room.span(), halves_of(rows));
+    }
   }
   return builder.finish<wire::PullReply>();
 }
@@ -231,12 +252,14 @@ void write(wire::Table::Builder out, const TableSpec& table) {
   write_schedule(out.initSchedule(), table.optimizer.schedule);
   write_named(out.initConstraint(), table.constraint);
   out.setAccumulation(static_cast<uint8_t>(table.accumulation));
+  out.setNumberType(static_cast<uint8_t>(table.number_type));
+  out.setRounding(static_cast<uint8_t>(table.rounding));
 }
 
 TableSpec read(wire::Table::Reader in) {
-  if (in.getKeyKind() > 1 || in.getAccumulation() > 1 || in.getDim() == 0)
-    fail(ErrorCode::kBadFrame, "table '{}' with dim {}, key kind {}, accumulation {}", in.getName().cStr(),
-         in.getDim(), in.getKeyKind(), in.getAccumulation());
+  if (in.getKeyKind() > 1 || in.getAccumulation() > 1 || in.getRounding() > 1 || in.getDim() == 0)
+    fail(ErrorCode::kBadFrame, "table '{}' with dim {}, key kind {}, accumulation {}, rounding {}",
+         in.getName().cStr(), in.getDim(), in.getKeyKind(), in.getAccumulation(), in.getRounding());
   TableSpec table;
   table.name = in.getName();
   table.dim = in.getDim();
@@ -247,10 +270,36 @@ TableSpec read(wire::Table::Reader in) {
   table.optimizer.schedule = read_schedule(in.getSchedule());
   table.constraint = read_named<ConstraintSpec>(in.getConstraint());
   table.accumulation = static_cast<Accumulation>(in.getAccumulation());
+  table.number_type = number_type(in.getNumberType());
+  table.rounding = static_cast<Rounding>(in.getRounding());
   return table;
 }
 
-std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables) {
+namespace {
+
+SentRows sent_rows(uint8_t type, capnp::Data::Reader data, std::string_view what) {
+  SentRows rows{number_type(type), {}, {}};
+  if (rows.number_type == NumberType::kFloat32)
+    rows.floats = numbers<float>(data, what);
+  else
+    rows.halves = numbers<uint16_t>(data, what);
+  return rows;
+}
+
+}  // namespace
+
+TableSlices in_floats(const TableSlices& slices, FloatBuffer& room) {
+  room = FloatBuffer(slices.halves.size());
+  from_halves(slices.number_type, slices.halves.data(), room.span());
+  TableSlices floats = slices;
+  floats.values = room.span();
+  floats.number_type = NumberType::kFloat32;
+  floats.halves = {};
+  return floats;
+}
+
+std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables,
+                                     bool takes_halves) {
   // At most one entry a table. Also keeps entries without any bytes, of which a small message may announce
   // millions, from costing memory here.
   if (list.size() > tables)
@@ -260,27 +309,43 @@ std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, 
   for (const auto entry : list) {
     if (entry.getTable() >= tables)
       fail(ErrorCode::kBadFrame, "table number {} of a model with {} tables", entry.getTable(), tables);
-    TableSlices slices{entry.getTable(), read_keys(entry), entry.getWidth(),
-                       numbers<float>(entry.getValues(), "values")};
-    if (slices.values.size() != slices.keys.size() * slices.width)
-      fail(ErrorCode::kBadFrame, "{} values for {} keys of width {} of table {}", slices.values.size(),
-           slices.keys.size(), slices.width, slices.table);
+    TableSlices slices{entry.getTable(), read_keys(entry), entry.getWidth(), {}};
+    const SentRows values = sent_rows(entry.getNumberType(), entry.getValues(), "values");
+    slices.values = values.floats;
+    slices.number_type = values.number_type;
+    slices.halves = values.halves;
+    if (!values.halves.empty() && !takes_halves)
+      fail(ErrorCode::kBadFrame, "values of table {} came as {}, float32 was expected", slices.table,
+           name(slices.number_type));
+    const size_t count = values.floats.size() + values.halves.size();
+    if (count != slices.keys.size() * slices.width)
+      fail(ErrorCode::kBadFrame, "{} values for {} keys of width {} of table {}", count, slices.keys.size(),
+           slices.width, slices.table);
     out.push_back(slices);
   }
   return out;
 }
 
 std::span<const float> read_rows(wire::PullReply::Reader reply, size_t i, const RowsShape& expected) {
+  const SentRows rows = read_sent_rows(reply, i, expected);
+  if (rows.number_type != NumberType::kFloat32)
+    fail(ErrorCode::kBadFrame, "rows of table {} came as {}, float32 was asked for", expected.table,
+         name(rows.number_type));
+  return rows.floats;
+}
+
+SentRows read_sent_rows(wire::PullReply::Reader reply, size_t i, const RowsShape& expected) {
   const auto tables = reply.getTables();
   if (i >= tables.size())
     fail(ErrorCode::kBadFrame, "a pull's reply with {} tables, {} expected", tables.size(), i + 1);
   const auto entry = tables[i];
-  const auto rows = numbers<float>(entry.getRows(), "rows");
+  const SentRows rows = sent_rows(entry.getNumberType(), entry.getRows(), "rows");
+  const size_t count = rows.floats.size() + rows.halves.size();
   if (entry.getTable() != expected.table || entry.getDim() != expected.dim ||
-      rows.size() != expected.keys * expected.dim)
+      count != expected.keys * expected.dim)
     fail(ErrorCode::kBadFrame,
-         "a pull's reply with {} floats of dim {} for table {}, {} rows of dim {} of table {} expected",
-         rows.size(), entry.getDim(), entry.getTable(), expected.keys, expected.dim, expected.table);
+         "a pull's reply with {} numbers of dim {} for table {}, {} rows of dim {} of table {} expected",
+         count, entry.getDim(), entry.getTable(), expected.keys, expected.dim, expected.table);
   return rows;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "schema/errors.h"
+#include "schema/float_buffer.h"
 #include "schema/ids.h"
 #include "schema/message.h"
 #include "schema/partition.h"
@@ -20,8 +21,13 @@ struct TableSlices {
   TableId table = 0;
   KeysView keys;
   uint32_t width = 0;             // floats a key, 0 without values
-  std::span<const float> values;  // keys.size() x width
+  std::span<const float> values;  // keys.size() x width; where they came as halves empty until in_floats()
+  NumberType number_type = NumberType::kFloat32;  // that values are, or are to be, sent as
+  std::span<const uint16_t> halves = {};          // of a message, if it has such
 };
+
+// The values of slices that came as halves, converted to floats in `room`, which the result views.
+TableSlices in_floats(const TableSlices& slices, FloatBuffer& room);
 
 // Plain form of wire::Origin, field by field.
 struct Origin {
@@ -40,16 +46,20 @@ Origin read(wire::Origin::Reader origin);
 
 // --- building ------------------------------------------------------------------------------------
 
+// `rows_as`: what rows of embedding tables are to be sent as.
 Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, bool create,
-                                     std::span<const TableSlices> tables);
+                                     std::span<const TableSlices> tables,
+                                     NumberType rows_as = NumberType::kFloat32);
 
 // The rows of one table of a pull's reply, to be filled in place.
 struct RowsShape {
   TableId table;
   uint32_t dim;
   size_t keys;
+  NumberType number_type = NumberType::kFloat32;  // that they are sent as
 };
-// fill(i, rows) writes keys x dim floats of shapes[i] into the outgoing buffer.
+// fill(i, rows) writes keys x dim floats of shapes[i] into the outgoing buffer, or into one from which they
+// go there as halves.
 Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsShape> shapes,
                                          const std::function<void(size_t i, std::span<float> rows)>& fill);
 
@@ -62,10 +72,20 @@ void write(wire::Table::Builder out, const TableSpec& table);
 
 // --- reading: every size is checked; what is wrong is kBadFrame ----------------------------------
 
-// Views into the message, valid as long as it. `tables` bounds table numbers.
-std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables);
+// Views into the message, valid as long as it. `tables` bounds table numbers. Values that came as halves are
+// kBadFrame unless the caller knows what to do with such.
+std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables,
+                                     bool takes_halves = false);
 
+// Rows as they came: one of the two is empty.
+struct SentRows {
+  NumberType number_type;
+  std::span<const float> floats;
+  std::span<const uint16_t> halves;
+};
 // Rows of table i of a pull's reply, which must be for this table, dim and number of keys.
+SentRows read_sent_rows(wire::PullReply::Reader reply, size_t i, const RowsShape& expected);
+// The same for a caller that asked for float32: other rows are kBadFrame.
 std::span<const float> read_rows(wire::PullReply::Reader reply, size_t i, const RowsShape& expected);
 
 TableSpec read(wire::Table::Reader table);

@@ -28,6 +28,8 @@ struct Table {
   accumulation @6 :UInt8;
   constraint @7 :Named;    # name "" for none
   schedule @8 :Schedule;   # of the optimizer's learning rate
+  numberType @9 :UInt8;    # that rows are kept as
+  rounding @10 :UInt8;     # of changed rows that are halves
 }
 
 struct Schedule {
@@ -54,8 +56,9 @@ struct TableKeys {
   ints @2 :Data;      # int64 keys: count x 8 bytes; else empty
   ends @3 :Data;      # byte-string keys: count x 4 bytes, end of each key in `bytes`, ascending
   bytes @4 :Data;     # byte-string keys one after another
-  width @5 :UInt32;   # floats a key in `values`: dim, or dim plus slots; 0 without values
-  values @6 :Data;    # count x width float32, or empty
+  width @5 :UInt32;   # numbers a key in `values`: dim, or dim plus slots; 0 without values
+  values @6 :Data;    # count x width numbers, or empty
+  numberType @7 :UInt8;  # what they are, schema/numbers.h
 }
 
 struct ErrorReply {

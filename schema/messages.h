@@ -14,7 +14,7 @@
 namespace embers {
 
 // Raised whenever a message changes in a way that an older peer would misread.
-inline constexpr uint32_t kProtocol = 3;
+inline constexpr uint32_t kProtocol = 4;
 inline constexpr char kNumberFormat[] = "float32-le";
 
 // Number of a message type in a frame. Stable: never renumber, never reuse.

@@ -14,6 +14,7 @@ struct PullRequest {
   mode @1 :ReadMode;
   create @2 :Bool;                        # unknown keys get rows (training), or only their initial values are read
   tables @3 :List(Common.TableKeys);      # keys that this owner holds, at most one entry a table, without values
+  numberType @4 :UInt8;                   # schema/numbers.h: what rows of embedding tables are to be sent as
 }
 
 struct PullReply {
@@ -22,7 +23,8 @@ struct PullReply {
   struct Rows {
     table @0 :UInt32;
     dim @1 :UInt32;
-    rows @2 :Data;                        # keys x dim float32, in the order of the request's keys
+    rows @2 :Data;                        # keys x dim numbers, in the order of the request's keys
+    numberType @3 :UInt8;                 # what they are
   }
 }
 

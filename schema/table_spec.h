@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "schema/ids.h"
+#include "schema/numbers.h"
 
 namespace embers {
 
@@ -58,6 +59,8 @@ struct TableSpec {
   OptimizerSpec optimizer;
   ConstraintSpec constraint;
   Accumulation accumulation = Accumulation::kSum;
+  NumberType number_type = NumberType::kFloat32;  // that rows are kept as; slots are always float32
+  Rounding rounding = Rounding::kNearest;         // of a changed row, where that is a half
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 
@@ -68,6 +71,11 @@ inline constexpr char kBufferTable[] = "_buffers";
 inline constexpr uint32_t kDenseChunk = 1024;
 
 inline bool is_reserved(const std::string& table) { return table == kDenseTable || table == kBufferTable; }
+
+// What numbers of a table are sent as in a job that sends rows as `rows_as`: dense parameters always whole.
+inline NumberType sent_as(const TableSpec& table, NumberType rows_as) {
+  return is_reserved(table.name) ? NumberType::kFloat32 : rows_as;
+}
 
 // One dense parameter or buffer of the model.
 struct DenseParam {

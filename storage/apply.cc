@@ -35,15 +35,17 @@ LeftOut apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer
   LeftOut left_out;
   size_t next = 0;
   std::vector<float> scratch;
-  store.update(table, keys, grads,
-               [&](std::span<float> row, std::span<float> slots, std::span<const float> grad) {
-                 const size_t key = next++;
-                 const bool taken_back = keep_finite(row, slots, scratch, [&](auto row, auto slots) {
-                   kernel(row, slots, grad);
-                   if (constraint != nullptr) constraint->apply(row);
-                 });
-                 if (taken_back && left_out.rows++ == 0) left_out.first = key;
-               });
+  store.update(
+      table, keys, grads,
+      [&](std::span<float> row, std::span<float> slots, std::span<const float> grad) {
+        const size_t key = next++;
+        const bool taken_back = keep_finite(row, slots, scratch, [&](auto row, auto slots) {
+          kernel(row, slots, grad);
+          if (constraint != nullptr) constraint->apply(row);
+        });
+        if (taken_back && left_out.rows++ == 0) left_out.first = key;
+      },
+      step.step);
   return left_out;
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "storage/instruction_sets.h"
+#include "schema/instruction_sets.h"
 
 namespace embers::storage {
 

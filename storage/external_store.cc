@@ -65,6 +65,9 @@ class Impl final : public ExternalStore {
 
   void add_table(const TableSpec& spec, std::span<const float> slot_init) override {
     if (spec.dim == 0) fail(ErrorCode::kInvalid, "table '{}': dim must be at least 1", spec.name);
+    if (spec.number_type != NumberType::kFloat32)
+      fail(ErrorCode::kInvalid, "table '{}': rows are kept as {} only in memory, servers hold float32",
+           spec.name, name(spec.number_type));
     for (const Table& table : tables_)
       if (table.name == spec.name) fail(ErrorCode::kInvalid, "table '{}' is in the store already", spec.name);
     guarded([&] { check_fits(spec, slot_init.size()); });
@@ -99,7 +102,8 @@ class Impl final : public ExternalStore {
     return guarded([&] { return add(id, fresh, rows); });
   }
 
-  void update(TableId id, KeysView keys, std::span<const float> grads, const UpdateKernel& kernel) override {
+  void update(TableId id, KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
+              uint64_t) override {
     Table& table = at(id);
     check_kind(table.name, table.kind, keys);
     check_size(table.name, "gradients", grads.size(), keys.size(), table.dim);

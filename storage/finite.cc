@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "storage/instruction_sets.h"
+#include "schema/instruction_sets.h"
 
 namespace embers::storage {
 namespace {

@@ -27,7 +27,9 @@ MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init
     : name_(spec.name),
       kind_(spec.key_kind),
       dim_(spec.dim),
-      stride_(spec.dim + slot_init.size()),
+      format_(spec),
+      width_(spec.dim + slot_init.size()),
+      stride_(format_.floats() + slot_init.size()),
       slot_init_(slot_init.begin(), slot_init.end()),
       zero_slots_(std::all_of(slot_init.begin(), slot_init.end(),
                               [](float x) { return std::bit_cast<uint32_t>(x) == 0; })),
@@ -95,12 +97,18 @@ size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_
   check_size(name_, "found flags", found.size(), keys.size(), 1);
   index_.settle(keys.size() / 4);
   size_t count = 0;
-  stream(keys, dim_, [&](size_t i, uint32_t row) {
-    found[i] = row != RowIndex::kNone;
-    if (!found[i]) return;
-    copy_floats(&out[i * dim_], slabs_.row(row), dim_);
-    ++count;
-  });
+  const auto gather = [&](const auto& read) {
+    stream(keys, format_.floats(), [&](size_t i, uint32_t row) {
+      found[i] = row != RowIndex::kNone;
+      if (!found[i]) return;
+      read(slabs_.row(row), &out[i * dim_]);
+      ++count;
+    });
+  };
+  if (format_.is_float32())
+    gather([this](const float* row, float* to) { copy_floats(to, row, dim_); });
+  else
+    gather([this](const float* row, float* to) { format_.read(row, to); });
   return count;
 }
 
@@ -123,18 +131,20 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
     if (created == Created::kNo) continue;
     float* const floats = slabs_.row(row);
     prefetch_new_row(floats);
-    copy_floats(floats, &values[i * dim_], dim_);
+    format_.write(floats, &values[i * dim_]);
     if (created == Created::kAgain || !zero_slots_)
-      copy_floats(floats + dim_, slot_init_.data(), slot_init_.size());
+      copy_floats(floats + format_.floats(), slot_init_.data(), slot_init_.size());
   }
   return rows() - before;
 }
 
-void MemoryTable::update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel) {
+void MemoryTable::update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
+                         uint64_t step) {
   check_kind(name_, kind_, keys);
   check_size(name_, "gradients", grads.size(), keys.size(), dim_);
   index_.settle(keys.size() / 4);
   locate_all(keys);
+  if (!format_.is_float32()) return update_halves(keys, grads, kernel, step);
   for (size_t i = 0; i < keys.size(); ++i) {
     if (i + kRowsAhead < keys.size()) prefetch_row(rows_[i + kRowsAhead], stride_);
     float* row = slabs_.row(rows_[i]);
@@ -142,12 +152,26 @@ void MemoryTable::update(KeysView keys, std::span<const float> grads, const Upda
   }
 }
 
+void MemoryTable::update_halves(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
+                                uint64_t step) {
+  row_.resize(dim_);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (i + kRowsAhead < keys.size()) prefetch_row(rows_[i + kRowsAhead], stride_);
+    float* const halves = slabs_.row(rows_[i]);
+    format_.read(halves, row_.data());
+    kernel(row_, {halves + format_.floats(), slot_init_.size()}, grads.subspan(i * dim_, dim_));
+    format_.write_back(halves, row_.data(), hash_key(keys, i), step);
+  }
+}
+
 void MemoryTable::restore(KeysView keys, std::span<const float> values) {
   check_kind(name_, kind_, keys);
-  check_size(name_, "rows with slots", values.size(), keys.size(), stride_);
+  check_size(name_, "rows with slots", values.size(), keys.size(), width_);
   for (size_t i = 0; i < keys.size(); ++i) {
     if (i + kRowsAhead < keys.size()) index_.prefetch(hash_key(keys, i + kRowsAhead));
-    copy_floats(slabs_.row(find_or_create(hash_key(keys, i), keys, i).row), &values[i * stride_], stride_);
+    float* const row = slabs_.row(find_or_create(hash_key(keys, i), keys, i).row);
+    format_.write(row, &values[i * width_]);
+    copy_floats(row + format_.floats(), &values[i * width_ + dim_], width_ - dim_);
   }
 }
 
@@ -180,7 +204,7 @@ uint64_t MemoryTable::scan(uint64_t cursor, size_t limit, const Store::Visitor& 
   uint32_t n = 1;
   while (n < most && !is_free(begin + n)) ++n;
   const KeysView keys = keys_from(begin, n);
-  visit(keys, {slabs_.row(begin), keys.size() * stride_});
+  visit(keys, values_from(begin, keys.size()));
   const uint64_t next = cursor + keys.size();
   return next < rows ? next : end_scan();
 }
@@ -207,6 +231,17 @@ KeysView MemoryTable::keys_from(uint32_t begin, size_t n) {
   return {kind_, {}, ends_, bytes_};
 }
 
+std::span<const float> MemoryTable::values_from(uint32_t begin, size_t n) {
+  if (format_.is_float32()) return {slabs_.row(begin), n * stride_};
+  shown_.resize(n * width_);
+  for (size_t i = 0; i < n; ++i) {
+    const float* const row = slabs_.row(begin) + i * stride_;
+    format_.read(row, &shown_[i * width_]);
+    copy_floats(&shown_[i * width_ + dim_], row + format_.floats(), width_ - dim_);
+  }
+  return shown_;
+}
+
 // The index leads from keys to rows: the way back is made when it is needed.
 void MemoryTable::list_words() {
   words_.resize(slabs_.rows());
@@ -216,7 +251,7 @@ void MemoryTable::list_words() {
 uint64_t MemoryTable::resident_bytes() const {
   return index_.resident_bytes() + slabs_.resident_bytes() + key_bytes_.resident_bytes() +
          (rows_.capacity() + free_.capacity()) * sizeof(uint32_t) + words_.capacity() * sizeof(int64_t) +
-         used_.capacity() / 8;
+         (shown_.capacity() + row_.capacity()) * sizeof(float) + used_.capacity() / 8;
 }
 
 void MemoryTable::locate_all(KeysView keys) {

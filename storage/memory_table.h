@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "storage/key_bytes.h"
+#include "storage/row_format.h"
 #include "storage/row_index.h"
 #include "storage/row_slabs.h"
 #include "storage/store.h"
@@ -25,7 +26,7 @@ class MemoryTable {
 
   size_t gather(KeysView keys, std::span<float> out, std::span<uint8_t> found);
   size_t add_if_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
-  void update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel);
+  void update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel, uint64_t step);
   void restore(KeysView keys, std::span<const float> values);
   uint64_t scan(uint64_t cursor, size_t limit, const Store::Visitor& visit);
 
@@ -69,6 +70,9 @@ class MemoryTable {
   // Of a row that is no key's, which a scan leaves out.
   bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
   KeysView keys_from(uint32_t begin, size_t n);
+  // Rows [begin, begin + n) with their slots, as they lie or, where those are halves, in shown_.
+  std::span<const float> values_from(uint32_t begin, size_t n);
+  void update_halves(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel, uint64_t step);
   void list_words();
   uint64_t end_scan();
 
@@ -76,7 +80,9 @@ class MemoryTable {
   std::string name_;
   KeyKind kind_;
   size_t dim_;
-  size_t stride_;  // dim + floats of slots
+  RowFormat format_;
+  size_t width_;   // dim + floats of slots: what callers see
+  size_t stride_;  // what a row and its slots take of a slab, in floats
   std::vector<float> slot_init_;
   bool zero_slots_;  // slot_init_ is what new places hold anyway
 
@@ -90,6 +96,8 @@ class MemoryTable {
   std::vector<int64_t> words_;  // int64 keys of all rows, only while a scan goes on
   std::vector<uint32_t> ends_;  // of the keys that a scan shows
   std::string bytes_;           // their bytes
+  std::vector<float> shown_;    // and, of halves, their values
+  std::vector<float> row_;      // of halves, the row that an update changes
 };
 
 }  // namespace embers::storage

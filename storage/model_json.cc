@@ -58,6 +58,8 @@ json table_to_json(const TableSpec& table) {
           {"optimizer", optimizer_to_json(table.optimizer)},
           {"constraint", spec_to_json(table.constraint)},
           {"slots", slots_of(table)},
+          {"dtype", embers::name(table.number_type)},
+          {"rounding", embers::name(table.rounding)},
           {"accumulation", table.accumulation == Accumulation::kSum ? "sum" : "last"}};
 }
 
@@ -71,6 +73,10 @@ TableSpec table_from_json(const json& j) {
   table.optimizer = optimizer_from_json(j.at("optimizer"));
   table.constraint = spec_from_json<ConstraintSpec>(j.at("constraint"));
   table.accumulation = j.at("accumulation") == "sum" ? Accumulation::kSum : Accumulation::kLast;
+  const std::string type = j.value("dtype", "float32");  // checkpoints of older versions have none
+  for (const auto t : {NumberType::kFloat16, NumberType::kBfloat16})
+    if (type == embers::name(t)) table.number_type = t;
+  if (j.value("rounding", "") == embers::name(Rounding::kStochastic)) table.rounding = Rounding::kStochastic;
   return table;
 }
 

@@ -18,7 +18,8 @@ using UpdateKernel =
 // Where the rows of a shard live. *Thread safety*: none; a store belongs to one shard actor.
 //
 // Invariants: (1) a key has at most one row; (2) a row's slots are created with it; (3) only add_if_absent,
-// restore and update change anything.
+// restore and update change anything. Rows go in and out as float32, whatever they are kept as; those kept as
+// halves are rounded to nearest when they are created or restored, and as their table says when they change.
 class Store {
  public:
   virtual ~Store() = default;
@@ -38,9 +39,10 @@ class Store {
                                std::span<const uint8_t> found = {}) = 0;
 
   // Applies kernel to the row of each key with its gradient, grads[keys.size() x dim], in order. A key
-  // without a row is kMissingKey naming table and key, and then nothing was changed.
-  virtual void update(TableId table, KeysView keys, std::span<const float> grads,
-                      const UpdateKernel& kernel) = 0;
+  // without a row is kMissingKey naming table and key, and then nothing was changed. Stochastic rounding of
+  // rows is a function of table, key, column and `step`, which should be another one for each update.
+  virtual void update(TableId table, KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
+                      uint64_t step = 0) = 0;
 
   // Sets rows with their slots, values[keys.size() x (dim + slot_floats)], whether they exist or not.
   virtual void restore(TableId table, KeysView keys, std::span<const float> values) = 0;

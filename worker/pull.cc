@@ -78,17 +78,17 @@ void route_pull(PullPlan& plan, const Owners& owners, std::span<const std::vecto
 }
 
 Message<wire::PullRequest> pull_request(const PullPlan& plan, size_t owner, const Origin& origin, bool exact,
-                                        bool create) {
+                                        bool create, NumberType rows_as) {
   std::vector<TableSlices> tables;
   for (const RoutedTable& part : plan.routed[owner]) tables.push_back({part.table, part.keys, 0, {}});
-  return make_pull(origin, exact ? wire::ReadMode::EXACT : wire::ReadMode::LATEST, create, tables);
+  return make_pull(origin, exact ? wire::ReadMode::EXACT : wire::ReadMode::LATEST, create, tables, rows_as);
 }
 
 void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::PullReply::Reader reply) {
   for (size_t i = 0; i < plan.routed[owner].size(); ++i) {
     const RoutedTable& part = plan.routed[owner][i];
     const uint32_t dim = owners.tables[part.table].dim;
-    scatter(read_rows(reply, i, {part.table, dim, part.keys.size()}), dim, part.positions,
+    scatter(read_sent_rows(reply, i, {part.table, dim, part.keys.size()}), dim, part.positions,
             plan.places[part.source]);
   }
 }
@@ -176,7 +176,7 @@ struct PullerState {
       work.owner_rows += keys_of(pulling->plan, owner);
       self->request(owners->handles[owner].shard,
                     pulling->unreachable ? caf::duration(kVerdict) : caf::duration(caf::infinite),
-                    pull_request(pulling->plan, owner, work.origin, work.exact, !work.evaluate))
+                    pull_request(pulling->plan, owner, work.origin, work.exact, !work.evaluate, owners->wire))
           .then(
               [=, this](const Message<wire::PullReply>& reply) {
                 stage(worker, [&] {
@@ -277,7 +277,7 @@ void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, TableId
   for (size_t owner = 0; owner < owners.handles.size(); ++owner) {
     if (!is_asked(plan, owner)) continue;
     const auto reply = ask(self.ptr(), owners.handles[owner].shard,
-                           pull_request(plan, owner, work.origin, work.exact, !work.evaluate));
+                           pull_request(plan, owner, work.origin, work.exact, !work.evaluate, owners.wire));
     decoding(Kind::kPullReply, [&] { take_rows(plan, owner, owners, reply.get()); });
     work.owner_rows += keys_of(plan, owner);
     work.read_of(owner, reply.get().getVersion());

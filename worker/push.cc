@@ -84,7 +84,7 @@ std::vector<Message<wire::PushRequest>> push_requests(const Work& work, const Ow
         collect(values[part.source], dim, part.positions, parts.back().span());
         mine = parts.back().span();
       }
-      tables.push_back({part.table, part.keys, dim, mine});
+      tables.push_back({part.table, part.keys, dim, mine, sent_as(owners.tables[part.table], owners.wire)});
     }
     Origin origin = work.origin;
     if (!work.exact) origin.version = work.versions[owner].value_or(0);

@@ -71,9 +71,10 @@ using StageOwner = caf::typed_actor<caf::reacts_to<WorkPtr>, caf::reacts_to<Stag
 struct Owners {
   std::vector<OwnerHandles> handles;  // by shard id
   ShardMap map;
-  std::vector<TableSpec> tables;  // by TableId
-  bool may_return = false;        // a lost owner's next process takes its place: see master/master.h
-  DirectReader direct;            // of the servers behind the owners; null: only owners have the rows
+  std::vector<TableSpec> tables;           // by TableId
+  bool may_return = false;                 // a lost owner's next process takes its place: see master/master.h
+  NumberType wire = NumberType::kFloat32;  // what rows and gradients are sent as
+  DirectReader direct;  // of the servers behind the owners; null: only owners have the rows
 };
 
 }  // namespace embers

@@ -90,6 +90,7 @@ struct WorkerState {
     auto o = std::make_shared<Owners>();
     incarnation = reply.getIncarnation();
     const auto& storage = config->job.storage;
+    o->wire = storage.wire_dtype;
     o->may_return = storage.backend != "memory" && !storage.journal.empty() && storage.owner_timeout > 0;
     connect_to(*o, reply.getOwners());
     if (o->handles.empty()) fail(ErrorCode::kBadFrame, "the master named no owner");

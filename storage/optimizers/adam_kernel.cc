@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "storage/instruction_sets.h"
+#include "schema/instruction_sets.h"
 
 namespace embers::storage {
 namespace {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 
 #include "actors/norms.h"
+#include "actors/route.h"
 #include "tests/support/actors.h"
 #include "tests/support/deterministic.h"
 #include "tests/support/expect_error.h"
@@ -34,17 +36,23 @@ class Owner : public Deterministic {
     run();
   }
 
-  Floats pull(const std::vector<int64_t>& ints, uint64_t version = 0) {
+  Floats pull(const std::vector<int64_t>& ints, uint64_t version = 0, NumberType as = NumberType::kFloat32) {
     const Keys keys(ints);
     const TableSlices slices{0, keys, 0, {}};
     const auto reply =
-        ask(handles_.shard, make_pull(origin(0, version), wire::ReadMode::LATEST, true, {&slices, 1}));
-    const auto rows = read_rows(reply.get(), 0, {0, 2, ints.size()});
-    return {rows.begin(), rows.end()};
+        ask(handles_.shard, make_pull(origin(0, version), wire::ReadMode::LATEST, true, {&slices, 1}, as));
+    const SentRows rows = read_sent_rows(reply.get(), 0, {0, 2, ints.size()});
+    EXPECT_EQ(rows.number_type, as);
+    Floats floats(2 * ints.size());
+    std::vector<uint32_t> places(ints.size());
+    std::iota(places.begin(), places.end(), 0);
+    scatter(rows, 2, places, floats);
+    return floats;
   }
-  void push(const Origin& from, const std::vector<int64_t>& ints, const Floats& grads) {
+  void push(const Origin& from, const std::vector<int64_t>& ints, const Floats& grads,
+            NumberType as = NumberType::kFloat32) {
     const Keys keys(ints);
-    const TableSlices slices{0, keys, 2, grads};
+    const TableSlices slices{0, keys, 2, grads, as};
     ask(handles_.optimizer, make_push(from, {&slices, 1}));
   }
   storage::SquareSums norms(uint64_t version, uint64_t minibatch) {
@@ -84,6 +92,30 @@ TEST(BadGradient, IsAnErrorThatNamesMinibatchTableAndKeyAndChangesNothing) {
       });
       EXPECT_EQ(owner.pull({7, 8}), (Floats{0, 0, 0, 0}));
     }
+}
+
+TEST(SentHalves, AreRowsAndGradientsRoundedOnTheirWay) {
+  for (const bool sync : {false, true}) {
+    Owner owner(sync);
+    owner.pull({7, 8});
+    owner.push(origin(0), {7, 8}, {0.1f, 0.2f, -0.3f, 1000.1f}, NumberType::kBfloat16);
+    if (sync) owner.commit(1, 0);
+    Floats expected{-0.1f, -0.2f, 0.3f, -1000.1f};
+    round_to(NumberType::kBfloat16, expected);
+    EXPECT_EQ(owner.pull({7, 8}, sync ? 1 : 0), expected);
+    Floats as_float16 = expected;
+    round_to(NumberType::kFloat16, as_float16);
+    EXPECT_NE(as_float16, expected);
+    EXPECT_EQ(owner.pull({7, 8}, sync ? 1 : 0, NumberType::kFloat16), as_float16);
+  }
+}
+
+TEST(SentHalves, ThatAreInfiniteAreBadGradientsToo) {
+  Owner owner(false, true);
+  owner.pull({7, 8});
+  owner.push(origin(0), {7, 8}, {1, 1, kInf, 1}, NumberType::kFloat16);
+  EXPECT_EQ(owner.pull({7, 8}), (Floats{-1, -1, 0, 0}));
+  EXPECT_EQ(owner.bad_gradients(), 1);
 }
 
 TEST(BadGradient, CanBeLeftOutRowByRowAndIsCounted) {

@@ -76,7 +76,7 @@ TEST(Route, WhatIsCollectedAndScatteredIsBackInItsPlace) {
         collect(values, dim, part.positions, rows);
         for (size_t i = 0; i < part.positions.size(); ++i)
           EXPECT_EQ(rows[i * dim], values[part.positions[i] * dim]);
-        scatter(rows, dim, part.positions, back);
+        scatter({NumberType::kFloat32, rows, {}}, dim, part.positions, back);
       }
     EXPECT_EQ(values, back);
   }

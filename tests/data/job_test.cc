@@ -239,6 +239,43 @@ initializer = { name = "uniform", minval = -1, maxval = 1 }
   EXPECT_EQ(deep.optimizer, (OptimizerSpec{"adam", {{"learning_rate", 0.5}}}));
 }
 
+TEST(Job, RowsMayBeKeptAndSentAsHalves) {
+  const Job plain = parse(job_text("columns = [{ name = \"x\" }]"));
+  EXPECT_EQ(plain.storage.dtype, NumberType::kFloat32);
+  EXPECT_EQ(plain.storage.wire_dtype, NumberType::kFloat32);
+  const Job job = parse(job_text(kColumns, R"([storage]
+dtype = "float16"
+wire_dtype = "bfloat16"
+[storage.tables]
+"b*" = { dtype = "bfloat16", rounding = "nearest" }
+)"));
+  EXPECT_EQ(job.storage.wire_dtype, NumberType::kBfloat16);
+  TableSpec a{.name = "a", .dim = 8, .key_kind = {}, .initializer = {}, .optimizer = {}, .constraint = {}};
+  job.apply_overrides(a);
+  EXPECT_EQ(a.number_type, NumberType::kFloat16);
+  EXPECT_EQ(a.rounding, Rounding::kStochastic);
+  TableSpec b{.name = "b1", .dim = 8, .key_kind = {}, .initializer = {}, .optimizer = {}, .constraint = {}};
+  job.apply_overrides(b);
+  EXPECT_EQ(b.number_type, NumberType::kBfloat16);
+  EXPECT_EQ(b.rounding, Rounding::kNearest);
+}
+
+TEST(Job, HalvesAreKeptInMemoryOnly) {
+  const std::string columns = "columns = [{ name = \"x\" }]";
+  EXPECT_EQ(
+      message_of([&] { parse(job_text(columns, "[storage]\nbackend = \"redis\"\ndtype = \"float16\"")); }),
+      "job.toml:8: rows are kept as float16 with backend 'memory' only, redis holds float32 "
+      "(storage.wire_dtype is for all)");
+  EXPECT_NE(message_of([&] {
+              parse(job_text(columns,
+                             "[storage]\nbackend = \"redis\"\n[storage.tables.\"z*\"]\ndtype = "
+                             "\"bfloat16\""));
+            }).find("job.toml:9"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { parse(job_text(columns, "[storage]\ndtype = \"float8\"")); }).find("float16"),
+            std::string::npos);
+}
+
 TEST(Job, ATableThatTheModelMadeWithAnotherDimIsAnError) {
   const Job job = parse(job_text("columns = [{ name = \"x\" }]", "[storage.tables.\"z*\"]\ndim = 4"));
   TableSpec table{

@@ -182,6 +182,18 @@ TEST(RowCache, CensusReachesTheAccuracyOfAsync) {
   EXPECT_GE(folder.report()["accuracy"], 0.870);
 }
 
+TEST(Halves, CensusReachesTheAccuracyOfFloat32) {
+  if (!std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"))
+    GTEST_SKIP() << "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
+  JobFolder folder;
+  ASSERT_EQ(folder.run(Words{"train", EMBERS_CENSUS_JOB, "--report", folder.path("out.json")} +
+                       set({"data.dir=" EMBERS_CENSUS_DIR, "storage.dtype=bfloat16",
+                            "storage.wire_dtype=bfloat16"})),
+            0)
+      << folder.output();
+  EXPECT_GE(folder.report()["accuracy"], 0.870);
+}
+
 // One worker: what its trainer waited and computed fills its time.
 TEST(StageSeconds, SayWhereTheTimeWent) {
   JobFolder folder;

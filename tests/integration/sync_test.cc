@@ -31,6 +31,18 @@ TEST(SyncJob, WeightsDoNotDependOnWorkersShardsOrProcesses) {
   EXPECT_EQ(folder.read("rows"), expected);
 }
 
+TEST(SyncJob, OfHalvesEndsInTheSameWeightsWhereverItRuns) {
+  JobFolder folder;
+  const Words job =
+      sync(3) + set({"storage.dtype=float16", "storage.rounding=stochastic", "storage.wire_dtype=bfloat16"});
+  const std::string expected = folder.train(job);
+  EXPECT_NE(folder.train(sync(3)), expected);
+  EXPECT_EQ(folder.train(job + set({"training.workers=2", "storage.shards=3"})), expected);
+  Cluster cluster(folder, 2, 2, job);
+  cluster.expect_success();
+  EXPECT_EQ(folder.read("rows"), expected);
+}
+
 TEST(SyncJob, AnotherSeedGivesOtherWeights) {
   JobFolder folder;
   EXPECT_NE(folder.train(sync(1)), folder.train(sync(1) + set({"job.seed=6"})));

@@ -82,6 +82,48 @@ TEST(Codec, RowsReadBackInPlace) {
   }
 }
 
+TEST(Codec, HalvesReadBackAndCostHalfTheBytes) {
+  const Sample sample;
+  for (const NumberType type : {NumberType::kFloat16, NumberType::kBfloat16}) {
+    std::vector<float> values(1000);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i) - 3;
+    std::vector<float> rounded = values;
+    round_to(type, rounded);
+    const Keys keys(std::vector<int64_t>{4, 5});
+    TableSlices slices{1, keys, 500, values};
+    const size_t whole = make_push(some_origin(), {&slices, 1}).words().size();
+    slices.number_type = type;
+    const auto push = make_push(some_origin(), {&slices, 1});
+    EXPECT_EQ(whole - push.words().size(), 250u);
+    const auto read_back = read_slices(push.get().getTables(), kTables, true);
+    ASSERT_EQ(read_back.size(), 1);
+    FloatBuffer room;
+    EXPECT_TRUE(std::ranges::equal(in_floats(read_back[0], room).values, rounded));
+    expect_error(ErrorCode::kBadFrame, {"table 1", "float32"},
+                 [&] { read_slices(push.get().getTables(), kTables); });
+
+    const RowsShape shape{1, 500, 2, type};
+    const auto reply = make_pull_reply(
+        9, {&shape, 1}, [&](size_t, std::span<float> out) { std::ranges::copy(values, out.begin()); });
+    const SentRows rows = read_sent_rows(reply.get(), 0, shape);
+    ASSERT_EQ(rows.halves.size(), values.size());
+    std::vector<float> floats(values.size());
+    from_halves(rows.number_type, rows.halves.data(), floats);
+    EXPECT_EQ(floats, rounded);
+    expect_error(ErrorCode::kBadFrame, {"float32 was asked for"}, [&] { read_rows(reply.get(), 0, shape); });
+  }
+}
+
+TEST(Codec, ATypeOfNumbersThatIsNoneIsRefused) {
+  const auto m = make_message<wire::PushRequest>([](wire::PushRequest::Builder b) {
+    auto entry = b.initTables(1)[0];
+    entry.setWidth(1);
+    entry.setNumberType(3);
+  });
+  expect_error(ErrorCode::kBadFrame, {"number type 3"},
+               [&] { read_slices(m.get().getTables(), kTables, true); });
+}
+
 TEST(Codec, RowsOtherThanExpectedAreRefused) {
   const RowsShape shape{2, 3, 2};
   const auto m = make_pull_reply(9, {&shape, 1}, [](size_t, std::span<float> rows) { rows[0] = 1; });
@@ -94,6 +136,8 @@ TEST(Codec, TheScheduleOfATablesOptimizerReadsBackWhole) {
   TableSpec table;
   table.name = "t";
   table.dim = 1;
+  table.number_type = NumberType::kBfloat16;
+  table.rounding = Rounding::kStochastic;
   table.optimizer.schedule = {"piecewise", {{"alpha", 0.5}}, {1, 2}, {0.1, 1.0 / 3, 0}};
   const auto m =
       make_message<wire::JoinReply>([&](wire::JoinReply::Builder b) { write(b.initTables(1)[0], table); });
@@ -269,6 +313,9 @@ TEST(Mutations, OfEveryKindEndInValuesOrBadFrame) {
   const std::vector<std::string> texts{"one", "two"};
   mutate(make_pull(some_origin(), wire::ReadMode::EXACT, true, sample.keys_only));
   mutate(make_push(some_origin(), sample.with_values));
+  auto halves = sample.with_values;
+  for (TableSlices& slices : halves) slices.number_type = NumberType::kFloat16;
+  mutate(make_push(some_origin(), halves));
   mutate(make_restore(sample.with_values, false));
   mutate(make_scan_reply(3, sample.with_values[1]));
   mutate(make_pull_reply(1, {&shape, 1},
