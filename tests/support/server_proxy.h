@@ -32,7 +32,7 @@ class ServerProxy {
         getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
       throw std::runtime_error("no proxy");
     port_ = ntohs(address.sin_port);
-    threads_.emplace_back([this] { accept_all(); });
+    acceptor_ = std::thread([this] { accept_all(); });
   }
   ~ServerProxy() {
     {
@@ -42,8 +42,8 @@ class ServerProxy {
       shutdown(listener_, SHUT_RDWR);
       changed_.notify_all();
     }
-    threads_[0].join();
-    for (size_t i = 1; i < threads_.size(); ++i) threads_[i].join();
+    acceptor_.join();
+    for (std::thread& pump : pumps_) pump.join();
     for (const int fd : open_) close(fd);
     close(listener_);
   }
@@ -75,8 +75,8 @@ class ServerProxy {
       const std::lock_guard lock(mutex_);
       open_.insert(open_.end(), {client, server});
       if (over_) return;
-      threads_.emplace_back([this, client, server] { pump(client, server, true); });
-      threads_.emplace_back([this, client, server] { pump(server, client, false); });
+      pumps_.emplace_back([this, client, server] { pump(client, server, true); });
+      pumps_.emplace_back([this, client, server] { pump(server, client, false); });
     }
   }
 
@@ -162,7 +162,8 @@ class ServerProxy {
   State state_ = State::kWaiting;  // guarded by mutex_, as all below
   bool over_ = false;
   std::vector<int> open_;
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> pumps_;
+  std::thread acceptor_;
 };
 
 }  // namespace embers::testing_support
