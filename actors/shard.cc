@@ -1,8 +1,11 @@
 #include "actors/shard.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <deque>
 
+#include "actors/cpus.h"
 #include "actors/errors.h"
 #include "storage/apply.h"
 #include "storage/initializer.h"
@@ -234,9 +237,19 @@ struct ShardState {
   }
 };
 
+// In the actor's own thread. It may have been allowed when the process began, and not be any longer.
+void bind_shard(const OwnerConfig& config) {
+  try {
+    bind_thread(*config.cpu);
+  } catch (const Error& e) {
+    spdlog::warn("shard {} goes on unbound: {}", config.shard, e.what());
+  }
+}
+
 LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<ShardState> self,
                                               std::shared_ptr<std::unique_ptr<Rows>> rows,
                                               const OwnerConfig& config) {
+  if (config.cpu) bind_shard(config);
   self->state.rows = std::move(*rows);
   self->state.job = config.job;
   self->state.map_version = config.map.version;
@@ -292,7 +305,7 @@ LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config
                             std::vector<AppliedNote>* left) {
   auto rows = std::make_shared<std::unique_ptr<Rows>>(std::make_unique<Rows>(config));
   if (left != nullptr) *left = (*rows)->left();
-  if (config.backend == "memory") return system.spawn(shard_behavior, rows, config);
+  if (config.backend == "memory" && !config.cpu) return system.spawn(shard_behavior, rows, config);
   return system.spawn<caf::detached>(shard_behavior, rows, config);
 }
 

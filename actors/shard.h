@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct OwnerConfig {
   storage::ServerTimeouts timeouts;   // of theirs
   storage::ExternalOptions external;  // whose rows they hold
   bool takes_over = false;            // from a lost process of the shard, by its journal
+  std::optional<int> cpu;             // that the shard actor is bound to, in a thread of its own
 
   bool has_journal() const { return backend != "memory" && !external.journal.empty(); }
   // Called in an actor's thread when the master ends the job.
@@ -68,9 +70,9 @@ using LocalShardActor =
 
 // Spawns the single owner and only writer of a shard's rows, above a Store. Throws Error for a spec that
 // storage refuses (unknown initializer, optimizer or backend), or a server that cannot be reached. One that
-// talks to servers has a thread of its own. With a journal, finishes what the shard's last process began;
-// `left` gets the notes of what that applied, in order. kInvalid when config.takes_over and the journal is
-// not there.
+// talks to servers, or is bound to a CPU, has a thread of its own. With a journal, finishes what the shard's
+// last process began; `left` gets the notes of what that applied, in order. kInvalid when config.takes_over
+// and the journal is not there.
 LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config,
                             std::vector<AppliedNote>* left = nullptr);
 

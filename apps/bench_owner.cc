@@ -17,7 +17,6 @@
 namespace embers {
 namespace {
 
-constexpr uint64_t kRun = 1;
 constexpr size_t kFill = 1 << 16;  // rows made at once
 
 TableSpec table(const std::string& optimizer) {
@@ -30,7 +29,7 @@ TableSpec table(const std::string& optimizer) {
 
 Origin origin(uint64_t minibatch) {
   Origin o;
-  o.job = kRun;
+  o.job = kBenchRun;
   o.incarnation = 1;
   o.epoch = 1;
   o.minibatch = minibatch;
@@ -55,7 +54,7 @@ KeyMinibatches::KeyMinibatches(int64_t rows) : keys_(static_cast<size_t>(rows)) 
 
 OwnerHandles make_bench_owner(caf::actor_system& system, const std::string& optimizer, int64_t rows) {
   OwnerConfig config;
-  config.job = kRun;
+  config.job = kBenchRun;
   config.tables = {table(optimizer)};
   config.map = even_shard_map(1);
   const OwnerHandles owner = spawn_owner(system, config);
@@ -75,7 +74,7 @@ void serve_bench_owner(const std::string& address, const std::string& optimizer,
   caf::actor_system system(config);
   Transport transport(system);
   const OwnerHandles owner = make_bench_owner(system, optimizer, rows);
-  const auto server = Server::listen(transport, {parse_endpoint(address)}, {kRun, false});
+  const auto server = Server::listen(transport, {parse_endpoint(address)}, {kBenchRun, false});
   server->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
   server->serve<ShardInterface>(Destination::kShard, owner.shard);
   server->start();
@@ -85,10 +84,10 @@ void serve_bench_owner(const std::string& address, const std::string& optimizer,
 
 BenchClient::BenchClient(const std::string& address, const std::string& optimizer, int64_t rows)
     : keys_(rows), local_(address.empty()) {
-  owners_->handles.push_back(local_
-                                 ? make_bench_owner(system_, optimizer, rows)
-                                 : remote_owner(transport_, {address}, true, {kRun, wire::Channel::BULK, 1},
-                                                std::chrono::seconds(20), false));
+  owners_->handles.push_back(local_ ? make_bench_owner(system_, optimizer, rows)
+                                    : remote_owner(transport_, {address}, true,
+                                                   {kBenchRun, wire::Channel::BULK, 1},
+                                                   std::chrono::seconds(20), false));
   owners_->map = even_shard_map(1);
   owners_->tables = {table(optimizer)};
 }

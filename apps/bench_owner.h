@@ -15,6 +15,7 @@
 // bench storage` measure of embers.
 namespace embers {
 
+inline constexpr uint64_t kBenchRun = 1;
 inline constexpr uint32_t kBenchDim = 64;
 inline constexpr size_t kBenchKeys = 4096;
 inline constexpr size_t kBenchOutstanding = 8;  // of bench wire

@@ -7,14 +7,16 @@
 //   blocking  the same with blocking send and recv
 // over a Unix socket and over TCP, 8 pulls outstanding. The sides take turns; a ratio is the median of the
 // rounds'. CPU per trip is that of both processes. Then the latencies of two clients of one owner at once,
-// each with 8 outstanding, over Unix sockets.
+// each with 8 outstanding, over Unix sockets, and meanwhile those of orders to that owner.
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 
 #include "apps/bench.h"
 #include "apps/bench_child.h"
+#include "apps/bench_control.h"
 #include "apps/bench_owner.h"
 #include "apps/bench_sockets.h"
 #include "schema/errors.h"
@@ -97,20 +99,27 @@ Json measure(const std::string& socket, int rounds, size_t trips) {
   return json;
 }
 
-// Of both clients' pulls while both pull.
-Latencies latencies_of_two(size_t trips) {
+struct UnderLoad {
+  Latencies pulls, control;
+};
+
+// Of both clients' pulls while both pull, and of a control message meanwhile.
+UnderLoad latencies_of_two(size_t trips) {
   const std::string rows = std::to_string(kRows);
   const BenchChild server = BenchChild::part({"owner", address("unix", "two"), "sgd", rows});
   std::vector<BenchChild> clients;
   for (int i = 0; i < 2; ++i) clients.push_back(BenchChild::part({"client", server.ready(), rows}));
-  Latencies latencies;
+  UnderLoad latencies;
+  std::optional<ControlProbe> probe;
   for (const bool counts : {false, true}) {
     for (BenchChild& client : clients) client.tell(fmt::format("pull {}", counts ? trips : trips / 4 + 1));
+    if (counts) probe.emplace(server.ready());
     for (BenchChild& client : clients) {
       std::istringstream answer(client.answer());
       double seconds = 0;
       answer >> seconds;
-      for (double ms; counts && answer >> ms;) latencies.add(ms);
+      for (double ms; counts && answer >> ms;) latencies.pulls.add(ms);
+      if (counts) latencies.control = probe->stop();  // as soon as one of them is done
     }
   }
   return latencies;
@@ -127,12 +136,16 @@ int bench_wire(const BenchOptions& options) {
   report["outstanding"] = kBenchOutstanding;
   fmt::print("                trips/s    GiB/s   CPU ms a trip, of both processes\n");
   for (const char* const socket : {"unix", "tcp"}) report["grid"].push_back(measure(socket, rounds, trips));
-  const Latencies latencies = latencies_of_two(trips * 4);
+  const auto [latencies, control] = latencies_of_two(trips * 4);
   const double p50 = latencies.percentile(0.5), p99 = latencies.percentile(0.99);
   report["latency"] = {
       {"pulls", latencies.size()}, {"p50_ms", p50}, {"p99_ms", p99}, {"histogram", latencies.histogram()}};
   fmt::print("\npulls of two clients at once: p50 {:.2f} ms, p99 {:.2f} ms\n{}\n", p50, p99,
              latencies.histogram());
+  const double control_p50 = control.percentile(0.5) * 1e3, control_p99 = control.percentile(0.99) * 1e3;
+  report["control_under_load"] = {
+      {"round_trips", control.size()}, {"p50_us", control_p50}, {"p99_us", control_p99}};
+  fmt::print("control messages meanwhile: p50 {:.0f} us, p99 {:.0f} us\n\n", control_p50, control_p99);
   report["targets"] = {target("wire.unix_vs_asio", report["grid"][0]["vs_asio"], 0.9),
                        target("wire.tcp_vs_asio", report["grid"][1]["vs_asio"], 0.9),
                        target_at_most("wire.p99_over_p50", p99 / p50, 5)};

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "actors/cpus.h"
 #include "apps/runtime.h"
 
 namespace embers {
@@ -37,11 +38,15 @@ std::shared_ptr<WorkerConfig> worker_config(const JobSetup& setup, const MasterC
 
 }  // namespace
 
-JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> config, Console& console) {
-  SystemConfig system_config;
+JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> config, Console& console,
+                         const std::vector<int>& cpus) {
+  SystemConfig system_config(config->shards);
   caf::actor_system system(system_config);
-  for (uint32_t s = 0; s < config->shards; ++s)
-    config->local_owners.push_back(spawn_owner(system, owner_config(*config, s)));
+  for (uint32_t s = 0; s < config->shards; ++s) {
+    OwnerConfig owner = owner_config(*config, s);
+    owner.cpu = cpu_of(cpus, s);
+    config->local_owners.push_back(spawn_owner(system, owner));
+  }
   std::promise<JobResult> ended;
   show_on(console, *config);
   config->on_end = [&](JobResult result) { ended.set_value(std::move(result)); };

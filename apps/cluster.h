@@ -2,6 +2,7 @@
 
 #include <future>
 #include <memory>
+#include <vector>
 
 #include "actors/owner.h"
 #include "apps/console.h"
@@ -11,7 +12,9 @@
 namespace embers {
 
 // A whole job in this process: owners, master and workers, the same actors as in a job of many processes.
-// Runs it to its end; SIGINT and SIGTERM stop it gracefully.
-JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> config, Console& console);
+// Runs it to its end; SIGINT and SIGTERM stop it gracefully. Shard actors are bound to `cpus` in turn; none:
+// they are not bound.
+JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> config, Console& console,
+                         const std::vector<int>& cpus = {});
 
 }  // namespace embers

@@ -28,9 +28,19 @@ struct MasterOptions {
 struct JoinOptions {
   std::string master;
   std::vector<std::string> set;  // worker: paths that differ on this host
-  std::vector<std::string>
-      listen;  // shard: where, instead of the address that reaches the master and a Unix socket
   double connect_timeout = 20;
+};
+
+struct ShardOptions {
+  JoinOptions join;
+  uint32_t owners = 1;              // that this process joins as
+  std::vector<std::string> listen;  // instead of the address that reaches the master and a Unix socket
+  std::string pin;                  // --pin LIST of CPUs
+};
+
+struct TrainOptions {
+  JobOptions job;
+  std::string pin;  // --pin LIST of CPUs
 };
 
 struct EvaluateOptions {
@@ -50,9 +60,9 @@ struct BenchOptions {
   int64_t rows = 10'000'000;  // --rows N of each table (backends)
 };
 
-int train(const JobOptions& options);
+int train(const TrainOptions& options);
 int serve_master(const MasterOptions& options);
-int serve_shard(const JoinOptions& options);
+int serve_shard(const ShardOptions& options);
 int serve_worker(const JoinOptions& options);
 int evaluate(const EvaluateOptions& options);
 int predict(const EvaluateOptions& options);
@@ -66,6 +76,6 @@ int bench_backends(const BenchOptions& options);
 int bench_storage(const BenchOptions& options);
 int bench_wire(const BenchOptions& options);
 int bench_part(const std::vector<std::string>& words);  // a process of theirs
-int run_op();  // standard input to standard output
+int run_op();                                           // standard input to standard output
 
 }  // namespace embers

@@ -21,6 +21,8 @@ using namespace embers;
 // Which sub-command was chosen, to be run once everything is parsed.
 using Chosen = std::function<int()>;
 
+constexpr int kMostOwners = 4096;  // of a process
+
 // An empty word is what an unset variable of a shell leaves behind, not a wish.
 const CLI::Validator kNotEmpty(
     [](const std::string& text) { return std::string(text.empty() ? "is empty" : ""); }, "", "not empty");
@@ -60,10 +62,35 @@ void add_join_options(CLI::App& app, JoinOptions& o) {
       ->capture_default_str();
 }
 
-void add_training(CLI::App& app, Chosen& chosen, JobOptions& train_options, MasterOptions& master_options,
-                  JoinOptions& shard_options, JoinOptions& worker_options) {
+void add_pin(CLI::App& app, std::string& pin) {
+  app.add_option(
+         "--pin", pin,
+         "CPUs, e.g. 0,2-3: each owner's shard gets a thread of its own, bound to one of them, in turn")
+      ->check(kNotEmpty);
+}
+
+void add_shard(CLI::App& app, Chosen& chosen, ShardOptions& options) {
+  CLI::App* shard = app.add_subcommand("shard", "hold a share of the rows of a job");
+  add_join_options(*shard, options.join);
+  shard
+      ->add_option("--owners", options.owners,
+                   "shards of the job that this process is: one uses one core, and they share nothing")
+      ->check(CLI::Range(1, kMostOwners))
+      ->capture_default_str();
+  add_pin(*shard, options.pin);
+  shard
+      ->add_option("--listen", options.listen,
+                   "HOST:PORT or unix:/path for workers (may be repeated; default: a free port and a Unix "
+                   "socket); of several owners, HOST:0")
+      ->allow_extra_args(false);
+  shard->callback([&] { chosen = [&] { return serve_shard(options); }; });
+}
+
+void add_training(CLI::App& app, Chosen& chosen, TrainOptions& train_options, MasterOptions& master_options,
+                  ShardOptions& shard_options, JoinOptions& worker_options) {
   CLI::App* train_app = app.add_subcommand("train", "train a job in this one process");
-  add_job_options(*train_app, train_options, true);
+  add_job_options(*train_app, train_options.job, true);
+  add_pin(*train_app, train_options.pin);
   train_app->callback([&] { chosen = [&] { return train(train_options); }; });
 
   CLI::App* master =
@@ -73,7 +100,7 @@ void add_training(CLI::App& app, Chosen& chosen, JobOptions& train_options, Mast
       ->capture_default_str()
       ->allow_extra_args(false);
   master->add_option("--shards", master_options.shards,
-                     "owner processes to wait for (default: storage.shards)");
+                     "shards to wait for: processes, or their --owners together (default: storage.shards)");
   master->add_option("--workers", master_options.workers, "workers to wait for (default: training.workers)");
   master
       ->add_option("--connect-timeout", master_options.connect_timeout,
@@ -82,15 +109,7 @@ void add_training(CLI::App& app, Chosen& chosen, JobOptions& train_options, Mast
       ->capture_default_str();
   master->callback([&] { chosen = [&] { return serve_master(master_options); }; });
 
-  CLI::App* shard = app.add_subcommand("shard", "hold a share of the rows of a job");
-  add_join_options(*shard, shard_options);
-  shard
-      ->add_option(
-          "--listen", shard_options.listen,
-          "HOST:PORT or unix:/path for workers (may be repeated; default: a free port and a Unix socket)")
-      ->allow_extra_args(false);
-  shard->callback([&] { chosen = [&] { return serve_shard(shard_options); }; });
-
+  add_shard(app, chosen, shard_options);
   CLI::App* worker = app.add_subcommand("worker", "compute minibatches of a job");
   add_join_options(*worker, worker_options);
   worker
@@ -212,9 +231,11 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "embers " EMBERS_VERSION);
   Chosen chosen;
-  JobOptions train_options, check_options;
+  TrainOptions train_options;
+  JobOptions check_options;
   MasterOptions master_options;
-  JoinOptions shard_options, worker_options;
+  ShardOptions shard_options;
+  JoinOptions worker_options;
   EvaluateOptions evaluate_options, predict_options;
   SynthOptions synth_options;
   BenchOptions bench_options;

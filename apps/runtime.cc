@@ -14,6 +14,7 @@
 #include <fstream>
 #include <random>
 
+#include "actors/cpus.h"
 #include "schema/errors.h"
 
 namespace embers {
@@ -22,6 +23,10 @@ namespace {
 // The write end of the running watch's pipe. Handlers can reach nothing but globals.
 std::atomic<int> watch_pipe{-1};
 constexpr unsigned char kEndOfWatch = 0;
+
+constexpr uint32_t kThreadsOfAnOwner = 2;  // shard and optimizer
+// Of an actor, before others have their turn: so many pulls of a busy shard a heartbeat may wait for.
+constexpr size_t kMessagesAtOnce = 4;
 
 // Blocking signals and waiting for them would not do: libraries start threads before main, which would take
 // them.
@@ -32,10 +37,14 @@ extern "C" void on_signal(int signal) {
 
 }  // namespace
 
-SystemConfig::SystemConfig() {
+SystemConfig::SystemConfig(uint32_t owners) {
   // Asio's thread wakes a `stealing` scheduler in 115 us to 3.8 ms, a `sharing` one in 5 us.
   set("scheduler.policy", caf::atom("sharing"));
-  set("scheduler.max-threads", static_cast<size_t>(std::clamp(std::thread::hardware_concurrency(), 2u, 8u)));
+  const uint32_t most = std::max(8u, kThreadsOfAnOwner * owners);
+  set("scheduler.max-threads",
+      static_cast<size_t>(std::clamp(std::thread::hardware_concurrency(), 2u, most)));
+  // By default an actor runs until its mailbox is empty, which that of a busy shard never is.
+  set("scheduler.max-throughput", kMessagesAtOnce);
   set("logger.console", caf::atom("none"));
 }
 
@@ -68,6 +77,11 @@ void end_process(int status) {
   spdlog::default_logger()->flush();
   std::fflush(nullptr);
   _exit(status);
+}
+
+std::vector<int> parse_pin(const std::string& list) {
+  if (list.empty()) return {};
+  return at_place("--pin", [&] { return parse_cpus(list, allowed_cpus()); });
 }
 
 std::string host_name() {

@@ -2,18 +2,21 @@
 
 #include <caf/all.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace embers {
 
 // Settings of the actor system that suit embers; see runtime.cc.
 class SystemConfig : public caf::actor_system_config {
  public:
-  SystemConfig();
+  // Of a process with so many owners.
+  explicit SystemConfig(uint32_t owners = 1);
 };
 
 // While it lives, calls `stop` with the signal's name (in a thread of its own) at the first SIGINT or
@@ -33,6 +36,9 @@ class SignalWatch {
 // Ends the process with this status without waiting for actors that may be in the middle of something: for
 // failures.
 [[noreturn]] void end_process(int status);
+
+// The CPUs of --pin; none without it. kInvalid for what is none, or not allowed.
+std::vector<int> parse_pin(const std::string& list);
 
 std::string host_name();
 // Tells whether two processes share a host: "" where it cannot be known.

@@ -1,18 +1,15 @@
-// embers master, shard and worker: one job in several processes.
-#include <fmt/ranges.h>
+// embers master and embers worker: a job in several processes; its owners are in serve_shard.cc.
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <future>
 #include <optional>
 
-#include "actors/ask.h"
 #include "actors/remote_owner.h"
-#include "actors/transport/client.h"
 #include "actors/transport/server.h"
 #include "apps/commands.h"
 #include "apps/console.h"
 #include "apps/job_setup.h"
+#include "apps/joining.h"
 #include "apps/own_server.h"
 #include "apps/runtime.h"
 #include "worker/worker.h"
@@ -21,55 +18,6 @@ namespace embers {
 namespace {
 
 using std::chrono::duration;
-
-std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts) {
-  std::vector<Endpoint> endpoints;
-  for (const std::string& text : texts) endpoints.push_back(parse_endpoint(text));
-  return endpoints;
-}
-
-std::vector<std::string> texts(const std::vector<Endpoint>& endpoints) {
-  std::vector<std::string> out;
-  for (const Endpoint& e : endpoints) out.push_back(e.text());
-  return out;
-}
-
-// The master as this process reaches it, and what it says of the job.
-struct MasterLink {
-  MasterActor actor;
-  uint64_t run = 0;
-  data::Job job;
-  std::string index_dir;
-};
-
-MasterLink reach_master(Transport& transport, const JoinOptions& options) {
-  const auto link =
-      Link::open(transport, {parse_endpoint(options.master)}, {}, duration<double>(options.connect_timeout));
-  MasterLink master;
-  master.actor = link->proxy<MasterInterface>(Destination::kMaster);
-  caf::scoped_actor self{transport.system()};
-  const auto reply = ask(self.ptr(), master.actor, make_message<wire::JobRequest>());
-  decoding(Kind::kJobReply, [&] {
-    const auto r = reply.get();
-    data::JobText text{r.getPath(), r.getText(), read_texts(r.getOverrides())};
-    text.overrides.insert(text.overrides.end(), options.set.begin(), options.set.end());
-    master.run = r.getJob();
-    master.index_dir = r.getIndexDir();
-    master.job = data::parse_job(std::move(text));
-  });
-  return master;
-}
-
-// Ends a process that joined a job: with the error, or well.
-[[noreturn]] void end_member(Transport& transport, const std::optional<Error>& error) {
-  transport.stop();
-  if (error) fmt::print(stderr, "embers: error: {}\n", error->what());
-  end_process(error ? exit_status(error->code()) : 0);
-}
-
-}  // namespace
-
-namespace {
 
 // Where a server of the job's own listens: where the master does, for its shards to reach it.
 std::string server_host(const std::vector<std::string>& listen) {
@@ -122,9 +70,8 @@ int serve_master(const MasterOptions& options) {
   const SignalWatch watch(
       [&](const std::string& signal) { caf::anon_send(master, stop_atom::value, signal); });
   for (const Endpoint& e : server->endpoints())
-    console.event(fmt::format("job '{}' at {}: waiting for {} shard processes and {} workers",
-                              config->job.job.name, e.text(), config->shards - config->local_owners.size(),
-                              config->workers));
+    console.event(fmt::format("job '{}' at {}: waiting for {} shards and {} workers", config->job.job.name,
+                              e.text(), config->shards - config->local_owners.size(), config->workers));
   const JobResult result = ended.get_future().get();
   console.finish();
   server->stop();
@@ -138,169 +85,6 @@ int serve_master(const MasterOptions& options) {
     end_process(exit_status(e.code()));
   }
   end_process(0);
-}
-
-// --- shard ---------------------------------------------------------------------------------------
-
-namespace {
-
-// Where a shard listens unless told: a free port of the address that reaches the master, and a Unix socket
-// without a file, which nobody would remove after a SIGKILL.
-std::vector<Endpoint> default_endpoints(const Endpoint& master) {
-  const std::string name = fmt::format("@embers-{}-{:016x}", ::getpid(), random_number());
-  std::vector<Endpoint> endpoints{{true, name, ""}};
-  if (!master.unix_socket) endpoints.push_back({false, local_address_towards(master.host, master.port), "0"});
-  return endpoints;
-}
-
-Message<wire::JoinRequest> owner_join_request(const Server& server) {
-  return make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
-    b.setRole(wire::Role::OWNER);
-    b.setHost(host_name());
-    b.setPid(static_cast<uint64_t>(::getpid()));
-    b.setBootId(boot_id());
-    const auto endpoints = texts(server.endpoints());
-    write_texts(b.initEndpoints(endpoints.size()), endpoints);
-  });
-}
-
-using beat_atom = caf::atom_constant<caf::atom("beat")>;
-using quit_atom = caf::atom_constant<caf::atom("quit")>;
-
-// Keeps an owner process in its job: tells the master that it lives, and notices when the master does not.
-using OwnerLife =
-    caf::typed_actor<caf::reacts_to<beat_atom>, caf::reacts_to<quit_atom>, caf::reacts_to<stop_atom>>;
-
-struct OwnerLifeState {
-  OwnerLifeState() = default;  // no aggregate: see actors/README.md
-  bool stop = false;
-  std::chrono::duration<double> beat{0.25}, timeout{10};
-  std::optional<Error> lost;
-  static inline const char* name = "owner_life";
-};
-
-// The master's word on how the job ended may come a moment after its connection closes.
-constexpr auto kVerdict = std::chrono::seconds(1);
-
-OwnerLife::behavior_type owner_life(OwnerLife::stateful_pointer<OwnerLifeState> self, MasterActor master,
-                                    uint64_t incarnation, const std::string& address,
-                                    std::function<void(std::optional<Error>)> end) {
-  const auto lost = [=](const Error& why) {
-    if (self->state.lost) return;
-    const bool silent = remedy(why.code()) == Remedy::kRetry;
-    self->state.lost =
-        silent ? Error(ErrorCode::kLost, fmt::format("lost the master at {}: {}", address, why.what())) : why;
-    self->delayed_send(self, kVerdict, quit_atom::value);
-  };
-  self->monitor(master.address());
-  self->set_down_handler([=](caf::down_msg& down) { lost(from_caf(down.reason)); });
-  self->send(self, beat_atom::value);
-  return {
-      [=](beat_atom) {
-        const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(self->state.timeout);
-        self->request(master, wait,
-                      make_message<wire::HeartbeatRequest>([&](wire::HeartbeatRequest::Builder b) {
-                        b.setIncarnation(incarnation);
-                        b.setStop(self->state.stop);
-                      }))
-            .then(
-                [=](const Message<wire::HeartbeatReply>& m) {
-                  self->state.beat = duration<double>(m.get().getInterval());
-                  self->state.timeout = duration<double>(m.get().getTimeout());
-                },
-                [=](caf::error& e) { lost(from_caf(e)); });
-        if (!self->state.lost)
-          self->delayed_send(self, std::chrono::duration_cast<std::chrono::milliseconds>(self->state.beat),
-                             beat_atom::value);
-      },
-      [=](quit_atom) { end(self->state.lost); },
-      [=](stop_atom) {
-        self->state.stop = true;
-        self->send(self, beat_atom::value);
-      },
-  };
-}
-
-OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader reply) {
-  OwnerConfig config;
-  config.job = master.run;
-  config.shard = reply.getNumber();
-  config.seed = master.job.job.seed;
-  config.sync = master.job.training.mode == data::Mode::kSync;
-  config.staleness_modulation = master.job.training.staleness_modulation;
-  config.skip_bad_gradients = master.job.training.skip_bad_gradients;
-  for (const auto table : reply.getTables()) config.tables.push_back(read(table));
-  config.map = read_shard_map(reply, UINT16_MAX);
-  config.takes_over = reply.getTakesOver();
-  set_storage(config, master.job);
-  return config;
-}
-
-// The owner; what stands in its way for good, as rows that a server lost, ends the job.
-OwnerHandles make_owner(caf::actor_system& system, const OwnerConfig& config, const MasterLink& master,
-                        uint64_t incarnation) {
-  try {
-    return spawn_owner(system, config);
-  } catch (const Error& e) {
-    if (!config.takes_over || remedy(e.code()) != Remedy::kGiveUp) throw;
-    caf::scoped_actor self{system};
-    try {
-      ask(self.ptr(), master.actor, make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) {
-            b.setIncarnation(incarnation);
-            b.setCode(static_cast<uint8_t>(e.code()));
-            b.setMessage(e.what());
-          }));
-    } catch (const Error&) {  // the master knows, or is gone
-    }
-    throw;
-  }
-}
-
-}  // namespace
-
-int serve_shard(const JoinOptions& options) {
-  SystemConfig system_config;
-  caf::actor_system system(system_config);
-  Transport transport(system);
-  const Endpoint master_endpoint = parse_endpoint(options.master);
-  const MasterLink master = reach_master(transport, options);
-  const auto endpoints =
-      options.listen.empty() ? default_endpoints(master_endpoint) : parse_endpoints(options.listen);
-  const auto server = Server::listen(transport, endpoints, {master.run, false});
-
-  caf::scoped_actor self{system};
-  const auto joined = ask(self.ptr(), master.actor, owner_join_request(*server));
-  std::promise<std::optional<Error>> ended;
-  auto once = std::make_shared<std::once_flag>();
-  const auto end = [&ended, once](std::optional<Error> error) {
-    std::call_once(*once, [&] { ended.set_value(std::move(error)); });
-  };
-  OwnerConfig config = decoding(Kind::kJoinReply, [&] { return read_owner_config(master, joined.get()); });
-  config.on_end = [end](bool ok, const std::string& message) {
-    end(ok ? std::nullopt : std::optional<Error>(Error(ErrorCode::kJobFailed, message)));
-  };
-  // Before the owner, which may have to read a long journal.
-  const OwnerLife life = system.spawn(owner_life, master.actor, joined.get().getIncarnation(), options.master,
-                                      std::function<void(std::optional<Error>)>(end));
-  OwnerHandles owner;
-  try {
-    owner = make_owner(system, config, master, joined.get().getIncarnation());
-  } catch (const Error& e) {
-    server->stop();
-    end_member(transport, e);
-  }
-  server->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
-  server->serve<ShardInterface>(Destination::kShard, owner.shard);
-  server->start();
-  spdlog::info("shard {} of job '{}', master {}, listening on {}", config.shard, master.job.job.name,
-               options.master, fmt::join(texts(server->endpoints()), " "));
-  const SignalWatch watch([&](const std::string& signal) {
-    spdlog::info("{}: asking the master to save and end the job", signal);
-    caf::anon_send(life, stop_atom::value);
-  });
-  const std::optional<Error> error = ended.get_future().get();
-  server->stop();
-  end_member(transport, error);
 }
 
 // --- worker --------------------------------------------------------------------------------------
@@ -340,7 +124,8 @@ int serve_worker(const JoinOptions& options) {
     caf::anon_send(worker, leave_atom::value);
   });
   const std::optional<Error> error = ended.get_future().get();
-  end_member(transport, error);
+  transport.stop();
+  end_member(error);
 }
 
 }  // namespace embers

@@ -4,10 +4,13 @@
 #include "apps/cluster.h"
 #include "apps/commands.h"
 #include "apps/own_server.h"
+#include "apps/runtime.h"
 
 namespace embers {
 
-int train(const JobOptions& options) {
+int train(const TrainOptions& train_options) {
+  const JobOptions& options = train_options.job;
+  const std::vector<int> cpus = parse_pin(train_options.pin);
   Console console;
   const JobSetup setup = set_up(load_job(options), Purpose::kTrain, index_dir_of(options.output));
   const auto lock = lock_output(options);
@@ -18,7 +21,7 @@ int train(const JobOptions& options) {
       fmt::format("job '{}': {} training records in {} minibatches, {} tables, {} workers, {} shards",
                   setup.job.job.name, config->train_records, config->train_minibatches,
                   config->model.tables.size(), config->workers, config->shards));
-  conclude(run_in_process(setup, config, console), options.report);
+  conclude(run_in_process(setup, config, console, cpus), options.report);
   return 0;
 }
 

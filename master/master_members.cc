@@ -43,12 +43,7 @@ void MasterState::join(wire::JoinRequest::Reader request, const caf::actor_addr&
   member.endpoints = read_texts(request.getEndpoints());
   member.boot_id = request.getBootId();
   member.sender = sender;
-  if (!member.owner)
-    check_worker(request);
-  else if (owners.size() + away.size() >= config->shards && !free_place())
-    fail(ErrorCode::kInvalid, "this job has {} shards and all have joined{}", config->shards,
-         config->model.has_embeddings() ? ""
-                                        : " (its model has no Embedding layer and needs no shard process)");
+  member.owner ? check_owner(request) : check_worker(request);
   const auto place = member.owner ? free_place() : std::nullopt;
   Member& added = members.add(std::move(member), place);
   self->monitor(added.sender);
@@ -79,6 +74,23 @@ OwnerHandles MasterState::connect_owner(const Member& member) {
     self->monitor(link);
   }
   return handles;
+}
+
+// A process that comes with more owners than there are places is refused whole: half of it would have to go
+// again, and be a lost shard.
+void MasterState::check_owner(wire::JoinRequest::Reader request) const {
+  const size_t lost = std::count_if(away.begin(), away.end(), [](const auto& a) { return !a.second.joined; });
+  const size_t free = config->shards - owners.size() - away.size() + lost,
+               come = size_t{1} + request.getMore();
+  if (free == 0)
+    fail(ErrorCode::kInvalid, "this job has {} shards and all have joined{}", config->shards,
+         config->model.has_embeddings() ? ""
+                                        : " (its model has no Embedding layer and needs no shard process)");
+  if (come > free)
+    fail(ErrorCode::kInvalid,
+         "this job has {} shards, of which {} {} not joined yet: a process of {} owners is too much "
+         "(--owners)",
+         config->shards, free, free == 1 ? "has" : "have", come);
 }
 
 void MasterState::check_worker(wire::JoinRequest::Reader request) {

@@ -92,6 +92,7 @@ struct MasterState {
   // membership
   void join_owner(Member& member);
   OwnerHandles connect_owner(const Member& member);  // and watches it
+  void check_owner(wire::JoinRequest::Reader request) const;
   void check_worker(wire::JoinRequest::Reader request);
   void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
   void answer_joins();

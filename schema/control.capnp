@@ -30,6 +30,7 @@ struct JoinRequest {
   model @5 :List(Text);              # worker: signature(ModelSpec), one line a table or parameter
   numeric @6 :List(Text);            # worker: numeric settings, "name=value"
   settings @7 :List(Text);           # worker: the job's values and what its data hold, "section.key = value"
+  more @8 :UInt32;                   # owner: of the same process, that join after this one
 }
 
 struct JoinReply {

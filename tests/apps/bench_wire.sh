@@ -4,6 +4,6 @@ set -euo pipefail
 report="$(mktemp)"
 trap 'rm -f "$report"' EXIT
 "$1" bench wire --quick --report "$report"
-for key in trips_per_s cpu_ms_per_trip histogram wire.unix_vs_asio wire.tcp_vs_asio wire.p99_over_p50; do
+for key in trips_per_s cpu_ms_per_trip histogram control_under_load wire.unix_vs_asio wire.tcp_vs_asio wire.p99_over_p50; do
   grep -q "\"$key\"" "$report" || { echo "the report lacks $key"; exit 1; }
 done

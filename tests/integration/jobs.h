@@ -115,8 +115,9 @@ class JobFolder {
 class Cluster {
  public:
   // Starts a master at a free address (a Unix socket of the folder, or TCP on a port that it chooses), owners
-  // and workers.
-  Cluster(JobFolder& folder, int shards, int workers, const Words& words = {}, bool unix_socket = false)
+  // and workers. With `one_process` one process of these options has all owners.
+  Cluster(JobFolder& folder, int shards, int workers, const Words& words = {}, bool unix_socket = false,
+          const Words& one_process = {})
       : folder_(folder) {
     const std::string socket = "unix:" + folder.path("master.sock");
     master = folder.start(Words{"master", folder.job(), "--listen", unix_socket ? socket : "127.0.0.1:0",
@@ -126,9 +127,13 @@ class Cluster {
     EXPECT_TRUE(wait_until([&] { return !find_address().empty(); })) << master->output();
     address = find_address();
     const Words listen = unix_socket ? Words{} : Words{"--listen", "127.0.0.1:0"};
-    for (int i = 0; i < shards; ++i)
-      this->shards.push_back(folder.start(Words{"shard", "--master", address} + listen));
+    for (int i = 0; i < (one_process.empty() ? shards : 1); ++i) add_shard(listen + one_process);
     for (int i = 0; i < workers; ++i) add_worker();
+  }
+
+  Process& add_shard(const Words& words = {}) {
+    shards.push_back(folder_.start(Words{"shard", "--master", address} + words));
+    return *shards.back();
   }
 
   Process& add_worker(const Words& words = {}) {

@@ -19,11 +19,11 @@ class Rejoin : public testing::TestWithParam<std::string> {
     return GetParam() == "redis" ? ServerProcess::redis() : ServerProcess::memcached();
   }
 
-  void start(Stop stop, const Words& words, uint64_t version = 10) {
+  void start(Stop stop, const Words& words, uint64_t version = 10, const Words& one_process = {}) {
     proxy_.emplace(server_, stop, 1, version);
     job_ = words + set({"storage.backend=" + GetParam(), "storage.servers=" + proxy_->address(),
                         "storage.journal=" + folder_.path("journal")});
-    cluster_.emplace(folder_, 2, 2, job_);
+    cluster_.emplace(folder_, 2, 2, job_, false, one_process);
   }
 
   // The process that has this number.
@@ -40,8 +40,33 @@ class Rejoin : public testing::TestWithParam<std::string> {
     shard(1).wait();
     return true;
   }
-  std::unique_ptr<Process> start_again() {
-    return folder_.start({"shard", "--master", cluster_->address, "--listen", "127.0.0.1:0"});
+  std::unique_ptr<Process> start_again(const Words& words = {}) {
+    return folder_.start(Words{"shard", "--master", cluster_->address, "--listen", "127.0.0.1:0"} + words);
+  }
+
+  // The process that has both shards, in a write-back of shard 1.
+  bool kill_both_shards() {
+    if (!proxy_->wait_until_stopped()) return false;
+    cluster_->shards[0]->signal(SIGKILL);
+    cluster_->shards[0]->wait();
+    proxy_->go_on();
+    return wait_until([&] {
+      return cluster_->master->has_printed("lost shard 0") && cluster_->master->has_printed("lost shard 1");
+    });
+  }
+  void expect_success_of_both(const std::vector<Process*>& again) {
+    EXPECT_EQ(cluster_->master->wait(), 0) << cluster_->master->output();
+    for (Process* process : again) EXPECT_EQ(process->wait(), 0) << process->output();
+    for (const auto& worker : cluster_->workers) EXPECT_EQ(worker->wait(), 0) << worker->output();
+    for (const std::string shard : {"shard 0", "shard 1"})
+      EXPECT_TRUE(wait_until([&] { return has_taken_the_place_of(shard); })) << cluster_->master->output();
+  }
+  bool has_taken_the_place_of(const std::string& shard) const {
+    std::istringstream lines(cluster_->master->output());
+    for (std::string line; std::getline(lines, line);)
+      if (line.find(shard) != line.npos && line.find("took the place of the lost one") != line.npos)
+        return true;
+    return false;
   }
 
   void expect_success(Process& again) {
@@ -117,6 +142,23 @@ TEST_P(Rejoin, AShardThatIsKilledAnywhereInASyncJobLeavesNoTrace) {
   const auto again = start_again();
   expect_success(*again);
   EXPECT_EQ(folder_.read("rows"), expected);
+}
+
+TEST_P(Rejoin, AProcessOfTwoOwnersTakesThePlacesOfTwoThatWereKilledWithTheirs) {
+  const std::string expected = folder_.train(kSync);
+  start(Stop::kWriter, kSync, 10, {"--owners", "2"});
+  ASSERT_TRUE(kill_both_shards()) << cluster_->master->output();
+  const auto again = start_again({"--owners", "2"});
+  expect_success_of_both({again.get()});
+  EXPECT_EQ(folder_.read("rows"), expected);
+}
+
+TEST_P(Rejoin, TwoProcessesMayTakeThePlacesOfOneOfTwoOwners) {
+  start(Stop::kAll, count(), 10, {"--owners", "2"});
+  ASSERT_TRUE(kill_both_shards()) << cluster_->master->output();
+  const auto again = start_again(), other = start_again();
+  expect_success_of_both({again.get(), other.get()});
+  expect_each_record_applied_once(3);
 }
 
 TEST_P(Rejoin, WithoutAProcessInTimeTheJobEndsNamingTheShard) {

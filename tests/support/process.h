@@ -57,6 +57,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
   // Returns when it has stopped; it may still be running when kill() returns.
   void stop() const {
