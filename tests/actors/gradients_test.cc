@@ -98,15 +98,15 @@ TEST(SentHalves, AreRowsAndGradientsRoundedOnTheirWay) {
   for (const bool sync : {false, true}) {
     Owner owner(sync);
     owner.pull({7, 8});
-    owner.push(origin(0), {7, 8}, {0.1f, 0.2f, -0.3f, 1000.1f}, NumberType::kBfloat16);
+    owner.push(origin(0), {7, 8}, {0.1f, 0.2f, -0.3f, 1000.1f}, NumberType::kFloat16);
     if (sync) owner.commit(1, 0);
     Floats expected{-0.1f, -0.2f, 0.3f, -1000.1f};
-    round_to(NumberType::kBfloat16, expected);
+    round_to(NumberType::kFloat16, expected);
     EXPECT_EQ(owner.pull({7, 8}, sync ? 1 : 0), expected);
-    Floats as_float16 = expected;
-    round_to(NumberType::kFloat16, as_float16);
-    EXPECT_NE(as_float16, expected);
-    EXPECT_EQ(owner.pull({7, 8}, sync ? 1 : 0, NumberType::kFloat16), as_float16);
+    Floats as_bfloat16 = expected;
+    round_to(NumberType::kBfloat16, as_bfloat16);
+    EXPECT_NE(as_bfloat16, expected);
+    EXPECT_EQ(owner.pull({7, 8}, sync ? 1 : 0, NumberType::kBfloat16), as_bfloat16);
   }
 }
 

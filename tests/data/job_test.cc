@@ -272,7 +272,9 @@ TEST(Job, HalvesAreKeptInMemoryOnly) {
                              "\"bfloat16\""));
             }).find("job.toml:9"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { parse(job_text(columns, "[storage]\ndtype = \"float8\"")); }).find("float16"),
+  EXPECT_NE(message_of([&] {
+              parse(job_text(columns, "[storage]\ndtype = \"float8\""));
+            }).find("'dtype' cannot be 'float8'"),
             std::string::npos);
 }
 
