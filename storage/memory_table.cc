@@ -10,7 +10,7 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kBlock = 16;  // keys
+constexpr size_t kBlock = 8;  // keys
 constexpr size_t kRowsAhead = 16;
 
 // Keys on their way through MemoryTable::stream.
@@ -18,7 +18,9 @@ struct Block {
   std::array<uint64_t, kBlock> hash, word;
   std::array<const RowBucket*, kBlock> home;
   std::array<uint32_t, kBlock> row;
-  bool elsewhere;  // a row is RowIndex::kElsewhere
+  std::array<uint8_t, kBlock>
+      which;  // the first `elsewhere` of them: keys that are not in their home's bucket
+  size_t elsewhere;
 };
 
 }  // namespace
@@ -39,7 +41,6 @@ MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init
 // Block by block, each stage in a loop of its own, so that the processor overlaps the keys of a block.
 template <class Use>
 void MemoryTable::stream(KeysView keys, size_t floats, const Use& use) const {
-  constexpr uint32_t kElsewhere = RowIndex::kElsewhere;
   const bool ints = kind_ == KeyKind::kInt64;
   std::array<Block, 4> ring;
   const size_t n = keys.size(), blocks = (n + kBlock - 1) / kBlock;
@@ -48,14 +49,6 @@ void MemoryTable::stream(KeysView keys, size_t floats, const Use& use) const {
     ints ? prefetch_row(row, floats) : key_bytes_.prefetch_place(row);
   };
   for (size_t step = 0; step < blocks + 3; ++step) {
-    if (const size_t b = step - 2; b < blocks && ring[b % 4].elsewhere) {
-      Block& block = ring[b % 4];
-      for (size_t i = 0; i < size(b); ++i) {
-        if (block.row[i] != kElsewhere) continue;
-        block.row[i] = index_.find(block.hash[i], block.word[i]);
-        if (block.row[i] != RowIndex::kNone) prefetch(block.row[i]);
-      }
-    }
     if (const size_t b = step; b < blocks) {
       Block& block = ring[b % 4];
       for (size_t i = 0; i < size(b); ++i) block.hash[i] = hash_key(keys, b * kBlock + i);
@@ -65,23 +58,31 @@ void MemoryTable::stream(KeysView keys, size_t floats, const Use& use) const {
     if (const size_t b = step - 1; b < blocks) {
       Block& block = ring[b % 4];
       RowIndex::find_at_home(block.home.data(), block.word.data(), size(b), block.row.data());
-      block.elsewhere = false;
+      block.elsewhere = 0;
       for (size_t i = 0; i < size(b); ++i) {
-        if (block.row[i] < kElsewhere) [[likely]] {
+        // Without a branch: which keys are elsewhere cannot be predicted.
+        block.which[block.elsewhere] = static_cast<uint8_t>(i);
+        block.elsewhere += block.row[i] == RowIndex::kElsewhere;
+        if (block.row[i] < RowIndex::kElsewhere) [[likely]]
           prefetch(block.row[i]);
-        } else if (block.row[i] == kElsewhere) {
-          RowIndex::prefetch_next(block.home[i]);
-          block.elsewhere = true;
-        }
       }
+      for (size_t k = 0; k < block.elsewhere; ++k) index_.prefetch_elsewhere(block.home[block.which[k]]);
     }
-    if (const size_t b = step - 2; !ints && b < blocks)
-      for (size_t i = 0; i < size(b); ++i)
-        if (const uint32_t row = ring[b % 4].row[i]; row != RowIndex::kNone) {
+    if (const size_t b = step - 2; b < blocks) {
+      Block& block = ring[b % 4];
+      for (size_t k = 0; k < block.elsewhere; ++k) {
+        const size_t i = block.which[k];
+        block.row[i] = index_.find_elsewhere(block.home[i], block.word[i]);
+        if (block.row[i] != RowIndex::kNone) [[likely]]
+          prefetch(block.row[i]);
+      }
+      for (size_t i = 0; !ints && i < size(b); ++i)
+        if (const uint32_t row = block.row[i]; row != RowIndex::kNone) {
           key_bytes_.prefetch(row);
           prefetch_row(row, floats);
         }
-    if (const size_t b = step - (ints ? 2 : 3); b < blocks)
+    }
+    if (const size_t b = step - 3; b < blocks)
       for (size_t i = 0; i < size(b); ++i) {
         const uint32_t row = ring[b % 4].row[i];
         const size_t at = b * kBlock + i;
@@ -183,7 +184,7 @@ size_t MemoryTable::remove(KeysView keys) {
     const uint64_t hash = hash_key(keys, i);
     const uint32_t row = find(hash, keys, i);
     if (row == RowIndex::kNone) continue;
-    index_.erase(hash, word_of(hash, keys, i), row);
+    index_.erase(hash, row);
     if (used_.empty()) used_.assign(slabs_.rows(), true);
     used_[row] = false;
     free_.push_back(row);

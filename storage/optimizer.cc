@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "schema/suggest.h"
+#include "storage/copy_floats.h"
+#include "storage/finite.h"
 #include "storage/optimizers/update_rule.h"
 #include "storage/params.h"
 
@@ -66,6 +68,14 @@ UpdateKernel coupled(UpdateKernel update, float decay) {
   };
 }
 
+UpdateKernel unguarded(GuardedKernel update) {
+  return [update = std::move(update), before = std::vector<float>()](
+             std::span<float> row, std::span<float> slots, std::span<const float> grad) mutable {
+    before.resize(row.size() + slots.size());
+    update(row, slots, grad, before.data());
+  };
+}
+
 // The kernel on a row that decayed before.
 UpdateKernel decoupled(UpdateKernel update, float factor) {
   return [update = std::move(update), factor](std::span<float> row, std::span<float> slots,
@@ -113,12 +123,25 @@ double Optimizer::learning_rate(uint64_t step) const {
 }
 
 UpdateKernel Optimizer::kernel(const Step& step) const {
-  UpdateKernel update = rule_->kernel(params_, step);
+  UpdateKernel update =
+      rule_->guarded != nullptr ? unguarded(rule_->guarded(params_, step)) : rule_->kernel(params_, step);
   const double decay = value_or_zero(params_, "weight_decay");
   if (decay == 0) return update;
   if (rule_->weight_decay == WeightDecay::kCoupled)
     return coupled(std::move(update), static_cast<float>(decay));
   return decoupled(std::move(update), static_cast<float>(1 - step.learning_rate * decay));
+}
+
+GuardedKernel Optimizer::guarded_kernel(const Step& step) const {
+  if (rule_->guarded != nullptr && value_or_zero(params_, "weight_decay") == 0)
+    return rule_->guarded(params_, step);
+  return [update = kernel(step)](std::span<float> row, std::span<float> slots, std::span<const float> grad,
+                                 float* before) {
+    copy_floats(before, row.data(), row.size());
+    copy_floats(before + row.size(), slots.data(), slots.size());
+    update(row, slots, grad);
+    return all_finite(row) && all_finite(slots);
+  };
 }
 
 const std::vector<std::string>& optimizer_names() {

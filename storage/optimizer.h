@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +23,11 @@ struct Clipping {
   double global_norm = 0;  // global_clipnorm: the gradient of all variables to this norm
   bool needs_norms() const { return norm > 0 || global_norm > 0; }
 };
+
+// A step that can be taken back: does what an UpdateKernel does, leaves in before[dim + floats of slots] what
+// the row was, then its slots, and returns whether all of them are finite now.
+using GuardedKernel = std::function<bool(std::span<float> row, std::span<float> slots,
+                                         std::span<const float> grad, float* before)>;
 
 // How a row changes: a formula (optimizers/) with its hyper-parameters, its slots with their first values,
 // weight decay, clipping and learning-rate schedule. Stateless: the step and the learning rate come with the
@@ -55,6 +61,7 @@ class Optimizer {
   // place (rowwise_adagrad and group_ftrl: on those of its row). Outlived by the optimizer. The kernel throws
   // kInternal when slots[] is not slot_floats(dim).
   UpdateKernel kernel(const Step& step) const;
+  GuardedKernel guarded_kernel(const Step& step) const;
   // One row: row[dim], slots[slot_floats(dim)], grad[dim].
   void apply(const Step& step, std::span<float> row, std::span<float> slots,
              std::span<const float> grad) const {

@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "storage/page_filler.h"
+
 namespace embers::storage {
 namespace {
 
@@ -39,15 +41,19 @@ Pages::Pages(size_t bytes, bool huge) : data_(huge ? map_aligned(bytes) : map(by
 }
 
 Pages::~Pages() {
+  stop_filling();
   if (data_ != nullptr) munmap(data_, size_);
 }
 
 Pages::Pages(Pages&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      filling_(std::exchange(other.filling_, false)) {}
 
 Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(filling_, other.filling_);
   return *this;
 }
 
@@ -55,6 +61,7 @@ void Pages::grow(size_t bytes, bool huge) {
   const size_t unit = huge ? kHugePage : kSmallPage;
   Pages grown((bytes + unit - 1) / unit * unit, huge);
   if (grown.size_ <= size_) return;
+  stop_filling();
   if (data_ != nullptr) {
     const size_t used = (size_ + kSmallPage - 1) / kSmallPage * kSmallPage;
     if (mremap(data_, used, used, MREMAP_MAYMOVE | MREMAP_FIXED, grown.data_) == MAP_FAILED)
@@ -63,6 +70,16 @@ void Pages::grow(size_t bytes, bool huge) {
     data_ = nullptr;
   }
   *this = std::move(grown);
+}
+
+void Pages::fill_soon(size_t begin) {
+  if (begin >= size_) return;
+  filling_ = true;
+  PageFiller::instance().fill(data_ + begin, size_ - begin);
+}
+
+void Pages::stop_filling() {
+  if (std::exchange(filling_, false)) PageFiller::instance().forget(data_, size_);
 }
 
 }  // namespace embers::storage

@@ -22,10 +22,15 @@ class Pages {
   // Makes it at least so large, with zeros behind what there is, at another address but without copying:
   // pages are mapped anew. Throws std::bad_alloc, and then nothing changed.
   void grow(size_t bytes, bool huge);
+  // Has the pages from `begin` on made resident by another thread: see page_filler.h.
+  void fill_soon(size_t begin);
 
  private:
+  void stop_filling();
+
   std::byte* data_ = nullptr;
   size_t size_ = 0;
+  bool filling_ = false;  // fill_soon was called
 };
 
 }  // namespace embers::storage

@@ -12,18 +12,20 @@ struct RowCell {
   uint32_t row;
 };
 
-// A cache line of a RowIndex: cells [0, count) are used.
+// A cache line of a RowIndex: cells [0, count) are used. What does not fit is in nodes, see RowNode.
 struct alignas(64) RowBucket {
   static constexpr uint32_t kCells = 5;
-  static constexpr uint32_t kPassed = 1u << 31;
   static RowBucket kNoBucket;  // empty, of an index without buckets
 
   uint64_t word[kCells];
   uint32_t row[kCells];
-  uint32_t state;  // count, and kPassed: a key of this bucket or of one before it lies in one behind
+  uint32_t state;  // count in the lowest three bits, above them the first node
 
-  uint32_t count() const { return state & ~kPassed; }
-  bool passed() const { return (state & kPassed) != 0; }
+  static constexpr uint32_t kCountBits = 3;
+  uint32_t count() const { return state & 7; }
+  // Number of the first node, 0 for none.
+  uint32_t node() const { return state >> kCountBits; }
+  void set_node(uint32_t node) { state = count() | node << kCountBits; }
   // Bit k: cell k is used and holds this word.
   uint32_t matches(uint64_t wanted) const {
     uint32_t hits = 0;
@@ -44,5 +46,16 @@ struct alignas(64) RowBucket {
   }
 };
 static_assert(sizeof(RowBucket) == 64);
+
+// Half a cache line of the cells of a bucket that overflowed. Only the first node of a bucket may have room.
+struct alignas(32) RowNode {
+  static constexpr uint32_t kCells = 2;
+
+  uint64_t word[kCells];
+  uint32_t row[kCells];
+  uint32_t count;
+  uint32_t next;  // number of the next node, 0 for none
+};
+static_assert(sizeof(RowNode) == 32);
 
 }  // namespace embers::storage

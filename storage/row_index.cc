@@ -6,93 +6,85 @@ namespace embers::storage {
 
 constinit RowBucket RowBucket::kNoBucket{};
 
-void RowIndex::put(uint64_t at, uint64_t word, uint32_t row) {
-  while (data_[at].count() == kCells) {
-    if (at + 1 == end_) reserve(end_);
-    data_[at].state |= RowBucket::kPassed;
-    ++at;
-  }
-  data_[at].add(word, row);
+void RowIndex::put_in_node(RowBucket& home, uint64_t word, uint32_t row) {
+  if (home.node() == 0 || nodes_[home.node()].count == RowNode::kCells)
+    home.set_node(nodes_.take(home.node()));
+  RowNode& node = nodes_[home.node()];
+  node.word[node.count] = word;
+  node.row[node.count++] = row;
 }
 
-void RowIndex::erase(uint64_t hash, uint64_t word, uint32_t row) {
-  for (uint64_t at = home(hash);; ++at) {
-    RowBucket& bucket = data_[at];
-    for (uint32_t hits = bucket.matches(word); hits != 0; hits &= hits - 1) {
-      const auto k = static_cast<uint32_t>(__builtin_ctz(hits));
-      if (bucket.row[k] != row) continue;
-      bucket.remove(k);
-      --size_;
-      if (++erased_ > buckets_ * kCells / 2 && left_ == 0) begin_growth();
-      return;
+RowCell RowIndex::take_from_node(RowBucket& home) {
+  RowNode& node = nodes_[home.node()];
+  --node.count;
+  const RowCell cell{node.word[node.count], node.row[node.count]};
+  if (node.count == 0) home.set_node(nodes_.give_back(home.node()));
+  return cell;
+}
+
+void RowIndex::erase(uint64_t hash, uint32_t row) {
+  RowBucket& home = data_[this->home(hash)];
+  --size_;
+  for (uint32_t k = 0; k < home.count(); ++k)
+    if (home.row[k] == row) {
+      home.remove(k);
+      if (home.node() == 0) return;
+      const RowCell cell = take_from_node(home);
+      return home.add(cell.word, cell.row);
     }
-    if (!bucket.passed()) return;
-  }
+  // Its place is taken by a cell of the first node.
+  const RowCell last = take_from_node(home);
+  if (last.row == row) return;
+  for (uint32_t n = home.node();; n = nodes_[n].next)
+    for (uint32_t k = 0; k < nodes_[n].count; ++k)
+      if (nodes_[n].row[k] == row) {
+        nodes_[n].word[k] = last.word;
+        nodes_[n].row[k] = last.row;
+        return;
+      }
 }
 
 void RowIndex::begin_growth() {
-  const uint64_t tenths = size_ < kSmall ? 20 : 16;
+  const uint64_t percent = size_ < kSmall ? 200 : kGrowth;
   // At least as many as are there when the last bucket has moved.
-  const uint64_t rows = std::max(size_ * tenths / 10, size_ + buckets_ / kMovesAtOnce + 1);
+  const uint64_t rows = std::max(size_ * percent / 100, size_ + buckets_ / kMovesAtOnce + 1);
   const uint64_t buckets = std::max({kFewest, buckets_, rows * 100 / (kFull * kCells) + 1});
-  reserve(buckets);
+  const size_t bytes = buckets * sizeof(RowBucket);
+  const size_t before = pages_.size();
+  pages_.grow(bytes, bytes >= kHugePage);
+  if (bytes >= kHugePage) pages_.fill_soon(before);
+  data_ = reinterpret_cast<RowBucket*>(pages_.data());
   before_ = left_ = buckets_;
   buckets_ = buckets;
   limit_ = buckets_ * kCells * kFull / 100;
-  erased_ = 0;
-  settle(kMovesAtOnce);
-}
-
-void RowIndex::reserve(uint64_t buckets) {
-  const size_t bytes = (buckets + kTail) * sizeof(RowBucket);
-  pages_.grow(bytes, bytes >= kHugePage);
-  data_ = reinterpret_cast<RowBucket*>(pages_.data());
-  end_ = pages_.size() / sizeof(RowBucket);
+  if (left_ != 0) move(kMovesAtOnce);
 }
 
 void RowIndex::move(uint64_t buckets) {
-  for (const uint64_t until = left_ - std::min(left_, buckets); left_ > until;)
-    if (const uint64_t at = left_ - 1; !data_[at].passed() && (at == 0 || !data_[at - 1].passed()))
-      move_bucket(at);
-    else
-      move_run();
+  for (const uint64_t until = left_ - std::min(left_, buckets); left_ > until;) move_bucket();
 }
 
-void RowIndex::move_bucket(uint64_t at) {
-  const RowBucket bucket = data_[at];
-  data_[at] = {};
-  left_ = at;
-  for (uint32_t k = 0; k < bucket.count(); ++k)
-    put(home_of(hash_of(bucket.word[k]), buckets_), bucket.word[k], bucket.row[k]);
-}
-
-void RowIndex::move_run() {
-  uint64_t begin = left_ - 1;
-  while (begin > 0 && data_[begin - 1].passed()) --begin;
-  uint64_t end = left_;  // of those buckets that may hold keys of the run
-  for (bool passed = data_[end - 1].passed(); passed; passed = data_[end++].passed())
-    ;
+void RowIndex::move_bucket() {
+  RowBucket& last = data_[left_ - 1];
   on_move_.clear();
-  on_move_.reserve((end - begin) * kCells);
-  for (uint64_t at = begin; at < end; ++at)
-    for (uint32_t k = data_[at].count(); k-- > 0;) {
-      const RowCell cell{data_[at].word[k], data_[at].row[k]};
-      if (at >= left_ && home_of(hash_of(cell.word), before_) >= left_)
-        continue;  // is there by the new layout
-      on_move_.push_back(cell);
-      if (at >= left_) data_[at].remove(k);
-    }
-  std::fill(data_ + begin, data_ + left_, RowBucket{});
-  left_ = begin;
-  for (const RowCell& cell : on_move_) put(home_of(hash_of(cell.word), buckets_), cell.word, cell.row);
+  while (last.node() != 0) on_move_.push_back(take_from_node(last));
+  const RowBucket bucket = last;
+  nodes_.reserve(bucket.count() + static_cast<uint32_t>(on_move_.size()));
+  last = {};
+  --left_;
+  const auto put_again = [this](uint64_t word, uint32_t row) {
+    put(data_[home_of(hash_of(word), buckets_)], word, row);
+  };
+  for (uint32_t k = 0; k < bucket.count(); ++k) put_again(bucket.word[k], bucket.row[k]);
+  for (const RowCell& cell : on_move_) put_again(cell.word, cell.row);
 }
 
 // Of the new layout only what has been written to.
 uint64_t RowIndex::resident_bytes() const {
-  const uint64_t scratch = on_move_.capacity() * sizeof(RowCell);
-  if (left_ == 0) return pages_.size() + scratch;
+  const uint64_t others = on_move_.capacity() * sizeof(RowCell) + nodes_.resident_bytes();
+  if (left_ == 0) return pages_.size() + others;
   const uint64_t written = std::max(before_, left_ * buckets_ / before_);
-  return before_ * sizeof(RowBucket) + pages_.size() - written * sizeof(RowBucket) + scratch;
+  return before_ * sizeof(RowBucket) + pages_.size() - written * sizeof(RowBucket) + others;
 }
 
 }  // namespace embers::storage

@@ -8,11 +8,11 @@
 namespace embers::storage {
 namespace {
 
-// The row at the first match; without one, kNone or for a bucket that was passed kElsewhere. Whatever cell
+// The row at the first match; without one, kNone or for a bucket with nodes kElsewhere. Whatever cell
 // the search shows then is read as well, rather than to branch on what cannot be predicted.
 uint32_t pick(const RowBucket& bucket, uint32_t matches) {
   const uint32_t row = bucket.row[matches == 0 ? 0 : __builtin_ctz(matches)];
-  const uint32_t none = RowIndex::kNone - (bucket.passed() ? 1 : 0);
+  const uint32_t none = RowIndex::kNone - (bucket.node() != 0 ? 1 : 0);
   return matches == 0 ? none : row;
 }
 

@@ -17,10 +17,14 @@ RowSlabs::RowSlabs(size_t floats_per_row)
       rows_per_slab_(static_cast<uint32_t>(slab_bytes_ / (floats_per_row * sizeof(float)))),
       reciprocal_(UINT64_MAX / rows_per_slab_ + 1) {}
 
-void RowSlabs::reserve() {
+void RowSlabs::add_slab() {
   // The first slab keeps small pages: most tables are small, and a huge page is resident from its first row
   // on.
-  if (rows_ == slabs_.size() * rows_per_slab_) slabs_.emplace_back(slab_bytes_, !slabs_.empty());
+  if (next_.data() == nullptr) next_ = Pages(slab_bytes_, !slabs_.empty());
+  slabs_.push_back(std::move(next_));
+  if (rows_ < kLarge) return;
+  next_ = Pages(slab_bytes_, true);
+  next_.fill_soon(0);
 }
 
 float* RowSlabs::append() {
@@ -31,7 +35,7 @@ float* RowSlabs::append() {
 uint64_t RowSlabs::resident_bytes() const {
   if (slabs_.empty()) return 0;
   const size_t in_first = std::min(rows_, rows_per_slab_) * floats_per_row_ * sizeof(float);
-  return round_up(in_first, kPage) + (slabs_.size() - 1) * slab_bytes_;
+  return round_up(in_first, kPage) + (slabs_.size() - 1) * slab_bytes_ + next_.size();
 }
 
 }  // namespace embers::storage

@@ -21,7 +21,10 @@ class RowSlabs {
     return base(slab) + size_t{number - slab * rows_per_slab_} * floats_per_row_;
   }
   // Makes room for the next row. Throws std::bad_alloc.
-  void reserve();
+  void reserve() {
+    if (rows_ == slabs_.size() * rows_per_slab_) [[unlikely]]
+      add_slab();
+  }
   // A new row, all zeros. Throws std::bad_alloc, but not after reserve().
   float* append();
   uint32_t rows() const { return rows_; }
@@ -31,6 +34,9 @@ class RowSlabs {
   uint64_t resident_bytes() const;
 
  private:
+  static constexpr uint32_t kLarge = 1 << 20;  // rows from which on a slab more than needed may be there
+
+  void add_slab();
   // number / rows_per_slab_ by multiplication; exact for 32-bit numbers and divisors from 2 on.
   uint32_t slab_of(uint32_t number) const {
     return static_cast<uint32_t>((static_cast<unsigned __int128>(reciprocal_) * number) >> 64);
@@ -45,6 +51,7 @@ class RowSlabs {
 
   uint32_t rows_ = 0;
   std::vector<Pages> slabs_;
+  Pages next_;  // of a large table: the slab after the last one, being made resident
 };
 
 }  // namespace embers::storage

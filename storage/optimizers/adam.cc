@@ -14,6 +14,7 @@ UpdateRule adam() {
            {"weight_decay", 0}},
           WeightDecay::kCoupled,
           adam_slots,
+          nullptr,
           [](const Params& p, const Optimizer::Step& step) {
             return adam_kernel(
                 p, step,

@@ -13,25 +13,39 @@ namespace {
 struct Factors {
   float one_minus_beta_1, one_minus_beta_2, epsilon, rate;
 };
-EMBERS_INSTRUCTION_SETS void adam_row(size_t n, float* __restrict row, float* __restrict m,
-                                      float* __restrict v, const float* __restrict grad, Factors f) {
+EMBERS_INSTRUCTION_SETS bool adam_row(size_t n, float* __restrict row, float* __restrict m,
+                                      float* __restrict v, const float* __restrict grad,
+                                      float* __restrict before, Factors f) {
+  uint32_t greatest = 0;
   for (size_t i = 0; i < n; ++i) {
+    before[i] = row[i];
+    before[n + i] = m[i];
+    before[2 * n + i] = v[i];
     m[i] += (grad[i] - m[i]) * f.one_minus_beta_1;
     v[i] += (grad[i] * grad[i] - v[i]) * f.one_minus_beta_2;
     row[i] -= f.rate * m[i] / (std::sqrt(v[i]) + f.epsilon);
+    greatest = std::max({greatest, magnitude(row[i]), magnitude(m[i]), magnitude(v[i])});
   }
+  return is_finite_magnitude(greatest);
 }
 
 // The same with the greatest v so far in place of v.
-EMBERS_INSTRUCTION_SETS void amsgrad_row(size_t n, float* __restrict row, float* __restrict m,
+EMBERS_INSTRUCTION_SETS bool amsgrad_row(size_t n, float* __restrict row, float* __restrict m,
                                          float* __restrict v, float* __restrict v_hat,
-                                         const float* __restrict grad, Factors f) {
+                                         const float* __restrict grad, float* __restrict before, Factors f) {
+  uint32_t greatest = 0;
   for (size_t i = 0; i < n; ++i) {
+    before[i] = row[i];
+    before[n + i] = m[i];
+    before[2 * n + i] = v[i];
+    before[3 * n + i] = v_hat[i];
     m[i] += (grad[i] - m[i]) * f.one_minus_beta_1;
     v[i] += (grad[i] * grad[i] - v[i]) * f.one_minus_beta_2;
     v_hat[i] = std::max(v_hat[i], v[i]);
     row[i] -= f.rate * m[i] / (std::sqrt(v_hat[i]) + f.epsilon);
+    greatest = std::max({greatest, magnitude(row[i]), magnitude(m[i]), magnitude(v[i]), magnitude(v_hat[i])});
   }
+  return is_finite_magnitude(greatest);
 }
 
 Factors factors(const Params& p, const Optimizer::Step& step, AdamEpsilon place) {
@@ -50,14 +64,14 @@ std::vector<Optimizer::Slot> adam_slots(const Params& params) {
   return slots;
 }
 
-UpdateKernel adam_kernel(const Params& params, const Optimizer::Step& step, AdamEpsilon epsilon) {
+GuardedKernel adam_kernel(const Params& params, const Optimizer::Step& step, AdamEpsilon epsilon) {
   const Factors f = factors(params, step, epsilon);
   if (params.at("amsgrad") != 0)
-    return row_kernel({3}, [f](size_t n, float* row, float* slots, const float* grad) {
-      amsgrad_row(n, row, slots, slots + n, slots + 2 * n, grad, f);
+    return guarded_row_kernel({3}, [f](size_t n, float* row, float* slots, const float* grad, float* before) {
+      return amsgrad_row(n, row, slots, slots + n, slots + 2 * n, grad, before, f);
     });
-  return row_kernel({2}, [f](size_t n, float* row, float* slots, const float* grad) {
-    adam_row(n, row, slots, slots + n, grad, f);
+  return guarded_row_kernel({2}, [f](size_t n, float* row, float* slots, const float* grad, float* before) {
+    return adam_row(n, row, slots, slots + n, grad, before, f);
   });
 }
 

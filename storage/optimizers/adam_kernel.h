@@ -12,6 +12,6 @@ enum class AdamEpsilon : uint8_t {
 
 // Slots m and v, and v_hat with amsgrad.
 std::vector<Optimizer::Slot> adam_slots(const Params& params);
-UpdateKernel adam_kernel(const Params& params, const Optimizer::Step& step, AdamEpsilon epsilon);
+GuardedKernel adam_kernel(const Params& params, const Optimizer::Step& step, AdamEpsilon epsilon);
 
 }  // namespace embers::storage

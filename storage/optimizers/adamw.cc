@@ -13,6 +13,7 @@ UpdateRule adamw() {
            {"weight_decay", 0.004}},
           WeightDecay::kDecoupled,
           adam_slots,
+          nullptr,
           [](const Params& p, const Optimizer::Step& step) {
             return adam_kernel(p, step, AdamEpsilon::kAfterCorrection);
           }};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,10 @@ struct UpdateRule {
   Params defaults;  // all hyper-parameters but the clipping ones, which every optimizer has
   WeightDecay weight_decay;
   std::vector<Optimizer::Slot> (*slots)(const Params& params);
-  // One step. weight_decay and clipping are not its business.
+  // One step, one of the two. weight_decay and clipping are not its business. Guarded kernels are for
+  // optimizers that are worth it: they spare a copy and a look at each row.
   UpdateKernel (*kernel)(const Params& params, const Optimizer::Step& step);
+  GuardedKernel (*guarded)(const Params& params, const Optimizer::Step& step) = nullptr;
 };
 
 UpdateRule sgd();
@@ -48,8 +51,12 @@ struct SlotFloats {
 };
 
 // kInternal: the row belongs to a table of another optimizer.
-void check_shapes(std::span<const float> row, std::span<const float> slots, std::span<const float> grad,
-                  SlotFloats expected);
+[[noreturn]] void fail_shapes(size_t row, size_t slots, size_t grad);
+inline void check_shapes(std::span<const float> row, std::span<const float> slots,
+                         std::span<const float> grad, SlotFloats expected) {
+  if (grad.size() != row.size() || slots.size() != expected.beside(row.size())) [[unlikely]]
+    fail_shapes(row.size(), slots.size(), grad.size());
+}
 
 // A kernel from update(n, row, slots, grad), which gets pointers to what was checked to be there.
 template <class Update>
@@ -59,6 +66,20 @@ UpdateKernel row_kernel(SlotFloats expected, Update update) {
     update(row.size(), row.data(), slots.data(), grad.data());
   };
 }
+
+// The same from a guarded update(n, row, slots, grad, before).
+template <class Update>
+GuardedKernel guarded_row_kernel(SlotFloats expected, Update update) {
+  return [expected, update](std::span<float> row, std::span<float> slots, std::span<const float> grad,
+                            float* before) {
+    check_shapes(row, slots, grad, expected);
+    return update(row.size(), row.data(), slots.data(), grad.data(), before);
+  };
+}
+
+// For guarded updates: the greatest of them tells whether all are finite.
+inline uint32_t magnitude(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffff; }
+inline bool is_finite_magnitude(uint32_t greatest) { return greatest < 0x7f800000; }
 
 // base^exponent by squaring: only multiplications, so the same on every machine.
 double power(double base, uint64_t exponent);

@@ -91,6 +91,30 @@ TEST(Pages, GrowingKeepsWhatThereIs) {
   EXPECT_EQ(pages.data(), at);
 }
 
+TEST(Pages, ThatAreBeingFilledKeepTheirContentsAndMayGrowOrGo) {
+  for (int round = 0; round < 20; ++round) {
+    Pages pages(4 * kHugePage, true);
+    for (size_t at = 0; at < pages.size(); at += kHugePage / 2)
+      pages.data()[at] = std::byte(at / kHugePage + 1);
+    pages.fill_soon(kHugePage);
+    if (round % 2 == 0) pages.grow(9 * kHugePage, true);
+    pages.fill_soon(0);
+    for (size_t at = 0; at < 4 * kHugePage; at += kHugePage / 2)
+      ASSERT_EQ(pages.data()[at], std::byte(at / kHugePage + 1));
+    ASSERT_EQ(pages.data()[pages.size() - 1], std::byte{0});
+    Pages other = std::move(pages);
+    if (round % 3 == 0) other = Pages();
+  }
+}
+
+TEST(RowSlabs, OfALargeTableAreFilledAheadAndCharged) {
+  RowSlabs slabs(1);
+  while (slabs.rows() < (1 << 20) + kHugePage / 2) *slabs.append() = 1;
+  const uint64_t slabs_in_use = (slabs.rows() * sizeof(float) + kHugePage - 1) / kHugePage;
+  EXPECT_EQ(slabs.resident_bytes(), (slabs_in_use + 1) * kHugePage);
+  for (uint32_t row = 0; row < slabs.rows(); ++row) ASSERT_EQ(*slabs.row(row), 1);
+}
+
 // Byte strings whose whole hashes are equal are told apart by comparison.
 TEST(RowIndex, EqualHashesAreComparedByTheCaller) {
   RowIndex index(KeyKind::kBytes);
@@ -149,7 +173,7 @@ TEST(RowIndex, BehavesAsAMapWhenKeysCrowdAndAreErased) {
       if (random() % 3 == 0) {
         const auto found = model.find(hash);
         if (found == model.end()) continue;
-        index.erase(hash, hash, found->second);
+        index.erase(hash, found->second);
         model.erase(found);
       } else if (model.emplace(hash, i).second) {
         index.find_or_insert(hash, hash, i);
@@ -182,9 +206,7 @@ TEST(RowIndex, TakesNewKeysAfterNearlyAllWereErased) {
   const auto insert = [&](int64_t key) {
     index.find_or_insert(hash_key(key), static_cast<uint64_t>(key), static_cast<uint32_t>(key));
   };
-  const auto erase = [&](int64_t key) {
-    index.erase(hash_key(key), static_cast<uint64_t>(key), static_cast<uint32_t>(key));
-  };
+  const auto erase = [&](int64_t key) { index.erase(hash_key(key), static_cast<uint32_t>(key)); };
   for (int64_t key = 0; key < 145'000; ++key) insert(key);
   for (int64_t key = 0; key < 145'000; ++key) erase(key);
   for (int64_t key = 0; key < 19'000; ++key) insert(key), erase(key);

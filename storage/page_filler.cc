@@ -1,0 +1,68 @@
+#include "storage/page_filler.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "storage/pages.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace embers::storage {
+
+PageFiller& PageFiller::instance() {
+  static PageFiller filler;
+  return filler;
+}
+
+PageFiller::~PageFiller() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void PageFiller::fill(std::byte* data, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (cannot_ || over_ || bytes == 0) return;
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  ranges_.push_back({data, bytes});
+  changed_.notify_all();
+}
+
+void PageFiller::forget(const std::byte* data, size_t bytes) {
+  const auto overlaps = [&](const Range& r) {
+    return r.bytes != 0 && r.data < data + bytes && data < r.data + r.bytes;
+  };
+  std::unique_lock lock(mutex_);
+  std::erase_if(ranges_, overlaps);
+  changed_.wait(lock, [&] { return !overlaps(at_hand_); });
+}
+
+void PageFiller::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return over_ || !ranges_.empty(); });
+    if (over_) return;
+    Range& next = ranges_.front();
+    const size_t piece = std::min(next.bytes, kHugePage);
+    next.bytes -= piece;
+    at_hand_ = {next.data + next.bytes, piece};
+    if (next.bytes == 0) ranges_.pop_front();
+    lock.unlock();
+    const bool filled = madvise(at_hand_.data, at_hand_.bytes, MADV_POPULATE_WRITE) == 0;
+    lock.lock();
+    at_hand_ = {nullptr, 0};
+    if (!filled) {
+      cannot_ = true;
+      ranges_.clear();
+    }
+    changed_.notify_all();
+  }
+}
+
+}  // namespace embers::storage

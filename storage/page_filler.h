@@ -1,0 +1,47 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+namespace embers::storage {
+
+// Makes pages resident before they are needed, on one thread of the process. A huge page takes the kernel
+// half a millisecond, and five to ten where a hypervisor has to find the memory first: without this thread,
+// whoever touches it first waits for that.
+//
+// *Thread safety*: all members may be called from any thread.
+class PageFiller {
+ public:
+  // The process's.
+  static PageFiller& instance();
+  ~PageFiller();
+
+  // Fills pages of this anonymous memory soon, the last ones first; their contents stay. Nothing where the
+  // kernel cannot (before Linux 5.14).
+  void fill(std::byte* data, size_t bytes);
+  // Before memory that was to be filled is unmapped or moved: leaves alone what is not filled yet. Waits for
+  // the page at hand.
+  void forget(const std::byte* data, size_t bytes);
+
+ private:
+  struct Range {
+    std::byte* data;
+    size_t bytes;
+  };
+
+  PageFiller() = default;
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Range> ranges_;   // to be filled, oldest first
+  Range at_hand_{nullptr, 0};  // what is being filled
+  bool cannot_ = false;
+  bool over_ = false;
+  std::thread thread_;  // from the first call of fill() on
+};
+
+}  // namespace embers::storage
