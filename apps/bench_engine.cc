@@ -24,7 +24,6 @@
 #include "storage/apply.h"
 #include "storage/pages.h"
 #include "storage/prefetch.h"
-#include "storage/row_slabs.h"
 #include "storage/store.h"
 
 namespace embers {
@@ -243,22 +242,29 @@ Json measure(Engine& engine, const IndexLines& index, const Point& point, int ro
 // What a user could build from a well-kept map in a day: the peer of insertion.
 class AbseilTable {
  public:
-  explicit AbseilTable(uint32_t dim) : dim_(dim), slabs_(3 * size_t{dim}) {}
+  explicit AbseilTable(uint32_t dim) : dim_(dim), rows_per_slab_(storage::kHugePage / (12 * size_t{dim})) {}
   void add_if_absent(std::span<const int64_t> keys, std::span<const float> values) {
     for (size_t i = 0; i < keys.size(); ++i) {
       if (i + kAhead < keys.size()) rows_.prefetch(keys[i + kAhead]);
       const auto [at, added] = rows_.try_emplace(keys[i], static_cast<uint32_t>(rows_.size()));
       if (!added) continue;
-      float* row = slabs_.append();
+      float* row = append();
       std::memcpy(row, &values[i * dim_], dim_ * sizeof(float));
       std::memset(row + dim_, 0, 2 * dim_ * sizeof(float));
     }
   }
 
  private:
+  float* append() {
+    const size_t row = rows_.size() - 1;
+    if (row == slabs_.size() * rows_per_slab_) slabs_.emplace_back(storage::kHugePage, true);
+    return reinterpret_cast<float*>(slabs_.back().data()) + row % rows_per_slab_ * 3 * dim_;
+  }
+
   size_t dim_;
+  size_t rows_per_slab_;
   absl::flat_hash_map<int64_t, uint32_t> rows_;
-  storage::RowSlabs slabs_;
+  std::vector<storage::Pages> slabs_;
 };
 
 // Rows/s of inserting `rows` keys, every fourth of which is asked for again; by the clock, since ours has

@@ -72,10 +72,13 @@ void Pages::grow(size_t bytes, bool huge) {
   *this = std::move(grown);
 }
 
-void Pages::fill_soon(size_t begin) {
-  if (begin >= size_) return;
+void Pages::fill_soon(size_t begin, size_t bytes) {
   filling_ = true;
-  PageFiller::instance().fill(data_ + begin, size_ - begin);
+  PageFiller::instance().fill(data_ + begin, bytes);
+}
+
+void Pages::take(size_t begin, size_t bytes) const {
+  if (filling_) PageFiller::instance().forget(data_ + begin, bytes);
 }
 
 void Pages::stop_filling() {

@@ -18,7 +18,7 @@ class RowSlabs {
 
   float* row(uint32_t number) const {
     const uint32_t slab = slab_of(number);
-    return base(slab) + size_t{number - slab * rows_per_slab_} * floats_per_row_;
+    return slabs_[slab] + size_t{number - slab * rows_per_slab_} * floats_per_row_;
   }
   // Makes room for the next row. Throws std::bad_alloc.
   void reserve() {
@@ -34,14 +34,16 @@ class RowSlabs {
   uint64_t resident_bytes() const;
 
  private:
-  static constexpr uint32_t kLarge = 1 << 20;  // rows from which on a slab more than needed may be there
+  // Slabs that are made resident before they are needed: one for each million of rows there are.
+  static constexpr uint32_t kMostAhead = 4, kRowsOfOneAhead = 1 << 20;
+  static constexpr size_t kSlabsOfPages = 16;  // mapped at once, of a table so large
 
   void add_slab();
+  size_t ahead() const { return rows_ / kRowsOfOneAhead < kMostAhead ? rows_ / kRowsOfOneAhead : kMostAhead; }
   // number / rows_per_slab_ by multiplication; exact for 32-bit numbers and divisors from 2 on.
   uint32_t slab_of(uint32_t number) const {
     return static_cast<uint32_t>((static_cast<unsigned __int128>(reciprocal_) * number) >> 64);
   }
-  float* base(uint32_t slab) const { return reinterpret_cast<float*>(slabs_[slab].data()); }
 
   // Constant after construction.
   size_t floats_per_row_;
@@ -50,8 +52,10 @@ class RowSlabs {
   uint64_t reciprocal_;
 
   uint32_t rows_ = 0;
-  std::vector<Pages> slabs_;
-  Pages next_;  // of a large table: the slab after the last one, being made resident
+  std::vector<float*> slabs_;
+  std::vector<Pages> pages_;  // of the slabs, in their order, and behind them of some that follow
+  size_t used_ = 0;           // bytes of the last pages that are slabs
+  size_t filled_ = 0;         // bytes of the last pages that are slabs or were asked to be filled
 };
 
 }  // namespace embers::storage

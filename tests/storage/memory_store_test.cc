@@ -96,9 +96,10 @@ TEST(Pages, ThatAreBeingFilledKeepTheirContentsAndMayGrowOrGo) {
     Pages pages(4 * kHugePage, true);
     for (size_t at = 0; at < pages.size(); at += kHugePage / 2)
       pages.data()[at] = std::byte(at / kHugePage + 1);
-    pages.fill_soon(kHugePage);
+    pages.fill_soon(kHugePage, 3 * kHugePage);
     if (round % 2 == 0) pages.grow(9 * kHugePage, true);
-    pages.fill_soon(0);
+    pages.take(2 * kHugePage, kHugePage);
+    pages.fill_soon(0, 4 * kHugePage);
     for (size_t at = 0; at < 4 * kHugePage; at += kHugePage / 2)
       ASSERT_EQ(pages.data()[at], std::byte(at / kHugePage + 1));
     ASSERT_EQ(pages.data()[pages.size() - 1], std::byte{0});
