@@ -284,6 +284,21 @@ void resume(OptimizerState& state, wire::ResumeRequest::Reader request) {
   for (const uint64_t minibatch : request.getApplied()) state.ledger.mark_applied(minibatch, 0);
 }
 
+// A promise that is kept when this actor ends with the answer of its shard still to come: who asked for it
+// waits in a thread.
+class Kept {
+ public:
+  using Promise = caf::typed_response_promise<Message<wire::Empty>>;
+  explicit Kept(Promise open) : promise(std::move(open)) {}
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  ~Kept() {
+    if (promise.pending()) promise.deliver(to_caf(Error(ErrorCode::kUnavailable, "the owner has ended")));
+  }
+
+  Promise promise;
+};
+
 // Both actors of the owner refuse what was routed by an older map before the master is answered.
 void take_map(Self self, uint32_t version, caf::typed_response_promise<Message<wire::Empty>> promise) {
   self->state.config.map.version = std::max(self->state.config.map.version, version);
@@ -380,9 +395,10 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
             [&] {
               resume(self->state, m.get());
               const auto note = std::make_shared<const AppliedNote>(self->state.ledger.note_of_all());
+              const auto kept = std::make_shared<Kept>(promise);
               self->request(self->state.shard, caf::infinite, resume_atom::value, NotePtr(note))
-                  .then([promise](uint64_t) mutable { promise.deliver(make_message<wire::Empty>()); },
-                        [promise](caf::error& e) mutable { promise.deliver(std::move(e)); });
+                  .then([kept](uint64_t) { kept->promise.deliver(make_message<wire::Empty>()); },
+                        [kept](caf::error& e) { kept->promise.deliver(std::move(e)); });
             },
             [&](const Error& e) { promise.deliver(to_caf(e)); });
         return promise;

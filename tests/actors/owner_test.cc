@@ -489,6 +489,17 @@ TEST(Scan, OfAnUnknownTableIsRefused) {
   });
 }
 
+TEST(Resume, IsAnsweredThoughTheOwnerEndsMeanwhile) {
+  Owner owner(false);
+  owner.run();
+  const auto answer = owner.post(owner.handles().optimizer, make_message<wire::ResumeRequest>());
+  owner.step();  // the asker asks
+  owner.step();  // the optimizer asks its shard
+  end_owner(owner.handles());
+  owner.run();
+  expect_error(ErrorCode::kUnavailable, {"owner has ended"}, [&] { answer->get(); });
+}
+
 TEST(Resume, GoesOnWhereTheJobStood) {
   Owner owner(true);
   owner.ask(owner.handles().optimizer, make_message<wire::ResumeRequest>([](wire::ResumeRequest::Builder b) {

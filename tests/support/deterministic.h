@@ -34,6 +34,9 @@ class Deterministic {
   // Until nobody has a message left.
   void run() { dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler()).run(); }
 
+  // Lets one actor with a message run.
+  void step() { dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler()).run_once(); }
+
   // Asks and runs; the answer may still be open then.
   template <class T, class Actor>
   std::shared_ptr<Outcome<T>> start(const Actor& whom, const Message<T>& question) {
