@@ -172,7 +172,7 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
     if (i + kRowsAhead < keys.size()) index_.prefetch(hash_key(keys, i + kRowsAhead));
     float* const row = slabs_.row(find_or_create(hash_key(keys, i), keys, i).row);
     format_.write(row, &values[i * width_]);
-    copy_floats(row + format_.floats(), &values[i * width_ + dim_], width_ - dim_);
+    copy_floats(row + format_.floats(), values.data() + i * width_ + dim_, width_ - dim_);
   }
 }
 
@@ -238,7 +238,7 @@ std::span<const float> MemoryTable::values_from(uint32_t begin, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     const float* const row = slabs_.row(begin) + i * stride_;
     format_.read(row, &shown_[i * width_]);
-    copy_floats(&shown_[i * width_ + dim_], row + format_.floats(), width_ - dim_);
+    copy_floats(shown_.data() + i * width_ + dim_, row + format_.floats(), width_ - dim_);
   }
   return shown_;
 }

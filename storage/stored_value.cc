@@ -49,7 +49,7 @@ bool read_value(std::string_view value, std::string_view name, uint64_t run, std
   if (header.run != run) return false;
   if (value.size() != sizeof header + out.size_bytes() + rest.size() || !value.ends_with(rest))
     fail_foreign(name, "a row of another table or key");
-  std::memcpy(out.data(), value.data() + sizeof header, out.size_bytes());
+  if (!out.empty()) std::memcpy(out.data(), value.data() + sizeof header, out.size_bytes());
   tag = {header.run, header.version, header.writer};
   return true;
 }

@@ -69,7 +69,7 @@ TEST_F(HostilePeer, AnotherProtocolInTheHeaderOrTheHello) {
   h.protocol = 99;
   EXPECT_REFUSED(answer_to(bytes(h)), ErrorCode::kMismatch, "protocol 99");
   EXPECT_REFUSED(answer_to(RawPeer::bytes_of(RawPeer::hello(42), Destination{}, 0)), ErrorCode::kMismatch,
-                 "protocol 3 here, 42 at the peer");
+                 "protocol " + std::to_string(kProtocol) + " here, 42 at the peer");
 }
 
 TEST_F(HostilePeer, AnotherNumberFormat) {
