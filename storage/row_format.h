@@ -19,11 +19,9 @@ class RowFormat {
   // What a row takes of memory, in floats.
   size_t floats() const { return is_float32() ? dim_ : (dim_ + 1) / 2; }
 
+  // Of halves.
   void read(const float* row, float* out) const {
-    if (is_float32())
-      copy_floats(out, row, dim_);
-    else
-      from_halves(type_, reinterpret_cast<const uint16_t*>(row), {out, dim_});
+    from_halves(type_, reinterpret_cast<const uint16_t*>(row), {out, dim_});
   }
   // Of a new or restored row: nearest.
   void write(float* row, const float* in) const {

@@ -26,6 +26,16 @@ double counted_colors(const JobFolder& folder) {
   return sum;
 }
 
+constexpr char kNoCensus[] = "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
+bool has_census() { return std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"); }
+
+void train_census(JobFolder& folder, const Words& settings) {
+  ASSERT_EQ(folder.run(Words{"train", EMBERS_CENSUS_JOB, "--report", folder.path("out.json")} +
+                       set({"data.dir=" EMBERS_CENSUS_DIR}) + set(settings)),
+            0)
+      << folder.output();
+}
+
 // Examples that the last line of progress in the log speaks of.
 uint64_t examples_so_far(const Process& master) {
   const std::string log = master.output(), before = "%  ";
@@ -89,13 +99,9 @@ TEST(Bounded, AKilledWorkerHoldsNobodyUpAndEveryRecordIsAppliedOnce) {
 }
 
 TEST(Bounded, CensusReachesTheAccuracyOfAsync) {
-  if (!std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"))
-    GTEST_SKIP() << "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
+  if (!has_census()) GTEST_SKIP() << kNoCensus;
   JobFolder folder;
-  ASSERT_EQ(folder.run(Words{"train", EMBERS_CENSUS_JOB, "--report", folder.path("out.json")} +
-                       set({"data.dir=" EMBERS_CENSUS_DIR, "training.mode=bounded"})),
-            0)
-      << folder.output();
+  train_census(folder, {"training.mode=bounded"});
   EXPECT_EQ(folder.report()["mode"], "bounded");
   EXPECT_GE(folder.report()["accuracy"], 0.870);
 }
@@ -170,27 +176,17 @@ TEST(RowCache, LosesNoGradient) {
 }
 
 TEST(RowCache, CensusReachesTheAccuracyOfAsync) {
-  if (!std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"))
-    GTEST_SKIP() << "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
+  if (!has_census()) GTEST_SKIP() << kNoCensus;
   JobFolder folder;
-  ASSERT_EQ(folder.run(Words{"train", EMBERS_CENSUS_JOB, "--report", folder.path("out.json")} +
-                       set({"data.dir=" EMBERS_CENSUS_DIR, "training.cache_rows=1000",
-                            "training.cache_staleness=4"})),
-            0)
-      << folder.output();
+  train_census(folder, {"training.cache_rows=1000", "training.cache_staleness=4"});
   EXPECT_GT(folder.report()["cache_hits"].get<double>(), 0.5 * folder.report()["keys"].get<double>());
   EXPECT_GE(folder.report()["accuracy"], 0.870);
 }
 
 TEST(Halves, CensusReachesTheAccuracyOfFloat32) {
-  if (!std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"))
-    GTEST_SKIP() << "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
+  if (!has_census()) GTEST_SKIP() << kNoCensus;
   JobFolder folder;
-  ASSERT_EQ(folder.run(Words{"train", EMBERS_CENSUS_JOB, "--report", folder.path("out.json")} +
-                       set({"data.dir=" EMBERS_CENSUS_DIR, "storage.dtype=bfloat16",
-                            "storage.wire_dtype=bfloat16"})),
-            0)
-      << folder.output();
+  train_census(folder, {"storage.dtype=bfloat16", "storage.wire_dtype=bfloat16"});
   EXPECT_GE(folder.report()["accuracy"], 0.870);
 }
 
