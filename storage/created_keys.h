@@ -8,25 +8,20 @@ namespace embers::storage {
 // The keys of a table in order of creation: what an external store, which cannot list its keys, must
 // remember. *Thread safety*: none.
 class CreatedKeys {
-  static uint64_t word(uint64_t hash, KeysView keys, size_t i) {
-    return keys.kind == KeyKind::kInt64 ? static_cast<uint64_t>(keys.ints[i]) : hash;
-  }
   auto same(KeysView keys, size_t i) const {
     return [this, keys, i](uint32_t row) { return keys_.equals(row, keys, i); };
   }
 
  public:
-  explicit CreatedKeys(KeyKind kind) : keys_(kind), index_(kind) {}
+  explicit CreatedKeys(KeyKind kind) : keys_(kind) {}
 
   bool contains(KeysView keys, size_t i) const {
-    const uint64_t hash = hash_key(keys, i);
-    return index_.find(hash, word(hash, keys, i), same(keys, i)) != RowIndex::kNone;
+    return index_.find(hash_key(keys, i), same(keys, i)) != RowIndex::kNone;
   }
   // Whether the i-th of `keys` is new; it is not afterwards.
   bool insert(KeysView keys, size_t i) {
-    const uint64_t hash = hash_key(keys, i);
     const uint32_t next = size();
-    if (index_.find_or_insert(hash, word(hash, keys, i), next, same(keys, i)) != next) return false;
+    if (index_.find_or_insert(hash_key(keys, i), next, same(keys, i)) != next) return false;
     keys_.push_back_from(keys, i);
     return true;
   }

@@ -3,25 +3,35 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 
+#include "schema/instruction_sets.h"
 #include "storage/copy_floats.h"
+#include "storage/key_of_hash.h"
 #include "storage/store_checks.h"
 
 namespace embers::storage {
 namespace {
 
-constexpr size_t kBlock = 8;  // keys
-constexpr size_t kRowsAhead = 16;
+// Keys between two stages of MemoryTable::stream: asking for a bucket and for a row, and for that and its
+// use.
+constexpr size_t kAhead = 24, kRowsAhead = 16;
+constexpr size_t kBlock = 8;  // keys that an insertion looks ahead
 
-// Keys on their way through MemoryTable::stream.
-struct Block {
-  std::array<uint64_t, kBlock> hash, word;
-  std::array<const RowBucket*, kBlock> home;
-  std::array<uint32_t, kBlock> row;
-  std::array<uint8_t, kBlock>
-      which;  // the first `elsewhere` of them: keys that are not in their home's bucket
-  size_t elsewhere;
-};
+// A row of a usual dim as one piece. Long ones by memcpy(), which reads more of a row before it writes.
+[[gnu::always_inline]] inline void copy_row(float* to, const float* from, size_t dim) {
+  switch (dim) {
+    case 16:
+      return static_cast<void>(std::memcpy(to, from, 16 * sizeof(float)));
+    case 32:
+      return static_cast<void>(std::memcpy(to, from, 32 * sizeof(float)));
+    case 64:
+      return static_cast<void>(std::memcpy(to, from, 64 * sizeof(float)));
+    default:
+      return dim > 64 ? static_cast<void>(std::memcpy(to, from, dim * sizeof(float)))
+                      : copy_floats(to, from, dim);
+  }
+}
 
 }  // namespace
 
@@ -35,82 +45,119 @@ MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init
       slot_init_(slot_init.begin(), slot_init.end()),
       zero_slots_(std::all_of(slot_init.begin(), slot_init.end(),
                               [](float x) { return std::bit_cast<uint32_t>(x) == 0; })),
-      index_(spec.key_kind),
       slabs_(stride_) {}
 
-// Block by block, each stage in a loop of its own, so that the processor overlaps the keys of a block.
-template <class Use>
-void MemoryTable::stream(KeysView keys, size_t floats, const Use& use) const {
-  const bool ints = kind_ == KeyKind::kInt64;
-  std::array<Block, 4> ring;
-  const size_t n = keys.size(), blocks = (n + kBlock - 1) / kBlock;
-  const auto size = [&](size_t block) { return std::min(kBlock, n - block * kBlock); };
-  const auto prefetch = [&](uint32_t row) {
-    ints ? prefetch_row(row, floats) : key_bytes_.prefetch_place(row);
+// Each turn begins with one key, finds the row of an earlier one and uses that of one earlier still, so that
+// requests to memory go out evenly: the processor has room for few at a time. Which keys are not in their
+// home's bucket cannot be predicted, and a branch on it costs more than all else: they are left for the end.
+template <bool kInts, class Use>
+[[gnu::always_inline]] inline void MemoryTable::stream(KeysView keys, size_t floats, const Use& use) {
+  struct OnItsWay {
+    uint64_t hash;
+    const RowBucket* home;
+    float* place;
+    uint32_t row;
   };
-  for (size_t step = 0; step < blocks + 3; ++step) {
-    if (const size_t b = step; b < blocks) {
-      Block& block = ring[b % 4];
-      for (size_t i = 0; i < size(b); ++i) block.hash[i] = hash_key(keys, b * kBlock + i);
-      for (size_t i = 0; i < size(b); ++i) block.home[i] = index_.prefetch_home(block.hash[i]);
-      for (size_t i = 0; i < size(b); ++i) block.word[i] = word_of(block.hash[i], keys, b * kBlock + i);
+  constexpr size_t kPlaces = 128, kFound = kAhead + kRowsAhead, kLast = kFound + (kInts ? 0 : kAhead);
+  static_assert(kPlaces > kLast);
+  std::array<OnItsWay, kPlaces> ring;
+  const size_t n = index_.size() == 0 ? 0 : keys.size();
+  const size_t lines = lines_of(floats);
+  elsewhere_.resize(n + 1);
+  uint32_t* const elsewhere = elsewhere_.data();
+  size_t left = 0;  // keys that are elsewhere
+  const auto prefetch = [&](OnItsWay& key, uint32_t row) {
+    if (kInts)
+      prefetch_lines(key.place = slabs_.row(row), lines);
+    else
+      key_bytes_.prefetch_place(row);
+  };
+  for (size_t turn = 0; turn < n + kLast; ++turn) {
+    if (const size_t i = turn; i < n) {
+      OnItsWay& key = ring[i % kPlaces];
+      key.hash = kInts ? hash_key(keys.ints[i]) : hash_key(keys.bytes_at(i));
+      key.home = index_.prefetch_home(key.hash);
     }
-    if (const size_t b = step - 1; b < blocks) {
-      Block& block = ring[b % 4];
-      RowIndex::find_at_home(block.home.data(), block.word.data(), size(b), block.row.data());
-      block.elsewhere = 0;
-      for (size_t i = 0; i < size(b); ++i) {
-        // Without a branch: which keys are elsewhere cannot be predicted.
-        block.which[block.elsewhere] = static_cast<uint8_t>(i);
-        block.elsewhere += block.row[i] == RowIndex::kElsewhere;
-        if (block.row[i] < RowIndex::kElsewhere) [[likely]]
-          prefetch(block.row[i]);
-      }
-      for (size_t k = 0; k < block.elsewhere; ++k) index_.prefetch_elsewhere(block.home[block.which[k]]);
+    if (const size_t i = turn - kAhead; i < n) {
+      OnItsWay& key = ring[i % kPlaces];
+      key.row = RowIndex::find_at_home(*key.home, key.hash);
+      elsewhere[left] = static_cast<uint32_t>(i);
+      left += key.row == RowIndex::kElsewhere;
+      prefetch(key, key.row < RowIndex::kElsewhere ? key.row : 0);
     }
-    if (const size_t b = step - 2; b < blocks) {
-      Block& block = ring[b % 4];
-      for (size_t k = 0; k < block.elsewhere; ++k) {
-        const size_t i = block.which[k];
-        block.row[i] = index_.find_elsewhere(block.home[i], block.word[i]);
-        if (block.row[i] != RowIndex::kNone) [[likely]]
-          prefetch(block.row[i]);
+    if (const size_t i = turn - kFound; !kInts && i < n) {
+      OnItsWay& key = ring[i % kPlaces];
+      if (key.row < RowIndex::kElsewhere) {
+        key_bytes_.prefetch(key.row);
+        prefetch_lines(key.place = slabs_.row(key.row), lines);
       }
-      for (size_t i = 0; !ints && i < size(b); ++i)
-        if (const uint32_t row = block.row[i]; row != RowIndex::kNone) {
-          key_bytes_.prefetch(row);
-          prefetch_row(row, floats);
-        }
     }
-    if (const size_t b = step - 3; b < blocks)
-      for (size_t i = 0; i < size(b); ++i) {
-        const uint32_t row = ring[b % 4].row[i];
-        const size_t at = b * kBlock + i;
-        const bool other = !ints && row != RowIndex::kNone && key_bytes_.at(row) != keys.bytes_at(at);
-        use(at, other ? find(ring[b % 4].hash[i], keys, at) : row);
+    if (const size_t i = turn - kLast; i < n) {
+      OnItsWay& key = ring[i % kPlaces];
+      if (!kInts && key.row < RowIndex::kElsewhere && key_bytes_.at(key.row) != keys.bytes_at(i)) {
+        key.row = find(key.hash, keys, i);
+        if (key.row != RowIndex::kNone) key.place = slabs_.row(key.row);
       }
+      if (key.row != RowIndex::kElsewhere) [[likely]]
+        use(i, key.row != RowIndex::kNone ? key.place : nullptr);
+    }
   }
+  for (size_t turn = 0; turn < left + 3 * kRowsAhead; ++turn) {
+    if (turn < left) {
+      OnItsWay& key = ring[turn % kPlaces];
+      key.hash = hash_key(keys, elsewhere[turn]);
+      key.home = index_.prefetch_home(key.hash);
+    }
+    if (const size_t t = turn - kRowsAhead; t < left)
+      index_.prefetch_elsewhere(*ring[t % kPlaces].home, true);
+    if (const size_t t = turn - 2 * kRowsAhead; t < left) {
+      OnItsWay& key = ring[t % kPlaces];
+      const uint32_t row = find(key.hash, keys, elsewhere[t]);
+      key.place = row == RowIndex::kNone ? nullptr : slabs_.row(row);
+      prefetch_lines(key.place, lines);
+    }
+    if (const size_t t = turn - 3 * kRowsAhead; t < left) use(elsewhere[t], ring[t % kPlaces].place);
+  }
+  if (n == 0)
+    for (size_t i = 0; i < keys.size(); ++i) use(i, nullptr);
+}
+
+EMBERS_INSTRUCTION_SETS size_t MemoryTable::gather_floats(KeysView keys, float* out, uint8_t* found) {
+  size_t count = 0;
+  stream<true>(keys, dim_, [&, dim = dim_](size_t i, const float* row) {
+    found[i] = row != nullptr;
+    count += row != nullptr;
+    if (row != nullptr) [[likely]]
+      copy_row(out + i * dim, row, dim);
+  });
+  return count;
+}
+
+size_t MemoryTable::gather_others(KeysView keys, float* out, uint8_t* found) {
+  size_t count = 0;
+  const auto use = [&](size_t i, const float* row) {
+    found[i] = row != nullptr;
+    count += row != nullptr;
+    if (row == nullptr) return;
+    if (format_.is_float32())
+      copy_floats(out + i * dim_, row, dim_);
+    else
+      format_.read(row, out + i * dim_);
+  };
+  if (kind_ == KeyKind::kInt64)
+    stream<true>(keys, format_.floats(), use);
+  else
+    stream<false>(keys, format_.floats(), use);
+  return count;
 }
 
 size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_t> found) {
   check_kind(name_, kind_, keys);
   check_size(name_, "room for rows", out.size(), keys.size(), dim_);
   check_size(name_, "found flags", found.size(), keys.size(), 1);
-  index_.settle(keys.size() / 4);
-  size_t count = 0;
-  const auto gather = [&](const auto& read) {
-    stream(keys, format_.floats(), [&](size_t i, uint32_t row) {
-      found[i] = row != RowIndex::kNone;
-      if (!found[i]) return;
-      read(slabs_.row(row), &out[i * dim_]);
-      ++count;
-    });
-  };
-  if (format_.is_float32())
-    gather([this](const float* row, float* to) { copy_floats(to, row, dim_); });
-  else
-    gather([this](const float* row, float* to) { format_.read(row, to); });
-  return count;
+  index_.settle(keys.size() / 16);
+  return kind_ == KeyKind::kInt64 && format_.is_float32() ? gather_floats(keys, out.data(), found.data())
+                                                          : gather_others(keys, out.data(), found.data());
 }
 
 size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
@@ -143,12 +190,13 @@ void MemoryTable::update(KeysView keys, std::span<const float> grads, const Upda
                          uint64_t step) {
   check_kind(name_, kind_, keys);
   check_size(name_, "gradients", grads.size(), keys.size(), dim_);
-  index_.settle(keys.size() / 4);
+  index_.settle(keys.size() / 16);
   locate_all(keys);
   if (!format_.is_float32()) return update_halves(keys, grads, kernel, step);
+  const size_t lines = lines_of(stride_);
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kRowsAhead < keys.size()) prefetch_row(rows_[i + kRowsAhead], stride_);
-    float* row = slabs_.row(rows_[i]);
+    if (i + kRowsAhead < keys.size()) prefetch_lines(places_[i + kRowsAhead], lines);
+    float* const row = places_[i];
     kernel({row, dim_}, {row + dim_, stride_ - dim_}, grads.subspan(i * dim_, dim_));
   }
 }
@@ -156,9 +204,10 @@ void MemoryTable::update(KeysView keys, std::span<const float> grads, const Upda
 void MemoryTable::update_halves(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
                                 uint64_t step) {
   row_.resize(dim_);
+  const size_t lines = lines_of(stride_);
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kRowsAhead < keys.size()) prefetch_row(rows_[i + kRowsAhead], stride_);
-    float* const halves = slabs_.row(rows_[i]);
+    if (i + kRowsAhead < keys.size()) prefetch_lines(places_[i + kRowsAhead], lines);
+    float* const halves = places_[i];
     format_.read(halves, row_.data());
     kernel(row_, {halves + format_.floats(), slot_init_.size()}, grads.subspan(i * dim_, dim_));
     format_.write_back(halves, row_.data(), hash_key(keys, i), step);
@@ -178,7 +227,7 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
 
 size_t MemoryTable::remove(KeysView keys) {
   check_kind(name_, kind_, keys);
-  words_ = {};
+  ints_ = {};
   size_t count = 0;
   for (size_t i = 0; i < keys.size(); ++i) {
     const uint64_t hash = hash_key(keys, i);
@@ -211,15 +260,15 @@ uint64_t MemoryTable::scan(uint64_t cursor, size_t limit, const Store::Visitor& 
 }
 
 uint64_t MemoryTable::end_scan() {
-  words_ = {};
+  ints_ = {};
   return Store::kScanEnd;
 }
 
 // The keys of rows [begin, begin + n), fewer if those hold more than the 4 GiB that a view can show.
 KeysView MemoryTable::keys_from(uint32_t begin, size_t n) {
   if (kind_ == KeyKind::kInt64) {
-    if (words_.size() != slabs_.rows()) list_words();
-    return {kind_, std::span(words_).subspan(begin, n), {}, {}};
+    if (ints_.size() != slabs_.rows()) list_keys();
+    return {kind_, std::span(ints_).subspan(begin, n), {}, {}};
   }
   ends_.clear();
   bytes_.clear();
@@ -244,30 +293,38 @@ std::span<const float> MemoryTable::values_from(uint32_t begin, size_t n) {
 }
 
 // The index leads from keys to rows: the way back is made when it is needed.
-void MemoryTable::list_words() {
-  words_.resize(slabs_.rows());
-  index_.visit([&](uint64_t word, uint32_t row) { words_[row] = static_cast<int64_t>(word); });
+void MemoryTable::list_keys() {
+  ints_.resize(slabs_.rows());
+  index_.visit([&](uint64_t hash, uint32_t row) { ints_[row] = key_of_hash(hash); });
 }
 
 uint64_t MemoryTable::resident_bytes() const {
   return index_.resident_bytes() + slabs_.resident_bytes() + key_bytes_.resident_bytes() +
-         (rows_.capacity() + free_.capacity()) * sizeof(uint32_t) + words_.capacity() * sizeof(int64_t) +
-         (shown_.capacity() + row_.capacity()) * sizeof(float) + used_.capacity() / 8;
+         places_.capacity() * sizeof(float*) + (elsewhere_.capacity() + free_.capacity()) * sizeof(uint32_t) +
+         ints_.capacity() * sizeof(int64_t) + (shown_.capacity() + row_.capacity()) * sizeof(float) +
+         used_.capacity() / 8;
 }
 
 void MemoryTable::locate_all(KeysView keys) {
-  rows_.resize(keys.size());
-  size_t missing = keys.size();
-  stream(keys, kLine, [&](size_t i, uint32_t row) {
-    rows_[i] = row;
-    if (row == RowIndex::kNone) missing = std::min(missing, i);
-  });
+  places_.resize(keys.size());
+  const size_t missing = kind_ == KeyKind::kInt64 ? locate<true>(keys) : locate<false>(keys);
   if (missing < keys.size()) fail_missing_key(name_, keys, missing);
 }
 
+template <bool kInts>
+size_t MemoryTable::locate(KeysView keys) {
+  size_t missing = keys.size();
+  stream<kInts>(keys, kLine, [&](size_t i, float* row) {
+    places_[i] = row;
+    if (row == nullptr) [[unlikely]]
+      missing = std::min(missing, i);
+  });
+  return missing;
+}
+
 uint32_t MemoryTable::find(uint64_t hash, KeysView keys, size_t i) const {
-  if (kind_ == KeyKind::kInt64) return index_.find(hash, static_cast<uint64_t>(keys.ints[i]));
-  return index_.find(hash, hash, [&](uint32_t row) { return key_bytes_.at(row) == keys.bytes_at(i); });
+  if (kind_ == KeyKind::kInt64) return index_.find(hash);
+  return index_.find(hash, [&](uint32_t row) { return key_bytes_.at(row) == keys.bytes_at(i); });
 }
 
 MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, KeysView keys, size_t i) {
@@ -280,17 +337,16 @@ MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, KeysView keys, s
          name_);
   }
   slabs_.reserve();
-  const uint32_t row = kind_ == KeyKind::kInt64
-                           ? index_.find_or_insert(hash, static_cast<uint64_t>(keys.ints[i]), next)
-                           : index_.find_or_insert(hash, hash, next, [&](uint32_t older) {
-                               return key_bytes_.at(older) == keys.bytes_at(i);
-                             });
+  const uint32_t row = kind_ == KeyKind::kInt64 ? index_.find_or_insert(hash, next)
+                                                : index_.find_or_insert(hash, next, [&](uint32_t older) {
+                                                    return key_bytes_.at(older) == keys.bytes_at(i);
+                                                  });
   if (row != next) return {row, Created::kNo};
   if (kind_ == KeyKind::kBytes) key_bytes_.set(row, keys.bytes_at(i));
   if (again) {
     free_.pop_back();
     used_[row] = true;
-    words_ = {};
+    ints_ = {};
     return {row, Created::kAgain};
   }
   slabs_.append();

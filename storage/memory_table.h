@@ -42,15 +42,16 @@ class MemoryTable {
   static constexpr size_t kLine = 64 / sizeof(float);
   static constexpr size_t kMostLines = 16;  // beyond this the processor's own prefetcher has caught on
 
-  // Calls use(i, row number or RowIndex::kNone) for each key in order, `floats` of its row prefetched.
-  template <class Use>
-  void stream(KeysView keys, size_t floats, const Use& use) const;
-  uint64_t word_of(uint64_t hash, KeysView keys, size_t i) const {
-    return kind_ == KeyKind::kInt64 ? static_cast<uint64_t>(keys.ints[i]) : hash;
-  }
+  // Calls use(i, its row or nullptr) for each key, in any order, `floats` of the row prefetched.
+  template <bool kInts, class Use>
+  void stream(KeysView keys, size_t floats, const Use& use);
+  size_t gather_floats(KeysView keys, float* out, uint8_t* found);  // float32 rows of int64 keys
+  size_t gather_others(KeysView keys, float* out, uint8_t* found);
   uint32_t find(uint64_t hash, KeysView keys, size_t i) const;
-  // Leaves in rows_ the row of each key; kMissingKey if one has none.
+  // Leaves in places_ the row of each key; kMissingKey if one has none.
   void locate_all(KeysView keys);
+  template <bool kInts>
+  size_t locate(KeysView keys);  // the first key that has none
   // The row of the i-th key; a created one, its floats yet to be set, if it had none: zeros of a new place,
   // or what a removed row left behind.
   struct Created {
@@ -58,9 +59,9 @@ class MemoryTable {
     enum : uint8_t { kNo, kNew, kAgain } created;
   };
   Created find_or_create(uint64_t hash, KeysView keys, size_t i);
-  EMBERS_PREFETCHES void prefetch_row(uint32_t row, size_t floats) const {
-    const float* const from = slabs_.row(row);
-    for (size_t f = 0; f < std::min(floats, kMostLines * kLine); f += kLine) __builtin_prefetch(from + f);
+  static size_t lines_of(size_t floats) { return std::min((floats + kLine - 1) / kLine, kMostLines); }
+  EMBERS_PREFETCHES static void prefetch_lines(const float* from, size_t lines) {
+    for (size_t l = 0; l < lines; ++l) __builtin_prefetch(from + l * kLine);
   }
   // What lies some rows behind a new one: rows in between that stay untouched defeat the processor's
   // prefetcher.
@@ -73,7 +74,7 @@ class MemoryTable {
   // Rows [begin, begin + n) with their slots, as they lie or, where those are halves, in shown_.
   std::span<const float> values_from(uint32_t begin, size_t n);
   void update_halves(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel, uint64_t step);
-  void list_words();
+  void list_keys();
   uint64_t end_scan();
 
   // Constant after construction.
@@ -92,8 +93,9 @@ class MemoryTable {
   std::vector<uint32_t> free_;  // rows whose keys were removed, taken again by new ones
   std::vector<bool> used_;      // of each row; empty as long as none was removed
 
-  std::vector<uint32_t> rows_;  // scratch of one call
-  std::vector<int64_t> words_;  // int64 keys of all rows, only while a scan goes on
+  std::vector<float*> places_;  // scratch of one call
+  std::vector<uint32_t> elsewhere_;
+  std::vector<int64_t> ints_;   // int64 keys of all rows, only while a scan goes on
   std::vector<uint32_t> ends_;  // of the keys that a scan shows
   std::string bytes_;           // their bytes
   std::vector<float> shown_;    // and, of halves, their values

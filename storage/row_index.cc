@@ -6,39 +6,40 @@ namespace embers::storage {
 
 constinit RowBucket RowBucket::kNoBucket{};
 
-void RowIndex::put_in_node(RowBucket& home, uint64_t word, uint32_t row) {
+void RowIndex::put_in_node(RowBucket& home, uint64_t hash, uint32_t row) {
   if (home.node() == 0 || nodes_[home.node()].count == RowNode::kCells)
     home.set_node(nodes_.take(home.node()));
   RowNode& node = nodes_[home.node()];
-  node.word[node.count] = word;
+  node.hash[node.count] = hash;
   node.row[node.count++] = row;
 }
 
 RowCell RowIndex::take_from_node(RowBucket& home) {
   RowNode& node = nodes_[home.node()];
   --node.count;
-  const RowCell cell{node.word[node.count], node.row[node.count]};
+  const RowCell cell{node.hash[node.count], node.row[node.count]};
   if (node.count == 0) home.set_node(nodes_.give_back(home.node()));
   return cell;
 }
 
 void RowIndex::erase(uint64_t hash, uint32_t row) {
-  RowBucket& home = data_[this->home(hash)];
+  const uint64_t at = home(hash);
+  RowBucket& bucket = data_[at];
   --size_;
-  for (uint32_t k = 0; k < home.count(); ++k)
-    if (home.row[k] == row) {
-      home.remove(k);
-      if (home.node() == 0) return;
-      const RowCell cell = take_from_node(home);
-      return home.add(cell.word, cell.row);
+  for (uint32_t k = 0; k < bucket.count(); ++k)
+    if (bucket.row_at(k) == row) {
+      bucket.remove(k);
+      if (bucket.node() == 0) return;
+      const RowCell cell = take_from_node(bucket);
+      return bucket.add(cell.hash, cell.row, small_at(at));
     }
   // Its place is taken by a cell of the first node.
-  const RowCell last = take_from_node(home);
+  const RowCell last = take_from_node(bucket);
   if (last.row == row) return;
-  for (uint32_t n = home.node();; n = nodes_[n].next)
+  for (uint32_t n = bucket.node();; n = nodes_[n].next)
     for (uint32_t k = 0; k < nodes_[n].count; ++k)
       if (nodes_[n].row[k] == row) {
-        nodes_[n].word[k] = last.word;
+        nodes_[n].hash[k] = last.hash;
         nodes_[n].row[k] = last.row;
         return;
       }
@@ -69,14 +70,15 @@ void RowIndex::move_bucket() {
   on_move_.clear();
   while (last.node() != 0) on_move_.push_back(take_from_node(last));
   const RowBucket bucket = last;
+  const uint64_t number = left_ - 1;
   nodes_.reserve(bucket.count() + static_cast<uint32_t>(on_move_.size()));
   last = {};
   --left_;
-  const auto put_again = [this](uint64_t word, uint32_t row) {
-    put(data_[home_of(hash_of(word), buckets_)], word, row);
+  const auto put_again = [this](const RowCell& cell) {
+    put(RowBucket::home(cell.hash, buckets_), cell.hash, cell.row);
   };
-  for (uint32_t k = 0; k < bucket.count(); ++k) put_again(bucket.word[k], bucket.row[k]);
-  for (const RowCell& cell : on_move_) put_again(cell.word, cell.row);
+  for (uint32_t k = 0; k < bucket.count(); ++k) put_again(bucket.cell(k, number, before_));
+  for (const RowCell& cell : on_move_) put_again(cell);
 }
 
 // Of the new layout only what has been written to.

@@ -21,6 +21,9 @@ namespace embers::storage {
 // batch that is read: settle()), each moving upwards into what is free already. Buckets below `left_` have
 // the old layout, those from there on the new one.
 //
+// Keys are told apart by their 64-bit hash, which for int64 keys is a permutation (key_of_hash.h). Rows are
+// numbered from 0 on, and no number is more than the most cells there were at once.
+//
 // Invariant: a bucket with nodes is full, as are its nodes but for the first.
 //
 // *Thread safety*: none.
@@ -29,47 +32,53 @@ class RowIndex {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr size_t kCells = RowBucket::kCells;
 
-  explicit RowIndex(KeyKind kind) : words_are_keys_(kind == KeyKind::kInt64) {}
+  RowIndex() = default;
   RowIndex(const RowIndex&) = delete;
   RowIndex& operator=(const RowIndex&) = delete;
 
   EMBERS_PREFETCHES void prefetch(uint64_t hash) const { __builtin_prefetch(data_ + home(hash)); }
 
-  // For batches, in stages with other work in between: where the search for each key begins, prefetched; then
-  // the row of each word of that bucket, kNone if it has none, or kElsewhere if find_elsewhere() must look
-  // further. Of several cells with a byte string's hash it is the first.
+  // For batches, in stages with other work in between: where the search for each hash begins, prefetched;
+  // then its row in that bucket, kNone if it has none, or kElsewhere if find_elsewhere() must look further.
+  // Of several cells with a byte string's hash it is the first.
   EMBERS_PREFETCHES const RowBucket* prefetch_home(uint64_t hash) const {
     const RowBucket* const bucket = data_ + home(hash);
     __builtin_prefetch(bucket);
     return bucket;
   }
   static constexpr uint32_t kElsewhere = kNone - 1;
-  static void find_at_home(const RowBucket* const* homes, const uint64_t* words, size_t n, uint32_t* rows);
-  // Those that this machine can run, the fastest last: for tests.
-  using FindAtHome = void (*)(const RowBucket* const* homes, const uint64_t* words, size_t n, uint32_t* rows);
-  static const std::vector<FindAtHome>& ways_to_find();
-  EMBERS_PREFETCHES void prefetch_elsewhere(const RowBucket* home) const { nodes_.prefetch(home->node()); }
-  uint32_t find_elsewhere(const RowBucket* home, uint64_t word) const {
-    const RowNode& node = nodes_[home->node()];
-    const uint32_t second = node.count > 1 && node.word[1] == word ? node.row[1] : kNone;
-    const uint32_t row = node.word[0] == word ? node.row[0] : second;
+  // Whatever cell the search shows is read, rather than to branch on what cannot be predicted.
+  static uint32_t find_at_home(const RowBucket& home, uint64_t hash) {
+    const uint32_t matches = home.matches(hash);
+    const uint32_t row = home.row_at(matches == 0 ? 0 : __builtin_ctz(matches));
+    const uint32_t none = kNone - (home.node() != 0 ? 1 : 0);
+    return matches == 0 ? none : row;
+  }
+  // Where find_elsewhere() will look, if it `is` elsewhere; without a branch.
+  EMBERS_PREFETCHES void prefetch_elsewhere(const RowBucket& home, bool is) const {
+    nodes_.prefetch(is ? home.node() : 0);
+  }
+  uint32_t find_elsewhere(const RowBucket& home, uint64_t hash) const {
+    const RowNode& node = nodes_[home.node()];
+    const uint32_t second = node.count > 1 && node.hash[1] == hash ? node.row[1] : kNone;
+    const uint32_t row = node.hash[0] == hash ? node.row[0] : second;
     if (row != kNone) [[likely]]
       return row;
-    return find_in_nodes(node.next, word, [](uint32_t) { return true; });
+    return find_in_nodes(node.next, hash, [](uint32_t) { return true; });
   }
 
-  // The row of this word that same(row) accepts, or kNone. For int64 keys a word is enough.
+  // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
   template <class Same>
-  uint32_t find(uint64_t hash, uint64_t word, const Same& same) const;
-  uint32_t find(uint64_t hash, uint64_t word) const {
-    return find(hash, word, [](uint32_t) { return true; });
+  uint32_t find(uint64_t hash, const Same& same) const;
+  uint32_t find(uint64_t hash) const {
+    return find(hash, [](uint32_t) { return true; });
   }
-  // The row of this word that same(row) accepts, which becomes `row` if there is none. `hash` belongs to
-  // `word`. Throws std::bad_alloc, and then nothing was inserted.
+  // The row of this hash that same(row) accepts, which becomes `row` if there is none. Throws std::bad_alloc,
+  // and then nothing was inserted.
   template <class Same>
-  uint32_t find_or_insert(uint64_t hash, uint64_t word, uint32_t row, const Same& same);
-  uint32_t find_or_insert(uint64_t hash, uint64_t word, uint32_t row) {
-    return find_or_insert(hash, word, row, [](uint32_t) { return true; });
+  uint32_t find_or_insert(uint64_t hash, uint32_t row, const Same& same);
+  uint32_t find_or_insert(uint64_t hash, uint32_t row) {
+    return find_or_insert(hash, row, [](uint32_t) { return true; });
   }
   // Goes on with a growth that is under way, so that lookups need not tell two layouts apart for long.
   void settle(uint64_t buckets) {
@@ -78,7 +87,7 @@ class RowIndex {
   // Removes the cell of this row, which must be there.
   void erase(uint64_t hash, uint32_t row);
 
-  // Calls visit(word, row) for every cell.
+  // Calls visit(hash, row) for every cell.
   template <class Visit>
   void visit(const Visit& visit) const;
 
@@ -88,36 +97,31 @@ class RowIndex {
  private:
   static constexpr uint64_t kFewest = 64;      // buckets: a small page
   static constexpr uint64_t kSmall = 700'000;  // rows below which it doubles
-  static constexpr uint64_t kGrowth = 130;     // percent, from there on
-  static constexpr uint64_t kFull = 84;        // percent of the cells; from here on it grows
+  static constexpr uint64_t kGrowth = 140;     // percent, from there on
+  static constexpr uint64_t kFull = 72;        // percent of the cells; from here on it grows
   static constexpr uint64_t kMovesAtOnce = 4;  // buckets
 
-  // Of `buckets`, by the low half of the hash: the high bits choose the shard, so within a shard they are
-  // alike.
-  static uint64_t home_of(uint64_t hash, uint64_t buckets) {
-    return (static_cast<uint32_t>(hash) * buckets) >> 32;
-  }
   // While growing, one of two places, chosen without a branch: it could not be predicted.
   uint64_t home(uint64_t hash) const {
-    const uint64_t at = home_of(hash, buckets_);
+    const uint64_t at = RowBucket::home(hash, buckets_);
     if (left_ == 0) [[likely]]
       return at;
-    const uint64_t before = home_of(hash, before_);
+    const uint64_t before = RowBucket::home(hash, before_);
     return before < left_ ? before : at;
   }
-  uint64_t hash_of(uint64_t word) const {
-    return words_are_keys_ ? hash_key(static_cast<int64_t>(word)) : word;
-  }
+  // Of the layout that this bucket has now.
+  uint64_t buckets_at(uint64_t bucket) const { return bucket < left_ ? before_ : buckets_; }
+  bool small_at(uint64_t bucket) const { return buckets_at(bucket) < RowBucket::kLarge; }
   template <class Same>
-  uint32_t find_in_nodes(uint32_t node, uint64_t word, const Same& same) const;
+  uint32_t find_in_nodes(uint32_t node, uint64_t hash, const Same& same) const;
   // The caller has reserved a node.
-  void put(RowBucket& home, uint64_t word, uint32_t row) {
-    if (home.count() < kCells) [[likely]]
-      home.add(word, row);
+  void put(uint64_t bucket, uint64_t hash, uint32_t row) {
+    if (data_[bucket].count() < kCells) [[likely]]
+      data_[bucket].add(hash, row, small_at(bucket));
     else
-      put_in_node(home, word, row);
+      put_in_node(data_[bucket], hash, row);
   }
-  void put_in_node(RowBucket& home, uint64_t word, uint32_t row);
+  void put_in_node(RowBucket& home, uint64_t hash, uint32_t row);
   // A cell of the bucket's nodes, which has some.
   RowCell take_from_node(RowBucket& home);
   void make_room() {
@@ -132,7 +136,6 @@ class RowIndex {
   void move(uint64_t buckets);
   void move_bucket();
 
-  const bool words_are_keys_;
   Pages pages_;
   RowBucket* data_ = &RowBucket::kNoBucket;
   uint64_t buckets_ = 0;
@@ -145,45 +148,47 @@ class RowIndex {
 };
 
 template <class Same>
-[[gnu::always_inline]] inline uint32_t RowIndex::find(uint64_t hash, uint64_t word, const Same& same) const {
+[[gnu::always_inline]] inline uint32_t RowIndex::find(uint64_t hash, const Same& same) const {
   const RowBucket& bucket = data_[home(hash)];
-  for (uint32_t hits = bucket.matches(word); hits != 0; hits &= hits - 1) {
-    const uint32_t row = bucket.row[__builtin_ctz(hits)];
+  for (uint32_t hits = bucket.matches(hash); hits != 0; hits &= hits - 1) {
+    const uint32_t row = bucket.row_at(__builtin_ctz(hits));
     if (same(row)) return row;
   }
-  return find_in_nodes(bucket.node(), word, same);
+  return find_in_nodes(bucket.node(), hash, same);
 }
 
 template <class Same>
-uint32_t RowIndex::find_in_nodes(uint32_t node, uint64_t word, const Same& same) const {
+uint32_t RowIndex::find_in_nodes(uint32_t node, uint64_t hash, const Same& same) const {
   for (; node != 0; node = nodes_[node].next)
     for (uint32_t k = 0; k < nodes_[node].count; ++k)
-      if (nodes_[node].word[k] == word && same(nodes_[node].row[k])) return nodes_[node].row[k];
+      if (nodes_[node].hash[k] == hash && same(nodes_[node].row[k])) return nodes_[node].row[k];
   return kNone;
 }
 
 template <class Same>
-uint32_t RowIndex::find_or_insert(uint64_t hash, uint64_t word, uint32_t row, const Same& same) {
+uint32_t RowIndex::find_or_insert(uint64_t hash, uint32_t row, const Same& same) {
   make_room();
-  RowBucket& bucket = data_[home(hash)];
-  for (uint32_t hits = bucket.matches(word); hits != 0; hits &= hits - 1) {
-    const uint32_t found = bucket.row[__builtin_ctz(hits)];
+  const uint64_t at = home(hash);
+  const RowBucket& bucket = data_[at];
+  for (uint32_t hits = bucket.matches(hash); hits != 0; hits &= hits - 1) {
+    const uint32_t found = bucket.row_at(__builtin_ctz(hits));
     if (same(found)) return found;
   }
-  if (const uint32_t found = find_in_nodes(bucket.node(), word, same); found != kNone) return found;
+  if (const uint32_t found = find_in_nodes(bucket.node(), hash, same); found != kNone) return found;
   nodes_.reserve(1);
-  put(bucket, word, row);
+  put(at, hash, row);
   ++size_;
   return row;
 }
 
 template <class Visit>
 void RowIndex::visit(const Visit& visit) const {
+  const auto show = [&](const RowCell& cell) { visit(cell.hash, cell.row); };
   for (uint64_t at = 0; at < buckets_; ++at) {
     const RowBucket& bucket = data_[at];
-    for (uint32_t k = 0; k < bucket.count(); ++k) visit(bucket.word[k], bucket.row[k]);
+    for (uint32_t k = 0; k < bucket.count(); ++k) show(bucket.cell(k, at, buckets_at(at)));
     for (uint32_t n = bucket.node(); n != 0; n = nodes_[n].next)
-      for (uint32_t k = 0; k < nodes_[n].count; ++k) visit(nodes_[n].word[k], nodes_[n].row[k]);
+      for (uint32_t k = 0; k < nodes_[n].count; ++k) show({nodes_[n].hash[k], nodes_[n].row[k]});
   }
 }
 

@@ -16,7 +16,7 @@ void RowNodes::grow(uint32_t nodes) {
   pages_.grow(bytes, bytes >= kHuge);
   data_ = reinterpret_cast<RowNode*>(pages_.data());
   room_ = static_cast<uint32_t>(
-      std::min<size_t>(pages_.size() / sizeof(RowNode), UINT32_MAX >> RowBucket::kCountBits));
+      std::min<size_t>(pages_.size() / sizeof(RowNode), UINT32_MAX >> RowBucket::kNodeShift));
 }
 
 // Pages that no node was ever taken from are not there yet.

@@ -5,6 +5,7 @@
 
 #include "storage/key_bytes.h"
 #include "storage/key_column.h"
+#include "storage/key_of_hash.h"
 #include "storage/memory_table.h"
 #include "storage/pages.h"
 #include "storage/row_index.h"
@@ -116,46 +117,93 @@ TEST(RowSlabs, OfALargeTableAreFilledAheadAndCharged) {
   for (uint32_t row = 0; row < slabs.rows(); ++row) ASSERT_EQ(*slabs.row(row), 1);
 }
 
-// Byte strings whose whole hashes are equal are told apart by comparison.
-TEST(RowIndex, EqualHashesAreComparedByTheCaller) {
-  RowIndex index(KeyKind::kBytes);
-  for (uint32_t row = 0; row < 500; ++row)
-    EXPECT_EQ(index.find_or_insert(42, 42, row, [&](uint32_t candidate) { return candidate == row; }), row);
-  for (uint32_t row = 0; row < 500; ++row)
-    EXPECT_EQ(index.find(42, 42, [&](uint32_t candidate) { return candidate == row; }), row);
-  EXPECT_EQ(index.find(42, 42, [](uint32_t) { return false; }), RowIndex::kNone);
-  EXPECT_EQ(index.find(42, 43), RowIndex::kNone);
+TEST(KeyOfHash, UndoesHashKey) {
+  std::mt19937_64 random(7);
+  for (const int64_t key : {int64_t{0}, int64_t{1}, int64_t{-1}, INT64_MIN, INT64_MAX})
+    EXPECT_EQ(key_of_hash(hash_key(key)), key);
+  for (int i = 0; i < 10'000; ++i) {
+    const auto key = static_cast<int64_t>(random() >> random() % 64);
+    ASSERT_EQ(key_of_hash(hash_key(key)), key);
+  }
 }
 
-TEST(RowIndex, KeysOfEqualHashesAreDifferent) {
-  RowIndex index(KeyKind::kInt64);
-  const std::vector<int64_t> keys{7, 0, -1, int64_t{7} | int64_t{1} << 32, INT64_MIN};
-  for (uint32_t row = 0; row < keys.size(); ++row)
-    index.find_or_insert(hash_key(keys[row]), static_cast<uint64_t>(keys[row]), row);
-  for (uint32_t row = 0; row < keys.size(); ++row)
-    EXPECT_EQ(index.find(hash_key(keys[row]), static_cast<uint64_t>(keys[row])), row);
-  EXPECT_EQ(index.find(hash_key(int64_t{8}), 8), RowIndex::kNone);
+// Of any number of buckets: a cell gives back the hash that was put into its home, and no other one matches
+// it. Small and large, with hashes as close together and as far apart as can be.
+TEST(RowBucket, HoldsWholeHashes) {
+  std::mt19937_64 random(11);
+  for (const uint64_t buckets : {8ul, 9ul, 64ul, 77ul, 12'345ul, 65'535ul, 65'536ul, 65'537ul, 1'000'003ul,
+                                 1ul << 24, (1ul << 31) + 5}) {
+    const bool small = buckets < RowBucket::kLarge;
+    for (int round = 0; round < 200; ++round) {
+      const uint64_t home = round == 0 ? 0 : round == 1 ? buckets - 1 : random() % buckets;
+      const uint64_t first = ((home << 32) + buckets - 1) / buckets;
+      const uint64_t end = (((home + 1) << 32) + buckets - 1) / buckets;
+      RowBucket bucket{};
+      std::vector<RowCell> cells;
+      for (uint32_t k = 0; k < RowBucket::kCells; ++k) {
+        const uint64_t lower = k == 0 ? first : k == 1 ? end - 1 : first + random() % (end - first);
+        const uint64_t hash = lower | (k < 4 ? 5 : random() % 3) << 32;
+        ASSERT_EQ(RowBucket::home(hash, buckets), home);
+        cells.push_back(
+            {hash, static_cast<uint32_t>(random() % (small ? RowBucket::kSmallRows : UINT32_MAX))});
+        bucket.add(hash, cells[k].row, small);
+      }
+      bucket.set_node(small ? 12345 : (1 << 28) - 1);
+      const auto wanted = [&](uint64_t hash) {
+        uint32_t bits = 0;
+        for (uint32_t k = 0; k < cells.size(); ++k) bits |= static_cast<uint32_t>(cells[k].hash == hash) << k;
+        return bits;
+      };
+      for (uint32_t k = 0; k < cells.size(); ++k) {
+        const RowCell cell = bucket.cell(k, home, buckets);
+        EXPECT_EQ(cell.hash, cells[k].hash);
+        EXPECT_EQ(cell.row, cells[k].row);
+        EXPECT_EQ(bucket.row_at(k), cells[k].row);
+        EXPECT_EQ(bucket.matches(cells[k].hash), wanted(cells[k].hash));
+        for (int i = 0; i < 20; ++i) {
+          const uint64_t other = (first + random() % (end - first)) | (5 + random() % 2) << 32;
+          ASSERT_EQ(bucket.matches(other), wanted(other)) << buckets;
+        }
+      }
+      bucket.remove(1);
+      cells[1] = cells.back();
+      cells.pop_back();
+      for (const RowCell& cell : cells) EXPECT_EQ(bucket.matches(cell.hash), wanted(cell.hash));
+      EXPECT_EQ(bucket.count(), cells.size());
+      EXPECT_EQ(bucket.node(), small ? 12345u : (1u << 28) - 1);
+    }
+  }
+}
+
+// Byte strings whose whole hashes are equal are told apart by comparison.
+TEST(RowIndex, EqualHashesAreComparedByTheCaller) {
+  RowIndex index;
+  for (uint32_t row = 0; row < 500; ++row)
+    EXPECT_EQ(index.find_or_insert(42, row, [&](uint32_t candidate) { return candidate == row; }), row);
+  for (uint32_t row = 0; row < 500; ++row)
+    EXPECT_EQ(index.find(42, [&](uint32_t candidate) { return candidate == row; }), row);
+  EXPECT_EQ(index.find(42, [](uint32_t) { return false; }), RowIndex::kNone);
+  EXPECT_EQ(index.find(43), RowIndex::kNone);
 }
 
 // After every insertion, growing or not: 23.3 bytes a row at most once it is large, and nothing is lost.
 TEST(RowIndex, GrowsGraduallyAndStaysSmall) {
-  RowIndex index(KeyKind::kInt64);
+  RowIndex index;
   constexpr int64_t kRows = 1'500'000;
   std::mt19937_64 random(3);
   for (int64_t key = 0; key < kRows; ++key) {
-    index.find_or_insert(hash_key(key), static_cast<uint64_t>(key), static_cast<uint32_t>(key));
+    index.find_or_insert(hash_key(key), static_cast<uint32_t>(key));
     const auto older = static_cast<int64_t>(random() % static_cast<uint64_t>(key + 1));
-    ASSERT_EQ(index.find(hash_key(older), static_cast<uint64_t>(older)), older) << key;
+    ASSERT_EQ(index.find(hash_key(older)), older) << key;
     if (key > 1'000'000) {
       ASSERT_LE(index.resident_bytes(), static_cast<uint64_t>(key) * 233 / 10 + 2 * kHugePage) << key;
     }
   }
-  for (int64_t key = 0; key < kRows; ++key)
-    ASSERT_EQ(index.find(hash_key(key), static_cast<uint64_t>(key)), key);
-  EXPECT_EQ(index.find(hash_key(kRows), kRows), RowIndex::kNone);
+  for (int64_t key = 0; key < kRows; ++key) ASSERT_EQ(index.find(hash_key(key)), key);
+  EXPECT_EQ(index.find(hash_key(kRows)), RowIndex::kNone);
   std::vector<bool> seen(kRows);
-  index.visit([&](uint64_t word, uint32_t row) {
-    EXPECT_EQ(word, row);
+  index.visit([&](uint64_t hash, uint32_t row) {
+    EXPECT_EQ(key_of_hash(hash), row);
     EXPECT_FALSE(seen[row]);
     seen[row] = true;
   });
@@ -166,7 +214,7 @@ TEST(RowIndex, GrowsGraduallyAndStaysSmall) {
 TEST(RowIndex, BehavesAsAMapWhenKeysCrowdAndAreErased) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 20; ++round) {
-    RowIndex index(KeyKind::kBytes);
+    RowIndex index;
     std::map<uint64_t, uint32_t> model;
     for (uint32_t i = 0; i < 20'000; ++i) {
       const uint64_t crowd[] = {UINT32_MAX, UINT32_MAX - 1000, 5, random() % 4096 << 20};
@@ -177,43 +225,38 @@ TEST(RowIndex, BehavesAsAMapWhenKeysCrowdAndAreErased) {
         index.erase(hash, found->second);
         model.erase(found);
       } else if (model.emplace(hash, i).second) {
-        index.find_or_insert(hash, hash, i);
+        index.find_or_insert(hash, i);
       }
       ASSERT_EQ(index.size(), model.size());
     }
     for (const auto& [hash, row] : model) {
-      ASSERT_EQ(index.find(hash, hash), row);
-      const RowBucket* const home = index.prefetch_home(hash);
-      for (const RowIndex::FindAtHome find_at_home : RowIndex::ways_to_find()) {
-        uint32_t at_home = 0;
-        find_at_home(&home, &hash, 1, &at_home);
-        if (at_home != RowIndex::kElsewhere) {
-          ASSERT_EQ(at_home, row);
-        }
+      ASSERT_EQ(index.find(hash), row);
+      if (const uint32_t at_home = RowIndex::find_at_home(*index.prefetch_home(hash), hash);
+          at_home != RowIndex::kElsewhere) {
+        ASSERT_EQ(at_home, row);
+      } else {
+        ASSERT_EQ(index.find_elsewhere(*index.prefetch_home(hash), hash), row);
       }
     }
     size_t visited = 0;
-    index.visit([&](uint64_t word, uint32_t row) {
+    index.visit([&](uint64_t hash, uint32_t row) {
       ++visited;
-      EXPECT_EQ(model.at(word), row);
+      EXPECT_EQ(model.at(hash), row);
     });
     EXPECT_EQ(visited, model.size());
   }
 }
 
-// The marks that they left behind are cleared while new keys come.
+// Nodes and cells that were given back are taken again.
 TEST(RowIndex, TakesNewKeysAfterNearlyAllWereErased) {
-  RowIndex index(KeyKind::kInt64);
-  const auto insert = [&](int64_t key) {
-    index.find_or_insert(hash_key(key), static_cast<uint64_t>(key), static_cast<uint32_t>(key));
-  };
+  RowIndex index;
+  const auto insert = [&](int64_t key) { index.find_or_insert(hash_key(key), static_cast<uint32_t>(key)); };
   const auto erase = [&](int64_t key) { index.erase(hash_key(key), static_cast<uint32_t>(key)); };
   for (int64_t key = 0; key < 145'000; ++key) insert(key);
   for (int64_t key = 0; key < 145'000; ++key) erase(key);
   for (int64_t key = 0; key < 19'000; ++key) insert(key), erase(key);
   for (int64_t key = 0; key < 30'000; ++key) insert(key);
-  for (int64_t key = 0; key < 30'000; ++key)
-    ASSERT_EQ(index.find(hash_key(key), static_cast<uint64_t>(key)), key);
+  for (int64_t key = 0; key < 30'000; ++key) ASSERT_EQ(index.find(hash_key(key)), key);
   EXPECT_EQ(index.size(), 30'000u);
 }
 
