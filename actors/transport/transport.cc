@@ -1,5 +1,7 @@
 #include "actors/transport/transport.h"
 
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <future>
 
@@ -8,20 +10,35 @@
 namespace embers {
 namespace {
 
-// Of a Unix socket: small enough that what one process writes is still in a cache when the other one reads
-// it.
+// Between processes of one host: small enough that what one writes is still in a cache when the other one
+// reads it. Between hosts the kernel finds out what the network needs.
 constexpr int kBufferBytes = 256 << 10;
+
+bool of_this_host(const Connection::Socket& socket) {
+  boost::system::error_code failed;
+  const Connection::Socket::endpoint_type peer = socket.remote_endpoint(failed);
+  if (failed) return false;
+  switch (peer.protocol().family()) {
+    case AF_UNIX:
+      return true;
+    case AF_INET:
+      return (ntohl(reinterpret_cast<const sockaddr_in*>(peer.data())->sin_addr.s_addr) >> 24) == 127;
+    case AF_INET6:
+      return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(peer.data())->sin6_addr);
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
 void tune(Connection::Socket& socket) {
   boost::system::error_code ignored;
-  if (socket.local_endpoint(ignored).protocol().family() == AF_UNIX) {
+  if (of_this_host(socket)) {
     socket.set_option(boost::asio::socket_base::send_buffer_size(kBufferBytes), ignored);
     socket.set_option(boost::asio::socket_base::receive_buffer_size(kBufferBytes), ignored);
-  } else {
-    socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
   }
+  socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);  // refused by a Unix socket
 }
 
 Transport::Transport(caf::actor_system& system)
