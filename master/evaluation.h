@@ -2,11 +2,15 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <span>
 #include <vector>
 
 namespace embers {
+
+// What cannot be computed, as in a Report.
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Area under the ROC curve of scores against labels (> 0.5 is positive), ties counted half, as
 // sklearn.metrics.roc_auc_score. NaN unless both classes occur.

@@ -2,17 +2,12 @@
 #include "master/master.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "actors/norms.h"
 #include "master/master_state.h"
 
 namespace embers {
-namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
+namespace {}  // namespace
 
 void MasterState::start(Self pointer, std::shared_ptr<const MasterConfig> c) {
   self = pointer;

@@ -1,15 +1,8 @@
 // Epochs: their begin and end, evaluation, saving.
-#include <limits>
 
 #include "master/master_state.h"
 
 namespace embers {
-namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
-
 void MasterState::begin_epoch(uint32_t number, uint64_t next, const std::vector<uint64_t>& again) {
   epoch = number;
   if (epoch > config->job.training.epochs || !stopping.empty()) {
