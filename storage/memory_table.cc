@@ -108,13 +108,12 @@ template <bool kInts, class Use>
       key.hash = hash_key(keys, elsewhere[turn]);
       key.home = index_.prefetch_home(key.hash);
     }
-    if (const size_t t = turn - kRowsAhead; t < left)
-      index_.prefetch_elsewhere(*ring[t % kPlaces].home, true);
+    if (const size_t t = turn - kRowsAhead; t < left) index_.prefetch_nodes(*ring[t % kPlaces].home);
     if (const size_t t = turn - 2 * kRowsAhead; t < left) {
       OnItsWay& key = ring[t % kPlaces];
       const uint32_t row = find(key.hash, keys, elsewhere[t]);
       key.place = row == RowIndex::kNone ? nullptr : slabs_.row(row);
-      prefetch_lines(key.place, lines);
+      if (key.place != nullptr) prefetch_lines(key.place, lines);
     }
     if (const size_t t = turn - 3 * kRowsAhead; t < left) use(elsewhere[t], ring[t % kPlaces].place);
   }
@@ -155,7 +154,7 @@ size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_
   check_kind(name_, kind_, keys);
   check_size(name_, "room for rows", out.size(), keys.size(), dim_);
   check_size(name_, "found flags", found.size(), keys.size(), 1);
-  index_.settle(keys.size() / 16);
+  index_.settle((keys.size() + 15) / 16);
   return kind_ == KeyKind::kInt64 && format_.is_float32() ? gather_floats(keys, out.data(), found.data())
                                                           : gather_others(keys, out.data(), found.data());
 }
@@ -190,7 +189,7 @@ void MemoryTable::update(KeysView keys, std::span<const float> grads, const Upda
                          uint64_t step) {
   check_kind(name_, kind_, keys);
   check_size(name_, "gradients", grads.size(), keys.size(), dim_);
-  index_.settle(keys.size() / 16);
+  index_.settle((keys.size() + 15) / 16);
   locate_all(keys);
   if (!format_.is_float32()) return update_halves(keys, grads, kernel, step);
   const size_t lines = lines_of(stride_);

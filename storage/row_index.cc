@@ -66,12 +66,15 @@ void RowIndex::move(uint64_t buckets) {
 }
 
 void RowIndex::move_bucket() {
-  RowBucket& last = data_[left_ - 1];
+  const uint64_t number = left_ - 1;
+  RowBucket& last = data_[number];
+  uint32_t cells = last.count();
+  for (uint32_t n = last.node(); n != 0; n = nodes_[n].next) cells += nodes_[n].count;
+  nodes_.reserve(cells);
   on_move_.clear();
+  on_move_.reserve(cells);  // from here on nothing throws
   while (last.node() != 0) on_move_.push_back(take_from_node(last));
   const RowBucket bucket = last;
-  const uint64_t number = left_ - 1;
-  nodes_.reserve(bucket.count() + static_cast<uint32_t>(on_move_.size()));
   last = {};
   --left_;
   const auto put_again = [this](const RowCell& cell) {

@@ -39,8 +39,8 @@ class RowIndex {
   EMBERS_PREFETCHES void prefetch(uint64_t hash) const { __builtin_prefetch(data_ + home(hash)); }
 
   // For batches, in stages with other work in between: where the search for each hash begins, prefetched;
-  // then its row in that bucket, kNone if it has none, or kElsewhere if find_elsewhere() must look further.
-  // Of several cells with a byte string's hash it is the first.
+  // then its row in that bucket, kNone if it has none, or kElsewhere if it may be in the bucket's nodes,
+  // where find() looks. Of several cells with a byte string's hash it is the first.
   EMBERS_PREFETCHES const RowBucket* prefetch_home(uint64_t hash) const {
     const RowBucket* const bucket = data_ + home(hash);
     __builtin_prefetch(bucket);
@@ -54,18 +54,7 @@ class RowIndex {
     const uint32_t none = kNone - (home.node() != 0 ? 1 : 0);
     return matches == 0 ? none : row;
   }
-  // Where find_elsewhere() will look, if it `is` elsewhere; without a branch.
-  EMBERS_PREFETCHES void prefetch_elsewhere(const RowBucket& home, bool is) const {
-    nodes_.prefetch(is ? home.node() : 0);
-  }
-  uint32_t find_elsewhere(const RowBucket& home, uint64_t hash) const {
-    const RowNode& node = nodes_[home.node()];
-    const uint32_t second = node.count > 1 && node.hash[1] == hash ? node.row[1] : kNone;
-    const uint32_t row = node.hash[0] == hash ? node.row[0] : second;
-    if (row != kNone) [[likely]]
-      return row;
-    return find_in_nodes(node.next, hash, [](uint32_t) { return true; });
-  }
+  EMBERS_PREFETCHES void prefetch_nodes(const RowBucket& home) const { nodes_.prefetch(home.node()); }
 
   // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
   template <class Same>
@@ -95,7 +84,8 @@ class RowIndex {
   uint64_t resident_bytes() const;
 
  private:
-  static constexpr uint64_t kFewest = 64;      // buckets: a small page
+  static constexpr uint64_t kFewest = 64;  // buckets: a small page
+  static_assert(kFewest >= RowBucket::kFewest);
   static constexpr uint64_t kSmall = 700'000;  // rows below which it doubles
   static constexpr uint64_t kGrowth = 140;     // percent, from there on
   static constexpr uint64_t kFull = 72;        // percent of the cells; from here on it grows

@@ -14,17 +14,22 @@ namespace {
 // reads it. Between hosts the kernel finds out what the network needs.
 constexpr int kBufferBytes = 256 << 10;
 
+// Whether both ends have the same address, or none.
 bool of_this_host(const Connection::Socket& socket) {
   boost::system::error_code failed;
-  const Connection::Socket::endpoint_type peer = socket.remote_endpoint(failed);
+  const Connection::Socket::endpoint_type here = socket.local_endpoint(failed);
   if (failed) return false;
-  switch (peer.protocol().family()) {
+  const Connection::Socket::endpoint_type there = socket.remote_endpoint(failed);
+  if (failed || here.protocol().family() != there.protocol().family()) return false;
+  switch (here.protocol().family()) {
     case AF_UNIX:
       return true;
     case AF_INET:
-      return (ntohl(reinterpret_cast<const sockaddr_in*>(peer.data())->sin_addr.s_addr) >> 24) == 127;
+      return reinterpret_cast<const sockaddr_in*>(here.data())->sin_addr.s_addr ==
+             reinterpret_cast<const sockaddr_in*>(there.data())->sin_addr.s_addr;
     case AF_INET6:
-      return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(peer.data())->sin6_addr);
+      return IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6*>(here.data())->sin6_addr,
+                                &reinterpret_cast<const sockaddr_in6*>(there.data())->sin6_addr);
     default:
       return false;
   }

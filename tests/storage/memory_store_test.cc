@@ -231,12 +231,8 @@ TEST(RowIndex, BehavesAsAMapWhenKeysCrowdAndAreErased) {
     }
     for (const auto& [hash, row] : model) {
       ASSERT_EQ(index.find(hash), row);
-      if (const uint32_t at_home = RowIndex::find_at_home(*index.prefetch_home(hash), hash);
-          at_home != RowIndex::kElsewhere) {
-        ASSERT_EQ(at_home, row);
-      } else {
-        ASSERT_EQ(index.find_elsewhere(*index.prefetch_home(hash), hash), row);
-      }
+      const uint32_t at_home = RowIndex::find_at_home(*index.prefetch_home(hash), hash);
+      ASSERT_TRUE(at_home == row || at_home == RowIndex::kElsewhere);
     }
     size_t visited = 0;
     index.visit([&](uint64_t hash, uint32_t row) {
@@ -244,6 +240,46 @@ TEST(RowIndex, BehavesAsAMapWhenKeysCrowdAndAreErased) {
       EXPECT_EQ(model.at(hash), row);
     });
     EXPECT_EQ(visited, model.size());
+  }
+}
+
+// While it grows from small buckets to large ones and beyond, some rows removed and their numbers used again.
+TEST(RowIndex, KeepsItsCellsWhileItBecomesLarge) {
+  std::mt19937_64 random(9);
+  RowIndex index;
+  std::vector<uint64_t> hash_of_row;
+  std::vector<uint32_t> free, used;
+  const auto insert = [&] {
+    const uint32_t row = free.empty() ? static_cast<uint32_t>(hash_of_row.size()) : free.back();
+    if (free.empty())
+      hash_of_row.push_back(0);
+    else
+      free.pop_back();
+    hash_of_row[row] = random();
+    used.push_back(row);
+    ASSERT_EQ(index.find_or_insert(hash_of_row[row], row), row);
+  };
+  const auto check = [&] {
+    size_t visited = 0;
+    index.visit([&](uint64_t hash, uint32_t row) {
+      ++visited;
+      ASSERT_EQ(hash_of_row[row], hash);
+    });
+    ASSERT_EQ(visited, used.size());
+    for (const uint32_t row : used) ASSERT_EQ(index.find(hash_of_row[row]), row);
+  };
+  for (const size_t until : {130'000, 270'000, 290'000, 300'000, 330'000, 420'000}) {
+    while (used.size() < until) {
+      insert();
+      if (random() % 8 != 0) continue;
+      const size_t k = random() % used.size();
+      index.erase(hash_of_row[used[k]], used[k]);
+      EXPECT_EQ(index.find(hash_of_row[used[k]]), RowIndex::kNone);
+      free.push_back(used[k]);
+      used[k] = used.back();
+      used.pop_back();
+    }
+    check();
   }
 }
 
@@ -314,6 +350,49 @@ TEST(MemoryTable, ARemovedRowIsGoneAndItsPlaceTakenAgain) {
     table.add_if_absent(keys({4, 2}), std::vector<float>{4, 6}, {});
     EXPECT_EQ(scanned(), (Rows{{"1", {1, 9}}, {"2", {6, 9}}, {"3", {3, 9}}, {"4", {4, 9}}}));
   }
+}
+
+// Batches of all sizes, some longer than the pipeline, of keys that are there and that are not, some
+// repeated, after each of several fillings, growing or not.
+TEST(MemoryTable, GathersBatchesOfAllSizesAndDims) {
+  std::mt19937_64 random(13);
+  for (const KeyKind kind : {KeyKind::kInt64, KeyKind::kBytes})
+    for (const uint32_t dim : {1, 10, 16, 32, 33, 64, 1000}) {
+      MemoryTable table(spec("t", dim, kind), {});
+      const auto keys = [&](const std::vector<int64_t>& numbers) {
+        if (kind == KeyKind::kInt64) return Keys(numbers);
+        std::vector<std::string> texts;
+        for (const int64_t n : numbers) texts.push_back("key " + std::to_string(n));
+        return Keys(texts);
+      };
+      const auto value = [&](int64_t key, size_t k) {
+        return static_cast<float>(key % 1000 + 1) * 0.5f + static_cast<float>(k);
+      };
+      int64_t rows = 0;
+      for (const int64_t more : {1, 90, 700, dim > 100 ? 500 : 6000}) {
+        std::vector<int64_t> fresh(more);
+        std::iota(fresh.begin(), fresh.end(), rows);
+        rows += more;
+        std::vector<float> values;
+        for (const int64_t key : fresh)
+          for (size_t k = 0; k < dim; ++k) values.push_back(value(key, k));
+        ASSERT_EQ(table.add_if_absent(keys(fresh), values, {}), fresh.size());
+        for (const size_t n : {0, 1, 15, 16, 40, 41, 64, 127, 128, 129, 700}) {
+          std::vector<int64_t> asked(n);
+          for (int64_t& key : asked)
+            key = static_cast<int64_t>(random() % static_cast<uint64_t>(rows + rows / 4 + 1));
+          std::vector<float> out(n * dim, -7);
+          std::vector<uint8_t> found(n, 2);
+          const auto known = static_cast<size_t>(
+              std::count_if(asked.begin(), asked.end(), [&](int64_t k) { return k < rows; }));
+          ASSERT_EQ(table.gather(keys(asked), out, found), known);
+          for (size_t i = 0; i < n; ++i) {
+            ASSERT_EQ(found[i], asked[i] < rows);
+            for (size_t k = 0; k < dim; ++k) ASSERT_EQ(out[i * dim + k], found[i] ? value(asked[i], k) : -7);
+          }
+        }
+      }
+    }
 }
 
 // A scan never shows a chunk that spans two slabs, and loses no row between them.
