@@ -7,7 +7,6 @@
 #include "master/master_state.h"
 
 namespace embers {
-namespace {}  // namespace
 
 void MasterState::start(Self pointer, std::shared_ptr<const MasterConfig> c) {
   self = pointer;

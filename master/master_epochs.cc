@@ -3,6 +3,7 @@
 #include "master/master_state.h"
 
 namespace embers {
+
 void MasterState::begin_epoch(uint32_t number, uint64_t next, const std::vector<uint64_t>& again) {
   epoch = number;
   if (epoch > config->job.training.epochs || !stopping.empty()) {
