@@ -65,4 +65,17 @@ std::string to_string(KeysView keys, size_t i) {
 
 uint64_t hash_key(std::string_view key) { return XXH3_64bits(key.data(), key.size()); }
 
+namespace {
+
+EMBERS_INSTRUCTION_SETS void hash_ints(const int64_t* keys, size_t n, uint64_t* hashes) {
+  for (size_t i = 0; i < n; ++i) hashes[i] = hash_key(keys[i]);
+}
+
+}  // namespace
+
+void hash_keys(KeysView keys, uint64_t* hashes) {
+  if (keys.kind == KeyKind::kInt64) return hash_ints(keys.ints.data(), keys.ints.size(), hashes);
+  for (size_t i = 0; i < keys.size(); ++i) hashes[i] = hash_key(keys.bytes_at(i));
+}
+
 }  // namespace embers

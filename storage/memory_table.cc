@@ -13,25 +13,7 @@
 namespace embers::storage {
 namespace {
 
-// Keys between two stages of MemoryTable::stream: asking for a bucket and for a row, and for that and its
-// use.
-constexpr size_t kAhead = 24, kRowsAhead = 16;
 constexpr size_t kBlock = 8;  // keys that an insertion looks ahead
-
-// A row of a usual dim as one piece. Long ones by memcpy(), which reads more of a row before it writes.
-[[gnu::always_inline]] inline void copy_row(float* to, const float* from, size_t dim) {
-  switch (dim) {
-    case 16:
-      return static_cast<void>(std::memcpy(to, from, 16 * sizeof(float)));
-    case 32:
-      return static_cast<void>(std::memcpy(to, from, 32 * sizeof(float)));
-    case 64:
-      return static_cast<void>(std::memcpy(to, from, 64 * sizeof(float)));
-    default:
-      return dim > 64 ? static_cast<void>(std::memcpy(to, from, dim * sizeof(float)))
-                      : copy_floats(to, from, dim);
-  }
-}
 
 }  // namespace
 
@@ -47,116 +29,19 @@ MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init
                               [](float x) { return std::bit_cast<uint32_t>(x) == 0; })),
       slabs_(stride_) {}
 
-// Each turn begins with one key, finds the row of an earlier one and uses that of one earlier still, so that
-// requests to memory go out evenly: the processor has room for few at a time. Which keys are not in their
-// home's bucket cannot be predicted, and a branch on it costs more than all else: they are left for the end.
-template <bool kInts, class Use>
-[[gnu::always_inline]] inline void MemoryTable::stream(KeysView keys, size_t floats, const Use& use) {
-  struct OnItsWay {
-    uint64_t hash;
-    const RowBucket* home;
-    float* place;
-    uint32_t row;
-  };
-  constexpr size_t kPlaces = 128, kFound = kAhead + kRowsAhead, kLast = kFound + (kInts ? 0 : kAhead);
-  static_assert(kPlaces > kLast);
-  std::array<OnItsWay, kPlaces> ring;
-  const size_t n = index_.size() == 0 ? 0 : keys.size();
-  const size_t lines = lines_of(floats);
-  elsewhere_.resize(n + 1);
-  uint32_t* const elsewhere = elsewhere_.data();
-  size_t left = 0;  // keys that are elsewhere
-  const auto prefetch = [&](OnItsWay& key, uint32_t row) {
-    if (kInts)
-      prefetch_lines(key.place = slabs_.row(row), lines);
-    else
-      key_bytes_.prefetch_place(row);
-  };
-  for (size_t turn = 0; turn < n + kLast; ++turn) {
-    if (const size_t i = turn; i < n) {
-      OnItsWay& key = ring[i % kPlaces];
-      key.hash = kInts ? hash_key(keys.ints[i]) : hash_key(keys.bytes_at(i));
-      key.home = index_.prefetch_home(key.hash);
-    }
-    if (const size_t i = turn - kAhead; i < n) {
-      OnItsWay& key = ring[i % kPlaces];
-      key.row = RowIndex::find_at_home(*key.home, key.hash);
-      elsewhere[left] = static_cast<uint32_t>(i);
-      left += key.row == RowIndex::kElsewhere;
-      prefetch(key, key.row < RowIndex::kElsewhere ? key.row : 0);
-    }
-    if (const size_t i = turn - kFound; !kInts && i < n) {
-      OnItsWay& key = ring[i % kPlaces];
-      if (key.row < RowIndex::kElsewhere) {
-        key_bytes_.prefetch(key.row);
-        prefetch_lines(key.place = slabs_.row(key.row), lines);
-      }
-    }
-    if (const size_t i = turn - kLast; i < n) {
-      OnItsWay& key = ring[i % kPlaces];
-      if (!kInts && key.row < RowIndex::kElsewhere && key_bytes_.at(key.row) != keys.bytes_at(i)) {
-        key.row = find(key.hash, keys, i);
-        if (key.row != RowIndex::kNone) key.place = slabs_.row(key.row);
-      }
-      if (key.row != RowIndex::kElsewhere) [[likely]]
-        use(i, key.row != RowIndex::kNone ? key.place : nullptr);
-    }
-  }
-  for (size_t turn = 0; turn < left + 3 * kRowsAhead; ++turn) {
-    if (turn < left) {
-      OnItsWay& key = ring[turn % kPlaces];
-      key.hash = hash_key(keys, elsewhere[turn]);
-      key.home = index_.prefetch_home(key.hash);
-    }
-    if (const size_t t = turn - kRowsAhead; t < left) index_.prefetch_nodes(*ring[t % kPlaces].home);
-    if (const size_t t = turn - 2 * kRowsAhead; t < left) {
-      OnItsWay& key = ring[t % kPlaces];
-      const uint32_t row = find(key.hash, keys, elsewhere[t]);
-      key.place = row == RowIndex::kNone ? nullptr : slabs_.row(row);
-      if (key.place != nullptr) prefetch_lines(key.place, lines);
-    }
-    if (const size_t t = turn - 3 * kRowsAhead; t < left) use(elsewhere[t], ring[t % kPlaces].place);
-  }
-  if (n == 0)
-    for (size_t i = 0; i < keys.size(); ++i) use(i, nullptr);
-}
-
-EMBERS_INSTRUCTION_SETS size_t MemoryTable::gather_floats(KeysView keys, float* out, uint8_t* found) {
-  size_t count = 0;
-  stream<true>(keys, dim_, [&, dim = dim_](size_t i, const float* row) {
-    found[i] = row != nullptr;
-    count += row != nullptr;
-    if (row != nullptr) [[likely]]
-      copy_row(out + i * dim, row, dim);
-  });
-  return count;
-}
-
-size_t MemoryTable::gather_others(KeysView keys, float* out, uint8_t* found) {
-  size_t count = 0;
-  const auto use = [&](size_t i, const float* row) {
-    found[i] = row != nullptr;
-    count += row != nullptr;
-    if (row == nullptr) return;
-    if (format_.is_float32())
-      copy_floats(out + i * dim_, row, dim_);
-    else
-      format_.read(row, out + i * dim_);
-  };
-  if (kind_ == KeyKind::kInt64)
-    stream<true>(keys, format_.floats(), use);
-  else
-    stream<false>(keys, format_.floats(), use);
-  return count;
-}
-
 size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_t> found) {
   check_kind(name_, kind_, keys);
   check_size(name_, "room for rows", out.size(), keys.size(), dim_);
   check_size(name_, "found flags", found.size(), keys.size(), 1);
-  index_.settle((keys.size() + 15) / 16);
-  return kind_ == KeyKind::kInt64 && format_.is_float32() ? gather_floats(keys, out.data(), found.data())
-                                                          : gather_others(keys, out.data(), found.data());
+  find_all(keys);
+  if (format_.is_float32()) return copy_rows(places_, dim_, out.data(), found.data());
+  size_t count = 0;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    prefetch_one_ahead(i, format_.floats());
+    count += found[i] = places_[i] != nullptr;
+    if (found[i]) format_.read(places_[i], &out[i * dim_]);
+  }
+  return count;
 }
 
 size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
@@ -189,27 +74,25 @@ void MemoryTable::update(KeysView keys, std::span<const float> grads, const Upda
                          uint64_t step) {
   check_kind(name_, kind_, keys);
   check_size(name_, "gradients", grads.size(), keys.size(), dim_);
-  index_.settle((keys.size() + 15) / 16);
-  locate_all(keys);
-  if (!format_.is_float32()) return update_halves(keys, grads, kernel, step);
-  const size_t lines = lines_of(stride_);
+  find_all(keys);
+  for (size_t i = 0; i < keys.size(); ++i)
+    if (places_[i] == nullptr) fail_missing_key(name_, keys, i);
+  if (!format_.is_float32()) return update_halves(grads, kernel, step);
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kRowsAhead < keys.size()) prefetch_lines(places_[i + kRowsAhead], lines);
+    prefetch_one_ahead(i, stride_);
     float* const row = places_[i];
     kernel({row, dim_}, {row + dim_, stride_ - dim_}, grads.subspan(i * dim_, dim_));
   }
 }
 
-void MemoryTable::update_halves(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
-                                uint64_t step) {
+void MemoryTable::update_halves(std::span<const float> grads, const UpdateKernel& kernel, uint64_t step) {
   row_.resize(dim_);
-  const size_t lines = lines_of(stride_);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kRowsAhead < keys.size()) prefetch_lines(places_[i + kRowsAhead], lines);
+  for (size_t i = 0; i < places_.size(); ++i) {
+    prefetch_one_ahead(i, stride_);
     float* const halves = places_[i];
     format_.read(halves, row_.data());
     kernel(row_, {halves + format_.floats(), slot_init_.size()}, grads.subspan(i * dim_, dim_));
-    format_.write_back(halves, row_.data(), hash_key(keys, i), step);
+    format_.write_back(halves, row_.data(), hashes_[i], step);
   }
 }
 
@@ -299,26 +182,32 @@ void MemoryTable::list_keys() {
 
 uint64_t MemoryTable::resident_bytes() const {
   return index_.resident_bytes() + slabs_.resident_bytes() + key_bytes_.resident_bytes() +
-         places_.capacity() * sizeof(float*) + (elsewhere_.capacity() + free_.capacity()) * sizeof(uint32_t) +
+         places_.capacity() * sizeof(float*) + (rows_.capacity() + free_.capacity()) * sizeof(uint32_t) +
+         hashes_.capacity() * sizeof(uint64_t) +
          ints_.capacity() * sizeof(int64_t) + (shown_.capacity() + row_.capacity()) * sizeof(float) +
          used_.capacity() / 8;
 }
 
-void MemoryTable::locate_all(KeysView keys) {
-  places_.resize(keys.size());
-  const size_t missing = kind_ == KeyKind::kInt64 ? locate<true>(keys) : locate<false>(keys);
-  if (missing < keys.size()) fail_missing_key(name_, keys, missing);
+void MemoryTable::find_all(KeysView keys) {
+  const size_t n = keys.size();
+  index_.settle((n + 15) / 16);
+  hashes_.resize(n);
+  rows_.resize(n);
+  places_.resize(n);
+  hash_keys(keys, hashes_.data());
+  index_.find_all(hashes_, rows_);
+  if (kind_ == KeyKind::kBytes) compare_keys(keys);
+  for (size_t i = 0; i < n; ++i) places_[i] = rows_[i] == RowIndex::kNone ? nullptr : slabs_.row(rows_[i]);
 }
 
-template <bool kInts>
-size_t MemoryTable::locate(KeysView keys) {
-  size_t missing = keys.size();
-  stream<kInts>(keys, kLine, [&](size_t i, float* row) {
-    places_[i] = row;
-    if (row == nullptr) [[unlikely]]
-      missing = std::min(missing, i);
-  });
-  return missing;
+void MemoryTable::compare_keys(KeysView keys) {
+  for (size_t turn = 0; turn < keys.size() + 2 * kRowsAhead; ++turn) {
+    const auto is_row = [&](size_t i) { return i < keys.size() && rows_[i] != RowIndex::kNone; };
+    if (is_row(turn)) key_bytes_.prefetch_place(rows_[turn]);
+    if (const size_t i = turn - kRowsAhead; is_row(i)) key_bytes_.prefetch(rows_[i]);
+    if (const size_t i = turn - 2 * kRowsAhead; is_row(i) && key_bytes_.at(rows_[i]) != keys.bytes_at(i))
+      rows_[i] = find(hashes_[i], keys, i);
+  }
 }
 
 uint32_t MemoryTable::find(uint64_t hash, KeysView keys, size_t i) const {
@@ -329,10 +218,10 @@ uint32_t MemoryTable::find(uint64_t hash, KeysView keys, size_t i) const {
 MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, KeysView keys, size_t i) {
   const bool again = !free_.empty();
   const uint32_t next = again ? free_.back() : slabs_.rows();
-  if (next == RowIndex::kElsewhere) {
+  if (next == RowIndex::kNone) {
     const uint32_t row = find(hash, keys, i);
     if (row != RowIndex::kNone) return {row, Created::kNo};
-    fail(ErrorCode::kInvalid, "table '{}' is full: one shard holds 2^32 - 2 rows of a table, use more shards",
+    fail(ErrorCode::kInvalid, "table '{}' is full: one shard holds 2^32 - 1 rows of a table, use more shards",
          name_);
   }
   slabs_.reserve();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "storage/key_bytes.h"
+#include "storage/prefetch.h"
 #include "storage/row_format.h"
 #include "storage/row_index.h"
 #include "storage/row_slabs.h"
@@ -15,9 +16,10 @@ namespace embers::storage {
 
 // One table of the memory store; its members are Store's of the same names, with their contracts.
 //
-// Batches go through a pipeline: of a key some places ahead the hash is computed and its bucket prefetched,
-// of a nearer one its row is found and prefetched, then it is used. Nothing waits for one cache miss after
-// another, nothing is allocated for a row, and nothing that grows is copied at once.
+// A batch goes step by step: hashes of all keys, their rows (RowIndex::find_all), where those are, then what
+// is to be done with them. Each step is a plain loop over arrays that stay in cache and prefetches what it will
+// need some keys later, so nothing waits for one cache miss after another. Nothing is allocated for a row, and
+// nothing that grows is copied at once.
 //
 // *Thread safety*: none.
 class MemoryTable {
@@ -39,19 +41,11 @@ class MemoryTable {
   uint64_t resident_bytes() const;
 
  private:
-  static constexpr size_t kLine = 64 / sizeof(float);
-  static constexpr size_t kMostLines = 16;  // beyond this the processor's own prefetcher has caught on
-
-  // Calls use(i, its row or nullptr) for each key, in any order, `floats` of the row prefetched.
-  template <bool kInts, class Use>
-  void stream(KeysView keys, size_t floats, const Use& use);
-  size_t gather_floats(KeysView keys, float* out, uint8_t* found);  // float32 rows of int64 keys
-  size_t gather_others(KeysView keys, float* out, uint8_t* found);
   uint32_t find(uint64_t hash, KeysView keys, size_t i) const;
-  // Leaves in places_ the row of each key; kMissingKey if one has none.
-  void locate_all(KeysView keys);
-  template <bool kInts>
-  size_t locate(KeysView keys);  // the first key that has none
+  // Leaves hashes of the keys in hashes_ and in places_ where their rows are, nullptr for those that have none.
+  void find_all(KeysView keys);
+  // Of byte strings: the rows in rows_ have the hashes of the keys, from here on the keys themselves.
+  void compare_keys(KeysView keys);
   // The row of the i-th key; a created one, its floats yet to be set, if it had none: zeros of a new place,
   // or what a removed row left behind.
   struct Created {
@@ -59,21 +53,22 @@ class MemoryTable {
     enum : uint8_t { kNo, kNew, kAgain } created;
   };
   Created find_or_create(uint64_t hash, KeysView keys, size_t i);
-  static size_t lines_of(size_t floats) { return std::min((floats + kLine - 1) / kLine, kMostLines); }
-  EMBERS_PREFETCHES static void prefetch_lines(const float* from, size_t lines) {
-    for (size_t l = 0; l < lines; ++l) __builtin_prefetch(from + l * kLine);
+  // Of the places, the one that is used some rows after the i-th.
+  EMBERS_PREFETCHES void prefetch_one_ahead(size_t i, size_t floats) const {
+    if (i + kRowsAhead < places_.size() && places_[i + kRowsAhead] != nullptr)
+      prefetch_row(places_[i + kRowsAhead], floats);
   }
   // What lies some rows behind a new one: rows in between that stay untouched defeat the processor's
   // prefetcher.
   EMBERS_PREFETCHES void prefetch_new_row(const float* row) const {
-    for (size_t f = 0; f < dim_; f += kLine) __builtin_prefetch(row + 4 * stride_ + f, 1);
+    prefetch_row(row + 4 * stride_, dim_);
   }
   // Of a row that is no key's, which a scan leaves out.
   bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
   KeysView keys_from(uint32_t begin, size_t n);
   // Rows [begin, begin + n) with their slots, as they lie or, where those are halves, in shown_.
   std::span<const float> values_from(uint32_t begin, size_t n);
-  void update_halves(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel, uint64_t step);
+  void update_halves(std::span<const float> grads, const UpdateKernel& kernel, uint64_t step);
   void list_keys();
   uint64_t end_scan();
 
@@ -93,8 +88,9 @@ class MemoryTable {
   std::vector<uint32_t> free_;  // rows whose keys were removed, taken again by new ones
   std::vector<bool> used_;      // of each row; empty as long as none was removed
 
-  std::vector<float*> places_;  // scratch of one call
-  std::vector<uint32_t> elsewhere_;
+  std::vector<uint64_t> hashes_;  // scratch of one call
+  std::vector<uint32_t> rows_;
+  std::vector<float*> places_;
   std::vector<int64_t> ints_;   // int64 keys of all rows, only while a scan goes on
   std::vector<uint32_t> ends_;  // of the keys that a scan shows
   std::string bytes_;           // their bytes

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "schema/instruction_sets.h"
+
 namespace embers::storage {
 
 struct RowCell {
@@ -35,18 +37,21 @@ struct alignas(64) RowBucket {
   static constexpr uint32_t kSmall = 8, kNodeShift = 4;
   // Which of `buckets` a hash belongs to: its lower half's share, since the upper half's first bits choose
   // the shard and so are alike within one.
-  static uint64_t home(uint64_t hash, uint64_t buckets) {
+  EMBERS_INLINE static uint64_t home(uint64_t hash, uint64_t buckets) {
     return (static_cast<uint32_t>(hash) * buckets) >> 32;
   }
 
-  uint32_t count() const { return state & 7; }
+  EMBERS_INLINE uint32_t count() const { return state & 7; }
   // Number of the first node, 0 for none.
-  uint32_t node() const { return state >> kNodeShift; }
+  EMBERS_INLINE uint32_t node() const { return state >> kNodeShift; }
   void set_node(uint32_t node) { state = (state & (7 | kSmall)) | node << kNodeShift; }
 
   // Bit k: cell k is used and holds this hash, whose home this is.
   uint32_t matches(uint64_t hash) const;
-  uint32_t row_at(uint32_t k) const { return row[k] & ~hash_bits(); }
+#if defined(EMBERS_AVX512)
+  EMBERS_AVX512 uint32_t matches_avx512(uint64_t hash) const;
+#endif
+  EMBERS_INLINE uint32_t row_at(uint32_t k) const { return row[k] & ~hash_bits(); }
   // The k-th cell; this is number `home` of `buckets`.
   RowCell cell(uint32_t k, uint64_t home, uint64_t buckets) const;
 
@@ -66,9 +71,9 @@ struct alignas(64) RowBucket {
   }
 
  private:
-  static uint32_t shifted(uint64_t hash) { return static_cast<uint32_t>(hash) << 3; }
+  EMBERS_INLINE static uint32_t shifted(uint64_t hash) { return static_cast<uint32_t>(hash) << 3; }
   // Those of row[] that are the hash's.
-  uint32_t hash_bits() const { return -(state / kSmall & 1) & ~(kSmallRows - 1); }
+  EMBERS_INLINE uint32_t hash_bits() const { return -(state / kSmall & 1) & ~(kSmallRows - 1); }
 };
 static_assert(sizeof(RowBucket) == 64);
 
@@ -112,6 +117,21 @@ inline uint32_t RowBucket::matches(uint64_t hash) const {
   return hits & used;
 #endif
 }
+
+#if defined(EMBERS_AVX512)
+EMBERS_AVX512 inline uint32_t RowBucket::matches_avx512(uint64_t hash) const {
+  const __m512i line = _mm512_load_si512(this);
+  const uint32_t high8 = _mm512_cmpeq_epi32_mask(line, _mm512_set1_epi32(static_cast<int>(hash >> 32)));
+  const uint32_t low8 =
+      _mm512_cmpeq_epi16_mask(line, _mm512_set1_epi16(static_cast<short>(hash))) >> offsetof(RowBucket, low) / 2;
+  const uint32_t hits = high8 & low8 & ((1u << count()) - 1);
+  if ((state & kSmall) == 0) [[likely]]
+    return hits;
+  const __m512i bits = _mm512_set1_epi32(static_cast<int>(hash_bits()));
+  const __m512i wanted = _mm512_set1_epi32(static_cast<int>(shifted(hash) & hash_bits()));
+  return hits & _mm512_cmpeq_epi32_mask(_mm512_and_si512(line, bits), wanted) >> offsetof(RowBucket, row) / 4;
+}
+#endif
 
 inline RowCell RowBucket::cell(uint32_t k, uint64_t home, uint64_t buckets) const {
   const auto first = static_cast<uint32_t>(((home << 32) + buckets - 1) / buckets);

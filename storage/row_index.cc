@@ -6,6 +6,65 @@ namespace embers::storage {
 
 constinit RowBucket RowBucket::kNoBucket{};
 
+namespace {
+
+// Keys between asking for a bucket and looking into it; the same for nodes.
+constexpr size_t kAhead = 24, kNodesAhead = 16;
+
+}  // namespace
+
+// Whatever cell the search shows is read, and every hash is put on the list, rather than to branch on what
+// cannot be predicted: it would cost more than all else.
+template <uint32_t (RowBucket::*matches)(uint64_t) const>
+EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows) {
+  constexpr size_t kPlaces = 32;
+  static_assert(kPlaces > kAhead);
+  const RowBucket* homes[kPlaces];
+  const size_t n = hashes.size();
+  const uint64_t* const hash = hashes.data();
+  uint32_t* const elsewhere = elsewhere_.data();
+  size_t left = 0;
+  const auto look = [&](size_t i) __attribute__((always_inline)) {
+    const RowBucket& bucket = *homes[i % kPlaces];
+    const uint32_t hits = (bucket.*matches)(hash[i]);
+    const uint32_t none = hits == 0;
+    rows[i] = bucket.row_at(__builtin_ctz(hits | 1u << (kCells - 1))) | (none ? kNone : 0);
+    elsewhere[left] = static_cast<uint32_t>(i);
+    left += none & (bucket.node() != 0 ? 1 : 0);
+  };
+  for (size_t i = 0; i < n; ++i) {
+    const RowBucket* const bucket = data_ + home(hash[i]);
+    __builtin_prefetch(bucket);
+    if (i >= kAhead) look(i - kAhead);
+    homes[i % kPlaces] = bucket;
+  }
+  for (size_t i = n - std::min(n, kAhead); i < n; ++i) look(i);
+  return left;
+}
+
+#if defined(EMBERS_AVX512)
+EMBERS_AVX512 size_t RowIndex::find_at_homes_avx512(std::span<const uint64_t> hashes, uint32_t* rows) {
+  return find_at_homes<&RowBucket::matches_avx512>(hashes, rows);
+}
+#endif
+
+void RowIndex::find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows) {
+  elsewhere_.resize(hashes.size() + 1);
+#if defined(EMBERS_AVX512)
+  static const bool avx512 = has_avx512();
+  const size_t left = avx512 ? find_at_homes_avx512(hashes, rows.data())
+                             : find_at_homes<&RowBucket::matches>(hashes, rows.data());
+#else
+  const size_t left = find_at_homes<&RowBucket::matches>(hashes, rows.data());
+#endif
+  const auto hash = [&](size_t t) { return hashes[elsewhere_[t]]; };
+  for (size_t turn = 0; turn < left + 2 * kNodesAhead; ++turn) {
+    if (turn < left) prefetch(hash(turn));
+    if (const size_t t = turn - kNodesAhead; t < left) nodes_.prefetch(data_[home(hash(t))].node());
+    if (const size_t t = turn - 2 * kNodesAhead; t < left) rows[elsewhere_[t]] = find(hash(t));
+  }
+}
+
 void RowIndex::put_in_node(RowBucket& home, uint64_t hash, uint32_t row) {
   if (home.node() == 0 || nodes_[home.node()].count == RowNode::kCells)
     home.set_node(nodes_.take(home.node()));
@@ -86,7 +145,8 @@ void RowIndex::move_bucket() {
 
 // Of the new layout only what has been written to.
 uint64_t RowIndex::resident_bytes() const {
-  const uint64_t others = on_move_.capacity() * sizeof(RowCell) + nodes_.resident_bytes();
+  const uint64_t others = on_move_.capacity() * sizeof(RowCell) + elsewhere_.capacity() * sizeof(uint32_t) +
+                          nodes_.resident_bytes();
   if (left_ == 0) return pages_.size() + others;
   const uint64_t written = std::max(before_, left_ * buckets_ / before_);
   return before_ * sizeof(RowBucket) + pages_.size() - written * sizeof(RowBucket) + others;

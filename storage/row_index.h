@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "schema/ids.h"
@@ -38,23 +39,9 @@ class RowIndex {
 
   EMBERS_PREFETCHES void prefetch(uint64_t hash) const { __builtin_prefetch(data_ + home(hash)); }
 
-  // For batches, in stages with other work in between: where the search for each hash begins, prefetched;
-  // then its row in that bucket, kNone if it has none, or kElsewhere if it may be in the bucket's nodes,
-  // where find() looks. Of several cells with a byte string's hash it is the first.
-  EMBERS_PREFETCHES const RowBucket* prefetch_home(uint64_t hash) const {
-    const RowBucket* const bucket = data_ + home(hash);
-    __builtin_prefetch(bucket);
-    return bucket;
-  }
-  static constexpr uint32_t kElsewhere = kNone - 1;
-  // Whatever cell the search shows is read, rather than to branch on what cannot be predicted.
-  static uint32_t find_at_home(const RowBucket& home, uint64_t hash) {
-    const uint32_t matches = home.matches(hash);
-    const uint32_t row = home.row_at(matches == 0 ? 0 : __builtin_ctz(matches));
-    const uint32_t none = kNone - (home.node() != 0 ? 1 : 0);
-    return matches == 0 ? none : row;
-  }
-  EMBERS_PREFETCHES void prefetch_nodes(const RowBucket& home) const { nodes_.prefetch(home.node()); }
+  // Writes rows[i], the row of hashes[i] or kNone; of several cells with a byte string's hash it is the first.
+  // Faster than find() for each, as requests to memory go out ahead.
+  void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows);
 
   // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
   template <class Same>
@@ -92,7 +79,7 @@ class RowIndex {
   static constexpr uint64_t kMovesAtOnce = 4;  // buckets
 
   // While growing, one of two places, chosen without a branch: it could not be predicted.
-  uint64_t home(uint64_t hash) const {
+  EMBERS_INLINE uint64_t home(uint64_t hash) const {
     const uint64_t at = RowBucket::home(hash, buckets_);
     if (left_ == 0) [[likely]]
       return at;
@@ -102,6 +89,10 @@ class RowIndex {
   // Of the layout that this bucket has now.
   uint64_t buckets_at(uint64_t bucket) const { return bucket < left_ ? before_ : buckets_; }
   bool small_at(uint64_t bucket) const { return buckets_at(bucket) < RowBucket::kLarge; }
+  // find_all() without what is in nodes: returns how many of elsewhere_ are numbers of hashes that may be there.
+  template <uint32_t (RowBucket::*matches)(uint64_t) const>
+  size_t find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows);
+  size_t find_at_homes_avx512(std::span<const uint64_t> hashes, uint32_t* rows);
   template <class Same>
   uint32_t find_in_nodes(uint32_t node, uint64_t hash, const Same& same) const;
   // The caller has reserved a node.
@@ -134,7 +125,8 @@ class RowIndex {
   uint64_t size_ = 0;
   uint64_t limit_ = 0;  // from this size on it grows
   RowNodes nodes_;
-  std::vector<RowCell> on_move_;  // scratch
+  std::vector<RowCell> on_move_;     // scratch
+  std::vector<uint32_t> elsewhere_;  // scratch of a batch
 };
 
 template <class Same>
