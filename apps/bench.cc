@@ -29,6 +29,15 @@ Json target(const std::string& name, double value, double wanted) {
   return entry(name, value, wanted, value >= wanted);
 }
 
+Json target(const std::string& name, double value, double wanted, double limit) {
+  Json json = target(name, value, wanted);
+  const bool met = value >= wanted || (limit < wanted && value >= 0.9 * limit);
+  fmt::print("{:<40} {:6.2f}  of the limit's {:.2f}{}\n", "", value / limit, limit,
+             met && value < wanted ? ": met" : "");
+  json.update({{"limit", limit}, {"of_limit", value / limit}, {"met", met}});
+  return json;
+}
+
 Json target_at_most(const std::string& name, double value, double wanted) {
   return entry(name, value, wanted, value <= wanted);
 }

@@ -8,7 +8,8 @@
 //   prefetch
 // Floors touch the same bytes of the same memory, and one random cache line a key for the index, prefetched.
 // Keys are shuffled over the rows. The sides take turns, minibatch blocks at a time; a side's time is its
-// best. Then: bytes a row beyond its floats, the longest insertion, how the share of the floor changes with
+// best. Then: bytes a row beyond its floats, the longest insertion (of dim 16, into memory that was touched
+// before), how the share of the floor changes with
 // size, and two threads with a table each beside one.
 #include <absl/container/flat_hash_map.h>
 #include <sys/sysinfo.h>
@@ -80,6 +81,13 @@ double cpu_seconds() {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
+
+// Makes the kernel hand out so much memory, and gives it back: what a hypervisor takes to find it is no side's.
+void warm_memory(uint64_t bytes) {
+  const storage::Pages pages(bytes, true);
+  for (size_t at = 0; at < pages.size(); at += storage::kHugePage) pages.data()[at] = std::byte{1};
+}
+uint64_t bytes_of(uint64_t rows, uint32_t dim) { return rows * (12 * uint64_t{dim} + 64); }
 
 // A table with Adam's slots and rows 0 .. rows-1 of keys in a shuffled order.
 struct Engine {
@@ -284,11 +292,13 @@ Json measure_insert(uint32_t dim, uint64_t rows, int rounds) {
   const std::vector<float> values(kBatch * dim, 0.5f);
   double ours = 0, abseil = 0;
   for (int r = 0; r < rounds; ++r) {
+    warm_memory(bytes_of(rows, dim));
     {
       Engine engine(dim, 0, true);
       ours = std::max(
           ours, insert_rate(rows, [&](auto keys) { engine.store->add_if_absent(0, view(keys), values); }));
     }
+    warm_memory(bytes_of(rows, dim));
     AbseilTable table(dim);
     abseil = std::max(abseil, insert_rate(rows, [&](auto keys) { table.add_if_absent(keys, values); }));
   }
@@ -384,10 +394,12 @@ int bench_engine(const BenchOptions& options) {
   const uint64_t wanted = options.quick ? 1'000'000 : 10'000'000;
   fmt::print(
       "M rows/s                   pull   floor share      push   floor share\n dim       rows     keys\n");
-  double overhead = 0, longest = 0;
+  double overhead = 0, longest = 0, longest_warm = 0;
   for (const uint32_t dim : {16, 64, 128}) {
     const uint64_t rows = rows_that_fit(wanted, 3 * size_t{dim});
+    if (dim == 16) warm_memory(bytes_of(rows, dim));
     Engine engine(dim, rows, true);
+    if (dim == 16) longest_warm = engine.longest_insert;
     const double bytes =
         static_cast<double>(engine.store->resident_bytes()) / static_cast<double>(rows) - 12.0 * dim;
     overhead = std::max(overhead, bytes);
@@ -400,13 +412,14 @@ int bench_engine(const BenchOptions& options) {
     report["insert"].push_back(
         measure_insert(dim, rows_that_fit(wanted, 3 * size_t{dim}) / 2, options.quick ? 2 : 3));
   report["longest_insertion_s"] = longest;
+  report["longest_insertion_into_warm_memory_s"] = longest_warm;
   report["overhead_bytes"] = overhead;
   const auto [page, longest_page] = page_seconds();
   report["huge_page_s"] = {{"median", page}, {"longest", longest_page}};
   fmt::print(
-      "longest insertion of {} rows: {:.2f} ms (a huge page of the kernel's: {:.2f}, the longest {:.2f}); "
-      "{:.1f} bytes a row beyond its floats\n",
-      kFill, longest * 1e3, page * 1e3, longest_page * 1e3, overhead);
+      "longest insertion of {} rows: {:.2f} ms, into warm memory {:.2f} (a huge page of the kernel's: {:.2f}, the "
+      "longest {:.2f}); {:.1f} bytes a row beyond its floats\n",
+      kFill, longest * 1e3, longest_warm * 1e3, page * 1e3, longest_page * 1e3, overhead);
   const double small = share_at(1'000'000, rounds, report);
   const double large = share_at(options.quick ? 10'000'000 : rows_that_fit(100'000'000, 4), rounds, report);
   const double shards = two_shards(options.quick ? 500'000 : 2'000'000, rounds);
@@ -414,6 +427,7 @@ int bench_engine(const BenchOptions& options) {
                        target("engine.push_vs_floor", geometric_mean(report["grid"], "push_vs_floor"), 0.8),
                        target("engine.insert_vs_absl", geometric_mean(report["insert"], "ratio"), 1.25),
                        target_at_most("engine.overhead_bytes", overhead, 24),
+                       target_at_most("engine.longest_insertion_ms", longest_warm * 1e3, 5),
                        target("engine.scale_100m", large / small, 0.9),
                        target("engine.two_shards", shards, 1.6)};
   end_report(report, options);

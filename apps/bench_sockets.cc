@@ -16,6 +16,8 @@
 #include "apps/bench_child.h"
 #include "apps/bench_owner.h"
 #include "apps/runtime.h"
+#include "storage/copy_floats.h"
+#include "storage/pages.h"
 
 namespace embers {
 namespace asio = boost::asio;
@@ -24,7 +26,8 @@ namespace {
 using Socket = Connection::Socket;
 using Buffer = std::vector<uint64_t>;
 
-const size_t kReadyMade = kBenchMinibatches;  // messages
+const size_t kReadyMade = kBenchMinibatches;   // messages
+const size_t kBuffers = 2 * kBenchOutstanding;  // of a server that makes its replies: none is on its way twice
 
 struct All {
   size_t operator()(const boost::system::error_code& e, size_t) const { return e ? 0 : size_t{64} << 20; }
@@ -51,12 +54,14 @@ void check_size(const FrameHeader& h, size_t words) {
 // One end: reads messages of one size and writes messages of another, header and payload together.
 class AsioEnd {
  public:
-  AsioEnd(Socket socket, size_t in_words, size_t out_words, uint16_t flags)
-      : socket_(std::move(socket)), in_(in_words), out_(kReadyMade, Buffer(out_words)), flags_(flags) {
+  AsioEnd(Socket socket, size_t in_words, size_t out_words, uint16_t flags, size_t messages = kReadyMade)
+      : socket_(std::move(socket)), in_(in_words), out_(messages, Buffer(out_words)), flags_(flags) {
     tune(socket_);
   }
   std::function<void(uint64_t correlation)> on_message;
   std::function<void()> on_end = [] { broken("closed"); };
+  // What goes out under this correlation.
+  Buffer& message(uint64_t correlation) { return out_[correlation % out_.size()]; }
 
   void read() {
     asio::async_read(socket_, asio::buffer(&header_, sizeof header_), [this](auto e, size_t) {
@@ -80,7 +85,7 @@ class AsioEnd {
     std::vector<asio::const_buffer> buffers;
     for (const FrameHeader& h : busy_) {
       buffers.push_back(asio::buffer(&h, sizeof h));
-      const Buffer& out = out_[h.correlation % kReadyMade];
+      const Buffer& out = message(h.correlation);
       buffers.push_back(asio::buffer(out.data(), out.size() * 8));
     }
     asio::async_write(socket_, buffers, All{}, [this](auto e, size_t) {
@@ -128,13 +133,51 @@ class AsioClient final : public SocketClient {
   uint64_t last_ = 0;
 };
 
-void serve_asio(Socket socket, asio::io_context& io, TripSize size) {
-  AsioEnd end(std::move(socket), size.request_words, size.reply_words, FrameHeader::kReply);
-  end.on_message = [&](uint64_t correlation) { end.send(correlation); };
+// As many rows as embers' side has, each minibatch's at places that are known.
+class KnownRows {
+ public:
+  KnownRows() : pages_(kBenchMinibatches * kBenchKeys * kBenchDim * sizeof(float), true) {
+    auto* const rows = reinterpret_cast<float*>(pages_.data());
+    const KeyMinibatches numbers(kBenchMinibatches * kBenchKeys);
+    for (size_t b = 0; b < kBenchMinibatches; ++b)
+      for (const int64_t number : numbers[b]) places_.push_back(rows + number * kBenchDim);
+    std::fill_n(rows, places_.size() * kBenchDim, 0.5f);
+  }
+  // To the end of `reply`, behind whatever comes before the rows.
+  void copy(uint64_t minibatch, Buffer& reply) {
+    const size_t first = minibatch % kBenchMinibatches * kBenchKeys;
+    auto* const end = reinterpret_cast<float*>(reply.data() + reply.size());
+    storage::copy_rows(std::span<const float* const>(places_).subspan(first, kBenchKeys), kBenchDim,
+                       end - kBenchKeys * kBenchDim, found_.data());
+  }
+
+ private:
+  storage::Pages pages_;
+  std::vector<const float*> places_;
+  std::vector<uint8_t> found_ = std::vector<uint8_t>(kBenchKeys);
+};
+
+void serve_asio(const std::string& kind, Socket socket, asio::io_context& io, TripSize size) {
+  AsioEnd end(std::move(socket), size.request_words, size.reply_words, FrameHeader::kReply,
+              kind == "asio" ? kReadyMade : kBuffers);
+  std::unique_ptr<KnownRows> rows;
+  if (kind != "asio") rows = std::make_unique<KnownRows>();
+  asio::thread_pool second(kind == "rows2" ? 1 : 0);
+  const auto copy = [&](uint64_t correlation) { rows->copy(correlation, end.message(correlation)); };
+  end.on_message = [&](uint64_t correlation) {
+    if (kind == "rows2")
+      return asio::post(second, [&, correlation] {
+        copy(correlation);
+        asio::post(io, [&end, correlation] { end.send(correlation); });
+      });
+    if (rows) copy(correlation);
+    end.send(correlation);
+  };
   end.on_end = [&] { io.stop(); };
   end.read();
   io.restart();
   io.run();
+  second.join();
 }
 
 // --- blocking ------------------------------------------------------------------------------------
@@ -222,10 +265,10 @@ void serve(const std::string& kind, const typename Protocol::endpoint& at, TripS
   std::thread server([&] {
     for (;;) {
       Socket socket(acceptor.accept());
-      if (kind == "asio")
-        serve_asio(std::move(socket), io, size);
-      else
+      if (kind == "blocking")
         serve_blocking(std::move(socket), size);
+      else
+        serve_asio(kind, std::move(socket), io, size);
     }
   });
   answer_lines(text(acceptor.local_endpoint()), [](const std::string& line) { return line; });
@@ -263,8 +306,8 @@ void serve_sockets(const std::string& kind, const std::string& address, TripSize
 std::unique_ptr<SocketClient> connect_sockets(const std::string& kind, const std::string& address,
                                               TripSize size, size_t outstanding) {
   Socket socket = connect(parse_endpoint(address));
-  if (kind == "asio") return std::make_unique<AsioClient>(client_io(), std::move(socket), size, outstanding);
-  return std::make_unique<BlockingClient>(std::move(socket), size, outstanding);
+  if (kind == "blocking") return std::make_unique<BlockingClient>(std::move(socket), size, outstanding);
+  return std::make_unique<AsioClient>(client_io(), std::move(socket), size, outstanding);
 }
 
 }  // namespace embers

@@ -10,6 +10,10 @@
 // and size, and look at no byte of the payload.
 //   asio      one io_context and thread on each side, asynchronous; header and payload in one gather write
 //   blocking  one thread on each side; send and recv
+// and two servers for asio's client that do what no server of rows can do without, but no more: for each request
+// they copy as many rows as embers' side from random known places of as many into the reply.
+//   rows      asio's server, copying before it writes
+//   rows2     copying on a second thread, so that it goes on while the first one writes
 namespace embers {
 
 // Bytes behind the headers.
@@ -17,7 +21,7 @@ struct TripSize {
   size_t request_words, reply_words;
 };
 
-// The part "sockets asio|blocking ADDRESS REQUEST_WORDS REPLY_WORDS": serves one connection after another
+// The part "sockets KIND ADDRESS REQUEST_WORDS REPLY_WORDS": serves one connection after another
 // until its input ends; ready with its address.
 void serve_sockets(const std::string& kind, const std::string& address, TripSize size);
 

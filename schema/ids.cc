@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "schema/instruction_sets.h"
+
 namespace embers {
 
 std::string_view name(KeyKind kind) { return kind == KeyKind::kInt64 ? "int64" : "bytes"; }

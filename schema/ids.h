@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -7,7 +8,6 @@
 #include <vector>
 
 #include "schema/errors.h"
-#include "schema/instruction_sets.h"
 
 namespace embers {
 
@@ -73,12 +73,11 @@ std::string to_string(KeysView keys, size_t i);
 uint64_t hash_key(std::string_view key);
 // XXH3's 64 bits of the key's eight bytes, little-endian, inlined: it is computed for every key of every pull
 // and push.
-EMBERS_INLINE uint64_t hash_key(int64_t key) {
+inline uint64_t hash_key(int64_t key) {
   constexpr uint64_t kSecret = 0x1cad21f72c81017cULL ^ 0xdb979083e96dd4deULL;
   constexpr uint64_t kPrime = 0x9fb21c651e98df25ULL;
-  uint64_t h = static_cast<uint64_t>(key);
-  h = (h << 32 | h >> 32) ^ kSecret;
-  h ^= (h << 49 | h >> 15) ^ (h << 24 | h >> 40);
+  uint64_t h = std::rotl(static_cast<uint64_t>(key), 32) ^ kSecret;
+  h ^= std::rotl(h, 49) ^ std::rotl(h, 24);
   h *= kPrime;
   h ^= (h >> 35) + sizeof key;
   h *= kPrime;

@@ -23,12 +23,12 @@ constexpr uint32_t kLargestBfloat16 = 0x7f7f0000;  // 3.39e38
 // Loops are plain, without branches, so that compilers turn them into vector instructions.
 
 // Sign and magnitude of infinities and NaN, made quiet, as half with `mantissa` bits.
-EMBERS_INLINE uint32_t special(uint32_t bits, int mantissa) {
+uint32_t special(uint32_t bits, int mantissa) {
   const uint32_t quiet = (bits & kMagnitude) > kInfinity ? 1u << (mantissa - 1) : 0;
   return ((bits & kMagnitude) >> (23 - mantissa) & 0x7fff) | quiet;
 }
 
-EMBERS_INLINE uint16_t float16_of(float x) {
+uint16_t float16_of(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   const uint32_t magnitude = std::min(bits & kMagnitude, kLargestFloat16);
   const uint32_t normal = (magnitude - kRebias + 0xfff + (magnitude >> 13 & 1)) >> 13;
@@ -41,7 +41,7 @@ EMBERS_INLINE uint16_t float16_of(float x) {
          static_cast<uint16_t>(is_special ? special(bits, 10) : finite);
 }
 
-EMBERS_INLINE float from_float16(uint16_t half) {
+float from_float16(uint16_t half) {
   const uint32_t sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
   const uint32_t mantissa = magnitude & 0x3ff;
   const uint32_t normal = (magnitude << 13) + kRebias;
@@ -86,7 +86,7 @@ EMBERS_INSTRUCTION_SETS void from_float16_portable(const uint16_t* in, size_t n,
 }
 #endif
 
-EMBERS_INLINE uint16_t bfloat16_of(float x) {
+uint16_t bfloat16_of(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   const uint32_t magnitude = std::min(bits & kMagnitude, kLargestBfloat16);
   const uint32_t finite = (magnitude + 0x7fff + (magnitude >> 16 & 1)) >> 16;
@@ -111,7 +111,7 @@ uint64_t spread(uint64_t x) {
   return x ^ x >> 31;
 }
 
-EMBERS_INLINE uint32_t sixteen_bits(uint32_t low, uint32_t high, uint32_t i) {
+uint32_t sixteen_bits(uint32_t low, uint32_t high, uint32_t i) {
   uint32_t x = (low + i * 0x9e3779b9) ^ high;
   x = (x ^ x >> 16) * 0x85ebca6b;
   x = (x ^ x >> 13) * 0xc2b2ae35;

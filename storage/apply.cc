@@ -20,19 +20,27 @@ LeftOut apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer
               std::span<const float> grads, const Constraint* constraint) {
   const GuardedKernel kernel = optimizer.guarded_kernel(step);
   LeftOut left_out;
-  size_t next = 0;
+  size_t done = 0;  // keys of earlier calls
   std::vector<float> before;
-  store.update(
+  store.update_rows(
       table, keys, grads,
-      [&](std::span<float> row, std::span<float> slots, std::span<const float> grad) {
-        const size_t key = next++;
-        before.resize(row.size() + slots.size());
-        bool finite = kernel(row, slots, grad, before.data());
-        if (constraint != nullptr) {
-          constraint->apply(row);
-          finite = all_finite(row) && all_finite(slots);
+      [&](const RowsToUpdate& rows) {
+        before.resize(rows.dim + rows.slot_floats);
+        const auto take_back_one = [&](size_t i) {
+          if (take_back(rows.row(i), rows.slots(i), before) && left_out.rows++ == 0) left_out.first = done + i;
+        };
+        if (constraint == nullptr) {
+          for (size_t i = 0; (i = kernel(rows, i, before.data())) < rows.size(); ++i) take_back_one(i);
+        } else {
+          for (size_t i = 0; i < rows.size(); ++i) {
+            prefetch_ahead(rows, i);
+            const RowsToUpdate one{rows.rows.subspan(i, 1), rows.dim, rows.slot_floats, rows.grad(i)};
+            kernel(one, 0, before.data());
+            constraint->apply(rows.row(i));
+            if (!all_finite(rows.row(i)) || !all_finite(rows.slots(i))) take_back_one(i);
+          }
         }
-        if (!finite && take_back(row, slots, before) && left_out.rows++ == 0) left_out.first = key;
+        done += rows.size();
       },
       step.step);
   return left_out;

@@ -102,8 +102,8 @@ class Impl final : public ExternalStore {
     return guarded([&] { return add(id, fresh, rows); });
   }
 
-  void update(TableId id, KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
-              uint64_t) override {
+  void update_rows(TableId id, KeysView keys, std::span<const float> grads, const RowsKernel& kernel,
+                   uint64_t) override {
     Table& table = at(id);
     check_kind(table.name, table.kind, keys);
     check_size(table.name, "gradients", grads.size(), keys.size(), table.dim);
@@ -243,13 +243,11 @@ class Impl final : public ExternalStore {
     }
   }
 
-  void apply_kernel(const Table& table, KeysView keys, std::span<const float> grads,
-                    const UpdateKernel& kernel) {
+  void apply_kernel(const Table& table, KeysView keys, std::span<const float> grads, const RowsKernel& kernel) {
     const std::span<float> values(looked_.values);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const auto all = values.subspan(batch_.first(i) * table.stride(), table.stride());
-      kernel(all.first(table.dim), all.subspan(table.dim), grads.subspan(i * table.dim, table.dim));
-    }
+    rows_.clear();
+    for (size_t i = 0; i < keys.size(); ++i) rows_.push_back(&values[batch_.first(i) * table.stride()]);
+    kernel({rows_, table.dim, table.stride() - table.dim, grads});
     // Every place of a key that comes twice gets its result, so that it does not matter which is written.
     for (size_t i = 0; i < keys.size(); ++i)
       if (batch_.first(i) != i)
@@ -566,6 +564,7 @@ class Impl final : public ExternalStore {
   std::vector<WriteBackJournal::OwnedPart> pending_;  // of the shard's last process
   Keys adopted_;
   std::string value_;
+  std::vector<float*> rows_;
 };
 
 }  // namespace

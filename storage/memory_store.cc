@@ -25,9 +25,9 @@ class MemoryStore final : public Store {
     return at(table).add_if_absent(keys, values, found);
   }
 
-  void update(TableId table, KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
-              uint64_t step) override {
-    at(table).update(keys, grads, kernel, step);
+  void update_rows(TableId table, KeysView keys, std::span<const float> grads, const RowsKernel& kernel,
+                   uint64_t step) override {
+    at(table).update_rows(keys, grads, kernel, step);
   }
 
   void restore(TableId table, KeysView keys, std::span<const float> values) override {

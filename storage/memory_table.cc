@@ -13,7 +13,7 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kBlock = 8;  // keys that an insertion looks ahead
+constexpr size_t kKeysAhead = 24;  // whose buckets insertions ask for
 
 }  // namespace
 
@@ -50,16 +50,11 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
   check_size(name_, "initial values", values.size(), keys.size(), dim_);
   if (!found.empty()) check_size(name_, "found flags", found.size(), keys.size(), 1);
   const uint64_t before = rows();
-  std::array<uint64_t, 2 * kBlock> hashes;  // of this block and the next
-  const auto prepare = [&](size_t begin) {
-    for (size_t i = begin; i < std::min(begin + kBlock, keys.size()); ++i)
-      index_.prefetch(hashes[i % hashes.size()] = hash_key(keys, i));
-  };
-  prepare(0);
+  hash_all(keys);
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (i % kBlock == 0) prepare(i + kBlock);
+    if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
     if (!found.empty() && found[i]) continue;
-    const auto [row, created] = find_or_create(hashes[i % hashes.size()], keys, i);
+    const auto [row, created] = find_or_create(hashes_[i], keys, i);
     if (created == Created::kNo) continue;
     float* const floats = slabs_.row(row);
     prefetch_new_row(floats);
@@ -70,38 +65,41 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
   return rows() - before;
 }
 
-void MemoryTable::update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
-                         uint64_t step) {
+void MemoryTable::update_rows(KeysView keys, std::span<const float> grads, const RowsKernel& kernel,
+                              uint64_t step) {
   check_kind(name_, kind_, keys);
   check_size(name_, "gradients", grads.size(), keys.size(), dim_);
   find_all(keys);
   for (size_t i = 0; i < keys.size(); ++i)
     if (places_[i] == nullptr) fail_missing_key(name_, keys, i);
-  if (!format_.is_float32()) return update_halves(grads, kernel, step);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    prefetch_one_ahead(i, stride_);
-    float* const row = places_[i];
-    kernel({row, dim_}, {row + dim_, stride_ - dim_}, grads.subspan(i * dim_, dim_));
-  }
+  if (format_.is_float32())
+    kernel({places_, dim_, slot_init_.size(), grads});
+  else
+    update_halves(grads, kernel, step);
 }
 
-void MemoryTable::update_halves(std::span<const float> grads, const UpdateKernel& kernel, uint64_t step) {
-  row_.resize(dim_);
+void MemoryTable::update_halves(std::span<const float> grads, const RowsKernel& kernel, uint64_t step) {
+  row_.resize(width_);
+  float* const row = row_.data();
   for (size_t i = 0; i < places_.size(); ++i) {
     prefetch_one_ahead(i, stride_);
     float* const halves = places_[i];
-    format_.read(halves, row_.data());
-    kernel(row_, {halves + format_.floats(), slot_init_.size()}, grads.subspan(i * dim_, dim_));
-    format_.write_back(halves, row_.data(), hashes_[i], step);
+    float* const slots = halves + format_.floats();
+    format_.read(halves, row);
+    copy_floats(row + dim_, slots, slot_init_.size());
+    kernel({{&row, 1}, dim_, slot_init_.size(), grads.subspan(i * dim_, dim_)});
+    format_.write_back(halves, row, hashes_[i], step);
+    copy_floats(slots, row + dim_, slot_init_.size());
   }
 }
 
 void MemoryTable::restore(KeysView keys, std::span<const float> values) {
   check_kind(name_, kind_, keys);
   check_size(name_, "rows with slots", values.size(), keys.size(), width_);
+  hash_all(keys);
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kRowsAhead < keys.size()) index_.prefetch(hash_key(keys, i + kRowsAhead));
-    float* const row = slabs_.row(find_or_create(hash_key(keys, i), keys, i).row);
+    if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
+    float* const row = slabs_.row(find_or_create(hashes_[i], keys, i).row);
     format_.write(row, &values[i * width_]);
     copy_floats(row + format_.floats(), values.data() + i * width_ + dim_, width_ - dim_);
   }
@@ -191,10 +189,9 @@ uint64_t MemoryTable::resident_bytes() const {
 void MemoryTable::find_all(KeysView keys) {
   const size_t n = keys.size();
   index_.settle((n + 15) / 16);
-  hashes_.resize(n);
   rows_.resize(n);
   places_.resize(n);
-  hash_keys(keys, hashes_.data());
+  hash_all(keys);
   index_.find_all(hashes_, rows_);
   if (kind_ == KeyKind::kBytes) compare_keys(keys);
   for (size_t i = 0; i < n; ++i) places_[i] = rows_[i] == RowIndex::kNone ? nullptr : slabs_.row(rows_[i]);
@@ -210,12 +207,12 @@ void MemoryTable::compare_keys(KeysView keys) {
   }
 }
 
-uint32_t MemoryTable::find(uint64_t hash, KeysView keys, size_t i) const {
+uint32_t MemoryTable::find(uint64_t hash, const KeysView& keys, size_t i) const {
   if (kind_ == KeyKind::kInt64) return index_.find(hash);
   return index_.find(hash, [&](uint32_t row) { return key_bytes_.at(row) == keys.bytes_at(i); });
 }
 
-MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, KeysView keys, size_t i) {
+MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, const KeysView& keys, size_t i) {
   const bool again = !free_.empty();
   const uint32_t next = again ? free_.back() : slabs_.rows();
   if (next == RowIndex::kNone) {

@@ -28,7 +28,7 @@ class MemoryTable {
 
   size_t gather(KeysView keys, std::span<float> out, std::span<uint8_t> found);
   size_t add_if_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
-  void update(KeysView keys, std::span<const float> grads, const UpdateKernel& kernel, uint64_t step);
+  void update_rows(KeysView keys, std::span<const float> grads, const RowsKernel& kernel, uint64_t step);
   void restore(KeysView keys, std::span<const float> values);
   uint64_t scan(uint64_t cursor, size_t limit, const Store::Visitor& visit);
 
@@ -41,9 +41,13 @@ class MemoryTable {
   uint64_t resident_bytes() const;
 
  private:
-  uint32_t find(uint64_t hash, KeysView keys, size_t i) const;
+  uint32_t find(uint64_t hash, const KeysView& keys, size_t i) const;
   // Leaves hashes of the keys in hashes_ and in places_ where their rows are, nullptr for those that have none.
   void find_all(KeysView keys);
+  void hash_all(KeysView keys) {
+    hashes_.resize(keys.size());
+    hash_keys(keys, hashes_.data());
+  }
   // Of byte strings: the rows in rows_ have the hashes of the keys, from here on the keys themselves.
   void compare_keys(KeysView keys);
   // The row of the i-th key; a created one, its floats yet to be set, if it had none: zeros of a new place,
@@ -52,7 +56,7 @@ class MemoryTable {
     uint32_t row;
     enum : uint8_t { kNo, kNew, kAgain } created;
   };
-  Created find_or_create(uint64_t hash, KeysView keys, size_t i);
+  Created find_or_create(uint64_t hash, const KeysView& keys, size_t i);
   // Of the places, the one that is used some rows after the i-th.
   EMBERS_PREFETCHES void prefetch_one_ahead(size_t i, size_t floats) const {
     if (i + kRowsAhead < places_.size() && places_[i + kRowsAhead] != nullptr)
@@ -68,7 +72,7 @@ class MemoryTable {
   KeysView keys_from(uint32_t begin, size_t n);
   // Rows [begin, begin + n) with their slots, as they lie or, where those are halves, in shown_.
   std::span<const float> values_from(uint32_t begin, size_t n);
-  void update_halves(std::span<const float> grads, const UpdateKernel& kernel, uint64_t step);
+  void update_halves(std::span<const float> grads, const RowsKernel& kernel, uint64_t step);
   void list_keys();
   uint64_t end_scan();
 
@@ -95,7 +99,7 @@ class MemoryTable {
   std::vector<uint32_t> ends_;  // of the keys that a scan shows
   std::string bytes_;           // their bytes
   std::vector<float> shown_;    // and, of halves, their values
-  std::vector<float> row_;      // of halves, the row that an update changes
+  std::vector<float> row_;      // of halves, the row with slots that an update changes
 };
 
 }  // namespace embers::storage

@@ -8,6 +8,7 @@
 #include "storage/finite.h"
 #include "storage/optimizers/update_rule.h"
 #include "storage/params.h"
+#include "storage/prefetch.h"
 
 namespace embers::storage {
 namespace {
@@ -68,14 +69,6 @@ UpdateKernel coupled(UpdateKernel update, float decay) {
   };
 }
 
-UpdateKernel unguarded(GuardedKernel update) {
-  return [update = std::move(update), before = std::vector<float>()](
-             std::span<float> row, std::span<float> slots, std::span<const float> grad) mutable {
-    before.resize(row.size() + slots.size());
-    update(row, slots, grad, before.data());
-  };
-}
-
 // The kernel on a row that decayed before.
 UpdateKernel decoupled(UpdateKernel update, float factor) {
   return [update = std::move(update), factor](std::span<float> row, std::span<float> slots,
@@ -123,8 +116,7 @@ double Optimizer::learning_rate(uint64_t step) const {
 }
 
 UpdateKernel Optimizer::kernel(const Step& step) const {
-  UpdateKernel update =
-      rule_->guarded != nullptr ? unguarded(rule_->guarded(params_, step)) : rule_->kernel(params_, step);
+  UpdateKernel update = rule_->kernel(params_, step);
   const double decay = value_or_zero(params_, "weight_decay");
   if (decay == 0) return update;
   if (rule_->weight_decay == WeightDecay::kCoupled)
@@ -134,13 +126,15 @@ UpdateKernel Optimizer::kernel(const Step& step) const {
 
 GuardedKernel Optimizer::guarded_kernel(const Step& step) const {
   if (rule_->guarded != nullptr && value_or_zero(params_, "weight_decay") == 0)
-    return rule_->guarded(params_, step);
-  return [update = kernel(step)](std::span<float> row, std::span<float> slots, std::span<const float> grad,
-                                 float* before) {
-    copy_floats(before, row.data(), row.size());
-    copy_floats(before + row.size(), slots.data(), slots.size());
-    update(row, slots, grad);
-    return all_finite(row) && all_finite(slots);
+    if (GuardedKernel guarded = rule_->guarded(params_, step)) return guarded;
+  return [update = kernel(step)](const RowsToUpdate& rows, size_t begin, float* before) {
+    for (size_t i = begin; i < rows.size(); ++i) {
+      prefetch_ahead(rows, i);
+      copy_floats(before, rows.rows[i], rows.dim + rows.slot_floats);
+      update(rows.row(i), rows.slots(i), rows.grad(i));
+      if (!all_finite(rows.row(i)) || !all_finite(rows.slots(i))) return i;
+    }
+    return rows.size();
   };
 }
 

@@ -24,10 +24,10 @@ struct Clipping {
   bool needs_norms() const { return norm > 0 || global_norm > 0; }
 };
 
-// A step that can be taken back: does what an UpdateKernel does, leaves in before[dim + floats of slots] what
-// the row was, then its slots, and returns whether all of them are finite now.
-using GuardedKernel = std::function<bool(std::span<float> row, std::span<float> slots,
-                                         std::span<const float> grad, float* before)>;
+// Steps that can be taken back: does what a RowsKernel does to rows from `begin` on, up to the first that is not
+// finite afterwards, itself or its slots. Returns its number, and leaves in before[dim + slot_floats] what row and
+// slots were; rows.size() if there is none.
+using GuardedKernel = std::function<size_t(const RowsToUpdate& rows, size_t begin, float* before)>;
 
 // How a row changes: a formula (optimizers/) with its hyper-parameters, its slots with their first values,
 // weight decay, clipping and learning-rate schedule. Stateless: the step and the learning rate come with the

@@ -34,13 +34,15 @@ void PageFiller::fill(std::byte* data, size_t bytes) {
   changed_.notify_all();
 }
 
+void PageFiller::leave(const std::byte* data, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(ranges_, [&](const Range& r) { return r.overlaps(data, bytes); });
+}
+
 void PageFiller::forget(const std::byte* data, size_t bytes) {
-  const auto overlaps = [&](const Range& r) {
-    return r.bytes != 0 && r.data < data + bytes && data < r.data + r.bytes;
-  };
+  leave(data, bytes);
   std::unique_lock lock(mutex_);
-  std::erase_if(ranges_, overlaps);
-  changed_.wait(lock, [&] { return !overlaps(at_hand_); });
+  changed_.wait(lock, [&] { return !at_hand_.overlaps(data, bytes); });
 }
 
 void PageFiller::run() {

@@ -78,7 +78,7 @@ void Pages::fill_soon(size_t begin, size_t bytes) {
 }
 
 void Pages::take(size_t begin, size_t bytes) const {
-  if (filling_) PageFiller::instance().forget(data_ + begin, bytes);
+  if (filling_) PageFiller::instance().leave(data_ + begin, bytes);
 }
 
 void Pages::stop_filling() {

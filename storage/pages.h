@@ -22,8 +22,8 @@ class Pages {
   // Makes it at least so large, with zeros behind what there is, at another address but without copying:
   // pages are mapped anew. Throws std::bad_alloc, and then nothing changed.
   void grow(size_t bytes, bool huge);
-  // Has a part made resident by another thread: see page_filler.h. take() waits for a page of the part that
-  // is at hand, and leaves the rest to whoever touches it.
+  // Has a part made resident by another thread: see page_filler.h. take() says that the caller is about to
+  // use it: what is not made yet is left to whoever touches it.
   void fill_soon(size_t begin, size_t bytes);
   void take(size_t begin, size_t bytes) const;
 

@@ -37,13 +37,13 @@ struct alignas(64) RowBucket {
   static constexpr uint32_t kSmall = 8, kNodeShift = 4;
   // Which of `buckets` a hash belongs to: its lower half's share, since the upper half's first bits choose
   // the shard and so are alike within one.
-  EMBERS_INLINE static uint64_t home(uint64_t hash, uint64_t buckets) {
+  static uint64_t home(uint64_t hash, uint64_t buckets) {
     return (static_cast<uint32_t>(hash) * buckets) >> 32;
   }
 
-  EMBERS_INLINE uint32_t count() const { return state & 7; }
+  uint32_t count() const { return state & 7; }
   // Number of the first node, 0 for none.
-  EMBERS_INLINE uint32_t node() const { return state >> kNodeShift; }
+  uint32_t node() const { return state >> kNodeShift; }
   void set_node(uint32_t node) { state = (state & (7 | kSmall)) | node << kNodeShift; }
 
   // Bit k: cell k is used and holds this hash, whose home this is.
@@ -51,7 +51,7 @@ struct alignas(64) RowBucket {
 #if defined(EMBERS_AVX512)
   EMBERS_AVX512 uint32_t matches_avx512(uint64_t hash) const;
 #endif
-  EMBERS_INLINE uint32_t row_at(uint32_t k) const { return row[k] & ~hash_bits(); }
+  uint32_t row_at(uint32_t k) const { return row[k] & ~hash_bits(); }
   // The k-th cell; this is number `home` of `buckets`.
   RowCell cell(uint32_t k, uint64_t home, uint64_t buckets) const;
 
@@ -71,9 +71,9 @@ struct alignas(64) RowBucket {
   }
 
  private:
-  EMBERS_INLINE static uint32_t shifted(uint64_t hash) { return static_cast<uint32_t>(hash) << 3; }
+  static uint32_t shifted(uint64_t hash) { return static_cast<uint32_t>(hash) << 3; }
   // Those of row[] that are the hash's.
-  EMBERS_INLINE uint32_t hash_bits() const { return -(state / kSmall & 1) & ~(kSmallRows - 1); }
+  uint32_t hash_bits() const { return -(state / kSmall & 1) & ~(kSmallRows - 1); }
 };
 static_assert(sizeof(RowBucket) == 64);
 

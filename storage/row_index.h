@@ -79,7 +79,7 @@ class RowIndex {
   static constexpr uint64_t kMovesAtOnce = 4;  // buckets
 
   // While growing, one of two places, chosen without a branch: it could not be predicted.
-  EMBERS_INLINE uint64_t home(uint64_t hash) const {
+  uint64_t home(uint64_t hash) const {
     const uint64_t at = RowBucket::home(hash, buckets_);
     if (left_ == 0) [[likely]]
       return at;

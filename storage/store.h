@@ -7,6 +7,7 @@
 
 #include "schema/ids.h"
 #include "schema/table_spec.h"
+#include "storage/prefetch.h"
 
 namespace embers::storage {
 
@@ -14,6 +15,37 @@ namespace embers::storage {
 // `grad` dim floats of the i-th key given to update().
 using UpdateKernel =
     std::function<void(std::span<float> row, std::span<float> slots, std::span<const float> grad)>;
+
+// Rows of one update: rows[i] are `dim` floats and behind them `slot_floats` of slots; grads[size() x dim]. One row
+// may come more than once.
+struct RowsToUpdate {
+  std::span<float* const> rows;
+  size_t dim;
+  size_t slot_floats;
+  std::span<const float> grads;
+
+  size_t size() const { return rows.size(); }
+  std::span<float> row(size_t i) const { return {rows[i], dim}; }
+  std::span<float> slots(size_t i) const { return {rows[i] + dim, slot_floats}; }
+  std::span<const float> grad(size_t i) const { return grads.subspan(i * dim, dim); }
+};
+// Changes them in place, in order; the keys of an update come in one call or in several. Rows are where memory is
+// slow: kernels prefetch those that follow, as prefetch_ahead() does.
+using RowsKernel = std::function<void(const RowsToUpdate& rows)>;
+
+// The row, with its slots, that comes some rows after the i-th.
+EMBERS_PREFETCHES void prefetch_ahead(const RowsToUpdate& rows, size_t i) {
+  if (i + kRowsAhead < rows.size()) prefetch_row(rows.rows[i + kRowsAhead], rows.dim + rows.slot_floats);
+}
+// One row after another by `kernel`.
+inline RowsKernel rows_kernel(UpdateKernel kernel) {
+  return [kernel = std::move(kernel)](const RowsToUpdate& rows) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      prefetch_ahead(rows, i);
+      kernel(rows.row(i), rows.slots(i), rows.grad(i));
+    }
+  };
+}
 
 // Where the rows of a shard live. *Thread safety*: none; a store belongs to one shard actor.
 //
@@ -41,8 +73,12 @@ class Store {
   // Applies kernel to the row of each key with its gradient, grads[keys.size() x dim], in order. A key
   // without a row is kMissingKey naming table and key, and then nothing was changed. Stochastic rounding of
   // rows is a function of table, key, column and `step`, which should be another one for each update.
-  virtual void update(TableId table, KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
-                      uint64_t step = 0) = 0;
+  void update(TableId table, KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
+              uint64_t step = 0) {
+    update_rows(table, keys, grads, rows_kernel(kernel), step);
+  }
+  virtual void update_rows(TableId table, KeysView keys, std::span<const float> grads, const RowsKernel& kernel,
+                           uint64_t step) = 0;
 
   // Sets rows with their slots, values[keys.size() x (dim + slot_floats)], whether they exist or not.
   virtual void restore(TableId table, KeysView keys, std::span<const float> values) = 0;

@@ -14,11 +14,13 @@ UpdateRule adam() {
            {"weight_decay", 0}},
           WeightDecay::kCoupled,
           adam_slots,
-          nullptr,
           [](const Params& p, const Optimizer::Step& step) {
             return adam_kernel(
                 p, step,
                 p.at("amsgrad") != 0 ? AdamEpsilon::kAfterCorrection : AdamEpsilon::kBeforeCorrection);
+          },
+          [](const Params& p, const Optimizer::Step& step) {
+            return guarded_adam_kernel(p, step, AdamEpsilon::kBeforeCorrection);
           }};
 }
 

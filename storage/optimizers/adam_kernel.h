@@ -12,6 +12,8 @@ enum class AdamEpsilon : uint8_t {
 
 // Slots m and v, and v_hat with amsgrad.
 std::vector<Optimizer::Slot> adam_slots(const Params& params);
-GuardedKernel adam_kernel(const Params& params, const Optimizer::Step& step, AdamEpsilon epsilon);
+UpdateKernel adam_kernel(const Params& params, const Optimizer::Step& step, AdamEpsilon epsilon);
+// None with amsgrad.
+GuardedKernel guarded_adam_kernel(const Params& params, const Optimizer::Step& step, AdamEpsilon epsilon);
 
 }  // namespace embers::storage

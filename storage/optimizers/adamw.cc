@@ -13,9 +13,11 @@ UpdateRule adamw() {
            {"weight_decay", 0.004}},
           WeightDecay::kDecoupled,
           adam_slots,
-          nullptr,
           [](const Params& p, const Optimizer::Step& step) {
             return adam_kernel(p, step, AdamEpsilon::kAfterCorrection);
+          },
+          [](const Params& p, const Optimizer::Step& step) {
+            return guarded_adam_kernel(p, step, AdamEpsilon::kAfterCorrection);
           }};
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <string>
 #include <vector>
 
@@ -23,9 +22,10 @@ struct UpdateRule {
   Params defaults;  // all hyper-parameters but the clipping ones, which every optimizer has
   WeightDecay weight_decay;
   std::vector<Optimizer::Slot> (*slots)(const Params& params);
-  // One step, one of the two. weight_decay and clipping are not its business. Guarded kernels are for
-  // optimizers that are worth it: they spare a copy and a look at each row.
+  // One step. weight_decay and clipping are not its business.
   UpdateKernel (*kernel)(const Params& params, const Optimizer::Step& step);
+  // The same step, for optimizers that are worth a loop of their own: it spares calls, a copy and a look at each
+  // row. May return none.
   GuardedKernel (*guarded)(const Params& params, const Optimizer::Step& step) = nullptr;
 };
 
@@ -66,20 +66,6 @@ UpdateKernel row_kernel(SlotFloats expected, Update update) {
     update(row.size(), row.data(), slots.data(), grad.data());
   };
 }
-
-// The same from a guarded update(n, row, slots, grad, before).
-template <class Update>
-GuardedKernel guarded_row_kernel(SlotFloats expected, Update update) {
-  return [expected, update](std::span<float> row, std::span<float> slots, std::span<const float> grad,
-                            float* before) {
-    check_shapes(row, slots, grad, expected);
-    return update(row.size(), row.data(), slots.data(), grad.data(), before);
-  };
-}
-
-// For guarded updates: the greatest of them tells whether all are finite.
-inline uint32_t magnitude(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffff; }
-inline bool is_finite_magnitude(uint32_t greatest) { return greatest < 0x7f800000; }
 
 // base^exponent by squaring: only multiplications, so the same on every machine.
 double power(double base, uint64_t exponent);

@@ -30,6 +30,11 @@ Rows gather(MemoryTable& table, const Keys& keys, size_t dim) {
   return rows;
 }
 
+void update(MemoryTable& table, const Keys& keys, const Rows& grads, const UpdateKernel& kernel,
+            uint64_t step) {
+  table.update_rows(keys, grads, rows_kernel(kernel), step);
+}
+
 Rows rounded(NumberType type, Rows rows) {
   round_to(type, rows);
   return rows;
@@ -79,8 +84,8 @@ TEST(Halves, AnUpdateSeesTheRowAndChangesItAndItsSlotsOnly) {
         for (size_t c = 0; c < row.size(); ++c) row[c] += grad[c];
         for (float& slot : slots) slot += 0.7f;
       };
-      table.update(ints({1, 3}), grads, kernel, 1);
-      texts.update(strings({"a", "c"}), grads, kernel, 1);
+      update(table, ints({1, 3}), grads, kernel, 1);
+      update(texts, strings({"a", "c"}), grads, kernel, 1);
       const float once = rounded(type, {0.3f})[0], twice = rounded(type, {once + 0.01f})[0];
       ASSERT_NE(once, twice);
       Rows expected(3 * dim, twice);
@@ -102,7 +107,8 @@ TEST(Halves, TakeHalfTheMemoryOfARow) {
   const Rows values(size_t{kRows} * kDim, 1.0f);
   MemoryTable whole(spec("t", kDim), {}), half(halves(NumberType::kFloat16, Rounding::kNearest, kDim), {});
   for (MemoryTable* table : {&whole, &half}) table->add_if_absent(ints(numbers), values, {});
-  EXPECT_EQ(whole.resident_bytes() - half.resident_bytes(), size_t{kRows} * kDim * 2);
+  // Either may have a slab ready that is not used yet.
+  EXPECT_NEAR(whole.resident_bytes() - half.resident_bytes(), size_t{kRows} * kDim * 2, kHugePage);
 }
 
 // Steps of a hundredth of what one half differs from the next: rounded to nearest they are lost.
@@ -115,8 +121,7 @@ TEST(Halves, StochasticRoundingAddsUpWhatNearestLoses) {
       MemoryTable table(halves(type, rounding, kDim), {});
       table.add_if_absent(ints({1}), Rows(kDim, 1.0f), {});
       for (int i = 1; i <= kSteps; ++i)
-        table.update(
-            ints({1}), Rows(kDim, step),
+        update(table, ints({1}), Rows(kDim, step),
             [](auto row, auto, auto grad) {
               for (size_t c = 0; c < row.size(); ++c) row[c] += grad[c];
             },
@@ -142,8 +147,8 @@ TEST(Halves, StochasticRoundingDoesNotDependOnWhatElseIsUpdated) {
   together.add_if_absent(ints({1, 2, 3}), first, {});
   apart.add_if_absent(ints({3, 1, 2}), first, {});
   for (uint64_t step = 1; step <= 20; ++step) {
-    together.update(ints({1, 2, 3}), grads, kernel, step);
-    for (const int64_t key : {2, 3, 1}) apart.update(ints({key}), Rows(kDim, 0.00123f), kernel, step);
+    update(together, ints({1, 2, 3}), grads, kernel, step);
+    for (const int64_t key : {2, 3, 1}) update(apart, ints({key}), Rows(kDim, 0.00123f), kernel, step);
   }
   const Rows rows = gather(together, ints({1, 2, 3}), kDim);
   EXPECT_EQ(rows, gather(apart, ints({1, 2, 3}), kDim));
@@ -168,8 +173,7 @@ TEST(Halves, WhatAScanShowsIsRestoredExactly) {
 TEST(Halves, ARemovedRowsPlaceIsTakenByANewOneWithItsFirstSlots) {
   MemoryTable table(halves(NumberType::kFloat16, Rounding::kNearest, 3), Rows{0.0f, 0.5f});
   table.add_if_absent(ints({1, 2}), Rows{1, 2, 3, 4, 5, 6}, {});
-  table.update(
-      ints({1}), Rows{0, 0, 0}, [](auto, auto slots, auto) { slots[0] = slots[1] = 9; }, 1);
+  update(table, ints({1}), Rows{0, 0, 0}, [](auto, auto slots, auto) { slots[0] = slots[1] = 9; }, 1);
   EXPECT_EQ(table.remove(ints({1})), 1u);
   table.add_if_absent(ints({3}), Rows{7, 8, 9}, {});
   EXPECT_EQ(scan_all(table, 5), (std::map<int64_t, Rows>{{2, {4, 5, 6, 0, 0.5f}}, {3, {7, 8, 9, 0, 0.5f}}}));
@@ -178,8 +182,7 @@ TEST(Halves, ARemovedRowsPlaceIsTakenByANewOneWithItsFirstSlots) {
 TEST(Halves, AStepBeyondTheLargestHalfStopsThere) {
   MemoryTable table(halves(NumberType::kFloat16, Rounding::kStochastic, 2), {});
   table.add_if_absent(ints({1}), Rows{60000, -60000}, {});
-  table.update(
-      ints({1}), Rows{30000, -30000},
+  update(table, ints({1}), Rows{30000, -30000},
       [](auto row, auto, auto grad) {
         for (size_t c = 0; c < row.size(); ++c) row[c] += grad[c];
       },
