@@ -18,8 +18,8 @@ double seconds_since(BenchClock::time_point begin);
 
 // One entry of `targets`, printed as well. `value` holds when it is at least `wanted`.
 nlohmann::json target(const std::string& name, double value, double wanted);
-// The same with the most that the machine allowed in this run. Where that is below `wanted`, the target is `met`
-// by 90 % of it; `holds` stays what it is.
+// The same with the most that the machine allowed in this run. Where that is below `wanted`, the target is
+// `met` by 90 % of it; `holds` stays what it is.
 nlohmann::json target(const std::string& name, double value, double wanted, double limit);
 // The same for one that holds when it is at most `wanted`.
 nlohmann::json target_at_most(const std::string& name, double value, double wanted);

@@ -10,8 +10,8 @@
 // and size, and look at no byte of the payload.
 //   asio      one io_context and thread on each side, asynchronous; header and payload in one gather write
 //   blocking  one thread on each side; send and recv
-// and two servers for asio's client that do what no server of rows can do without, but no more: for each request
-// they copy as many rows as embers' side from random known places of as many into the reply.
+// and two servers for asio's client that do what no server of rows can do without, but no more: for each
+// request they copy as many rows as embers' side from random known places of as many into the reply.
 //   rows      asio's server, copying before it writes
 //   rows2     copying on a second thread, so that it goes on while the first one writes
 namespace embers {

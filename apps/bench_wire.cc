@@ -5,7 +5,8 @@
 //             request is built from its keys, each reply gathered from rows in random order
 //   asio      the same frames between two bare Asio programs, ready-made (bench_sockets.h)
 //   blocking  the same with blocking send and recv
-//   rows, rows2  asio, but the server copies every row into its reply: the limit, since a bare program never does
+//   rows, rows2  asio, but the server copies every row into its reply: the limit, since a bare program never
+//   does
 // over a Unix socket and over TCP, 8 pulls outstanding. The sides take turns; a ratio is the median of the
 // rounds'. CPU per trip is that of both processes. Then the latencies of two clients of one owner at once,
 // each with 8 outstanding, over Unix sockets, and meanwhile those of orders to that owner.

@@ -27,7 +27,8 @@ LeftOut apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer
       [&](const RowsToUpdate& rows) {
         before.resize(rows.dim + rows.slot_floats);
         const auto take_back_one = [&](size_t i) {
-          if (take_back(rows.row(i), rows.slots(i), before) && left_out.rows++ == 0) left_out.first = done + i;
+          if (take_back(rows.row(i), rows.slots(i), before) && left_out.rows++ == 0)
+            left_out.first = done + i;
         };
         if (constraint == nullptr) {
           for (size_t i = 0; (i = kernel(rows, i, before.data())) < rows.size(); ++i) take_back_one(i);

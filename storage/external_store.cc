@@ -243,7 +243,8 @@ class Impl final : public ExternalStore {
     }
   }
 
-  void apply_kernel(const Table& table, KeysView keys, std::span<const float> grads, const RowsKernel& kernel) {
+  void apply_kernel(const Table& table, KeysView keys, std::span<const float> grads,
+                    const RowsKernel& kernel) {
     const std::span<float> values(looked_.values);
     rows_.clear();
     for (size_t i = 0; i < keys.size(); ++i) rows_.push_back(&values[batch_.first(i) * table.stride()]);

@@ -181,9 +181,8 @@ void MemoryTable::list_keys() {
 uint64_t MemoryTable::resident_bytes() const {
   return index_.resident_bytes() + slabs_.resident_bytes() + key_bytes_.resident_bytes() +
          places_.capacity() * sizeof(float*) + (rows_.capacity() + free_.capacity()) * sizeof(uint32_t) +
-         hashes_.capacity() * sizeof(uint64_t) +
-         ints_.capacity() * sizeof(int64_t) + (shown_.capacity() + row_.capacity()) * sizeof(float) +
-         used_.capacity() / 8;
+         hashes_.capacity() * sizeof(uint64_t) + ints_.capacity() * sizeof(int64_t) +
+         (shown_.capacity() + row_.capacity()) * sizeof(float) + used_.capacity() / 8;
 }
 
 void MemoryTable::find_all(KeysView keys) {

@@ -17,9 +17,9 @@ namespace embers::storage {
 // One table of the memory store; its members are Store's of the same names, with their contracts.
 //
 // A batch goes step by step: hashes of all keys, their rows (RowIndex::find_all), where those are, then what
-// is to be done with them. Each step is a plain loop over arrays that stay in cache and prefetches what it will
-// need some keys later, so nothing waits for one cache miss after another. Nothing is allocated for a row, and
-// nothing that grows is copied at once.
+// is to be done with them. Each step is a plain loop over arrays that stay in cache and prefetches what it
+// will need some keys later, so nothing waits for one cache miss after another. Nothing is allocated for a
+// row, and nothing that grows is copied at once.
 //
 // *Thread safety*: none.
 class MemoryTable {
@@ -42,7 +42,8 @@ class MemoryTable {
 
  private:
   uint32_t find(uint64_t hash, const KeysView& keys, size_t i) const;
-  // Leaves hashes of the keys in hashes_ and in places_ where their rows are, nullptr for those that have none.
+  // Leaves hashes of the keys in hashes_ and in places_ where their rows are, nullptr for those that have
+  // none.
   void find_all(KeysView keys);
   void hash_all(KeysView keys) {
     hashes_.resize(keys.size());
@@ -64,9 +65,7 @@ class MemoryTable {
   }
   // What lies some rows behind a new one: rows in between that stay untouched defeat the processor's
   // prefetcher.
-  EMBERS_PREFETCHES void prefetch_new_row(const float* row) const {
-    prefetch_row(row + 4 * stride_, dim_);
-  }
+  EMBERS_PREFETCHES void prefetch_new_row(const float* row) const { prefetch_row(row + 4 * stride_, dim_); }
   // Of a row that is no key's, which a scan leaves out.
   bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
   KeysView keys_from(uint32_t begin, size_t n);

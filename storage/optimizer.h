@@ -24,9 +24,9 @@ struct Clipping {
   bool needs_norms() const { return norm > 0 || global_norm > 0; }
 };
 
-// Steps that can be taken back: does what a RowsKernel does to rows from `begin` on, up to the first that is not
-// finite afterwards, itself or its slots. Returns its number, and leaves in before[dim + slot_floats] what row and
-// slots were; rows.size() if there is none.
+// Steps that can be taken back: does what a RowsKernel does to rows from `begin` on, up to the first that is
+// not finite afterwards, itself or its slots. Returns its number, and leaves in before[dim + slot_floats]
+// what row and slots were; rows.size() if there is none.
 using GuardedKernel = std::function<size_t(const RowsToUpdate& rows, size_t begin, float* before)>;
 
 // How a row changes: a formula (optimizers/) with its hyper-parameters, its slots with their first values,

@@ -22,8 +22,8 @@ class PageFiller {
   // Fills pages of this anonymous memory soon, the last ones first; their contents stay. Nothing where the
   // kernel cannot (before Linux 5.14).
   void fill(std::byte* data, size_t bytes);
-  // Leaves alone what of this memory is not filled yet, because someone else is about to use it. Does not wait
-  // for a page at hand: the kernel lets both make it, and drops one.
+  // Leaves alone what of this memory is not filled yet, because someone else is about to use it. Does not
+  // wait for a page at hand: the kernel lets both make it, and drops one.
   void leave(const std::byte* data, size_t bytes);
   // The same before the memory is unmapped or moved: waits for the page at hand.
   void forget(const std::byte* data, size_t bytes);

@@ -122,8 +122,8 @@ inline uint32_t RowBucket::matches(uint64_t hash) const {
 EMBERS_AVX512 inline uint32_t RowBucket::matches_avx512(uint64_t hash) const {
   const __m512i line = _mm512_load_si512(this);
   const uint32_t high8 = _mm512_cmpeq_epi32_mask(line, _mm512_set1_epi32(static_cast<int>(hash >> 32)));
-  const uint32_t low8 =
-      _mm512_cmpeq_epi16_mask(line, _mm512_set1_epi16(static_cast<short>(hash))) >> offsetof(RowBucket, low) / 2;
+  const uint32_t low8 = _mm512_cmpeq_epi16_mask(line, _mm512_set1_epi16(static_cast<short>(hash))) >>
+                        offsetof(RowBucket, low) / 2;
   const uint32_t hits = high8 & low8 & ((1u << count()) - 1);
   if ((state & kSmall) == 0) [[likely]]
     return hits;

@@ -39,8 +39,8 @@ class RowIndex {
 
   EMBERS_PREFETCHES void prefetch(uint64_t hash) const { __builtin_prefetch(data_ + home(hash)); }
 
-  // Writes rows[i], the row of hashes[i] or kNone; of several cells with a byte string's hash it is the first.
-  // Faster than find() for each, as requests to memory go out ahead.
+  // Writes rows[i], the row of hashes[i] or kNone; of several cells with a byte string's hash it is the
+  // first. Faster than find() for each, as requests to memory go out ahead.
   void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows);
 
   // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
@@ -89,7 +89,8 @@ class RowIndex {
   // Of the layout that this bucket has now.
   uint64_t buckets_at(uint64_t bucket) const { return bucket < left_ ? before_ : buckets_; }
   bool small_at(uint64_t bucket) const { return buckets_at(bucket) < RowBucket::kLarge; }
-  // find_all() without what is in nodes: returns how many of elsewhere_ are numbers of hashes that may be there.
+  // find_all() without what is in nodes: returns how many of elsewhere_ are numbers of hashes that may be
+  // there.
   template <uint32_t (RowBucket::*matches)(uint64_t) const>
   size_t find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows);
   size_t find_at_homes_avx512(std::span<const uint64_t> hashes, uint32_t* rows);

@@ -35,8 +35,8 @@ class RowSlabs {
   uint64_t resident_bytes() const;
 
  private:
-  // Slabs that are made resident before they are needed: one for each million of rows there are, and one from a
-  // few slabs on.
+  // Slabs that are made resident before they are needed: one for each million of rows there are, and one from
+  // a few slabs on.
   static constexpr uint32_t kMostAhead = 4, kRowsOfOneAhead = 1 << 20, kSlabsForOneAhead = 8;
   static constexpr size_t kSlabsOfPages = 16;  // mapped at once, of a table so large
 

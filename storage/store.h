@@ -16,8 +16,8 @@ namespace embers::storage {
 using UpdateKernel =
     std::function<void(std::span<float> row, std::span<float> slots, std::span<const float> grad)>;
 
-// Rows of one update: rows[i] are `dim` floats and behind them `slot_floats` of slots; grads[size() x dim]. One row
-// may come more than once.
+// Rows of one update: rows[i] are `dim` floats and behind them `slot_floats` of slots; grads[size() x dim].
+// One row may come more than once.
 struct RowsToUpdate {
   std::span<float* const> rows;
   size_t dim;
@@ -29,8 +29,8 @@ struct RowsToUpdate {
   std::span<float> slots(size_t i) const { return {rows[i] + dim, slot_floats}; }
   std::span<const float> grad(size_t i) const { return grads.subspan(i * dim, dim); }
 };
-// Changes them in place, in order; the keys of an update come in one call or in several. Rows are where memory is
-// slow: kernels prefetch those that follow, as prefetch_ahead() does.
+// Changes them in place, in order; the keys of an update come in one call or in several. Rows are where
+// memory is slow: kernels prefetch those that follow, as prefetch_ahead() does.
 using RowsKernel = std::function<void(const RowsToUpdate& rows)>;
 
 // The row, with its slots, that comes some rows after the i-th.
@@ -77,8 +77,8 @@ class Store {
               uint64_t step = 0) {
     update_rows(table, keys, grads, rows_kernel(kernel), step);
   }
-  virtual void update_rows(TableId table, KeysView keys, std::span<const float> grads, const RowsKernel& kernel,
-                           uint64_t step) = 0;
+  virtual void update_rows(TableId table, KeysView keys, std::span<const float> grads,
+                           const RowsKernel& kernel, uint64_t step) = 0;
 
   // Sets rows with their slots, values[keys.size() x (dim + slot_floats)], whether they exist or not.
   virtual void restore(TableId table, KeysView keys, std::span<const float> values) = 0;

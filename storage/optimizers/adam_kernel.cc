@@ -46,11 +46,11 @@ EMBERS_INSTRUCTION_SETS void amsgrad_row(size_t n, float* __restrict row, float*
 EMBERS_INLINE uint32_t magnitude(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffff; }
 constexpr uint32_t kInfinity = 0x7f800000;
 
-// What adam_row() does to the i-th numbers. Leaves in `before` what was there, and returns the greatest magnitude
-// of what is there now.
+// What adam_row() does to the i-th numbers. Leaves in `before` what was there, and returns the greatest
+// magnitude of what is there now.
 EMBERS_INLINE uint32_t adam_number(size_t n, size_t i, float* __restrict row, float* __restrict m,
-                                   float* __restrict v, const float* __restrict grad, float* __restrict before,
-                                   const Factors& f) {
+                                   float* __restrict v, const float* __restrict grad,
+                                   float* __restrict before, const Factors& f) {
   float r = row[i], mi = m[i], vi = v[i];
   before[i] = r;
   before[n + i] = mi;
@@ -63,8 +63,8 @@ EMBERS_INLINE uint32_t adam_number(size_t n, size_t i, float* __restrict row, fl
   return std::max(std::max(magnitude(r), magnitude(mi)), magnitude(vi));
 }
 
-// A line of row, m and v at a time, and with each the lines of a later row asked for: so requests to memory go
-// out evenly, while the processor divides.
+// A line of row, m and v at a time, and with each the lines of a later row asked for: so requests to memory
+// go out evenly, while the processor divides.
 EMBERS_INSTRUCTION_SETS size_t adam_rows(const RowsToUpdate& rows, size_t begin, float* before, Factors f) {
   constexpr size_t kLine = 64 / sizeof(float), kAhead = 8;
   const size_t n = rows.dim, count = rows.rows.size();
@@ -81,7 +81,7 @@ EMBERS_INSTRUCTION_SETS size_t adam_rows(const RowsToUpdate& rows, size_t begin,
     const float* const ahead = row[std::min(r + kAhead, count - 1)];
     const float* const grad = grads + r * n;
     uint32_t greatest[kLine] = {};
-    const auto number = [&, at = row[r]](size_t i) __attribute__((always_inline)) {
+    const auto number = [&, at = row[r] ](size_t i) __attribute__((always_inline)) {
       return adam_number(n, i, at, at + n, at + 2 * n, grad, before, f);
     };
     size_t i = 0;

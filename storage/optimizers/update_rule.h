@@ -24,8 +24,8 @@ struct UpdateRule {
   std::vector<Optimizer::Slot> (*slots)(const Params& params);
   // One step. weight_decay and clipping are not its business.
   UpdateKernel (*kernel)(const Params& params, const Optimizer::Step& step);
-  // The same step, for optimizers that are worth a loop of their own: it spares calls, a copy and a look at each
-  // row. May return none.
+  // The same step, for optimizers that are worth a loop of their own: it spares calls, a copy and a look at
+  // each row. May return none.
   GuardedKernel (*guarded)(const Params& params, const Optimizer::Step& step) = nullptr;
 };
 

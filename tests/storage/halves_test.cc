@@ -121,7 +121,8 @@ TEST(Halves, StochasticRoundingAddsUpWhatNearestLoses) {
       MemoryTable table(halves(type, rounding, kDim), {});
       table.add_if_absent(ints({1}), Rows(kDim, 1.0f), {});
       for (int i = 1; i <= kSteps; ++i)
-        update(table, ints({1}), Rows(kDim, step),
+        update(
+            table, ints({1}), Rows(kDim, step),
             [](auto row, auto, auto grad) {
               for (size_t c = 0; c < row.size(); ++c) row[c] += grad[c];
             },
@@ -173,7 +174,8 @@ TEST(Halves, WhatAScanShowsIsRestoredExactly) {
 TEST(Halves, ARemovedRowsPlaceIsTakenByANewOneWithItsFirstSlots) {
   MemoryTable table(halves(NumberType::kFloat16, Rounding::kNearest, 3), Rows{0.0f, 0.5f});
   table.add_if_absent(ints({1, 2}), Rows{1, 2, 3, 4, 5, 6}, {});
-  update(table, ints({1}), Rows{0, 0, 0}, [](auto, auto slots, auto) { slots[0] = slots[1] = 9; }, 1);
+  update(
+      table, ints({1}), Rows{0, 0, 0}, [](auto, auto slots, auto) { slots[0] = slots[1] = 9; }, 1);
   EXPECT_EQ(table.remove(ints({1})), 1u);
   table.add_if_absent(ints({3}), Rows{7, 8, 9}, {});
   EXPECT_EQ(scan_all(table, 5), (std::map<int64_t, Rows>{{2, {4, 5, 6, 0, 0.5f}}, {3, {7, 8, 9, 0, 0.5f}}}));
@@ -182,7 +184,8 @@ TEST(Halves, ARemovedRowsPlaceIsTakenByANewOneWithItsFirstSlots) {
 TEST(Halves, AStepBeyondTheLargestHalfStopsThere) {
   MemoryTable table(halves(NumberType::kFloat16, Rounding::kStochastic, 2), {});
   table.add_if_absent(ints({1}), Rows{60000, -60000}, {});
-  update(table, ints({1}), Rows{30000, -30000},
+  update(
+      table, ints({1}), Rows{30000, -30000},
       [](auto row, auto, auto grad) {
         for (size_t c = 0; c < row.size(); ++c) row[c] += grad[c];
       },

@@ -299,8 +299,8 @@ TEST(Apply, ARowThatWouldNotBeFiniteIsLeftAsItWasSlotsIncluded) {
 }
 
 // A square that overflows stands in a slot, while the row itself would stay as it is.
-// For optimizers with a loop of their own (adam) and those without, of dims around a cache line; every fifth row
-// overflows.
+// For optimizers with a loop of their own (adam) and those without, of dims around a cache line; every fifth
+// row overflows.
 TEST(Apply, ABatchIsItsRowsOneAfterAnotherWithoutThoseThatWouldNotBeFinite) {
   constexpr size_t kRows = 40;
   for (const std::string name : {"adam", "adamw", "sgd", "ftrl"})
