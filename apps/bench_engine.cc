@@ -329,7 +329,7 @@ std::pair<double, double> page_seconds() {
 // growth costs comes again in each.
 double longest_into_warm_memory(uint64_t rows) {
   double least = INFINITY;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 5; ++i) {
     warm_memory(bytes_of(rows, 16));
     least = std::min(least, Engine(16, rows, true).longest_insert);
   }
