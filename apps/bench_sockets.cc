@@ -27,8 +27,8 @@ using Socket = Connection::Socket;
 using Buffer = std::vector<uint64_t>;
 
 const size_t kReadyMade = kBenchMinibatches;  // messages
-const size_t kBuffers =
-    2 * kBenchOutstanding;  // of a server that makes its replies: none is on its way twice
+// Of a server that makes its replies: none is on its way twice.
+const size_t kBuffers = 2 * kBenchOutstanding;
 
 struct All {
   size_t operator()(const boost::system::error_code& e, size_t) const { return e ? 0 : size_t{64} << 20; }
