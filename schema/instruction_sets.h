@@ -13,13 +13,19 @@
 #endif
 #define EMBERS_INLINE [[gnu::always_inline]] inline
 
+// For functions that are called only where has_avx512() says so; where it is not defined there are none.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-// For functions that are called only where has_avx512() says so.
 #define EMBERS_AVX512 [[gnu::target("arch=x86-64-v4")]]
+#endif
 
 namespace embers {
 
-inline bool has_avx512() { return __builtin_cpu_supports("x86-64-v4"); }
+inline bool has_avx512() {
+#if defined(EMBERS_AVX512)
+  return __builtin_cpu_supports("x86-64-v4");
+#else
+  return false;
+#endif
+}
 
 }  // namespace embers
-#endif

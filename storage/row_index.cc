@@ -48,13 +48,13 @@ EMBERS_AVX512 size_t RowIndex::find_at_homes_avx512(std::span<const uint64_t> ha
 }
 #endif
 
-void RowIndex::find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows) {
+void RowIndex::find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512) {
   elsewhere_.resize(hashes.size() + 1);
 #if defined(EMBERS_AVX512)
-  static const bool avx512 = has_avx512();
   const size_t left = avx512 ? find_at_homes_avx512(hashes, rows.data())
                              : find_at_homes<&RowBucket::matches>(hashes, rows.data());
 #else
+  static_cast<void>(avx512);
   const size_t left = find_at_homes<&RowBucket::matches>(hashes, rows.data());
 #endif
   const auto hash = [&](size_t t) { return hashes[elsewhere_[t]]; };

@@ -41,7 +41,7 @@ class RowIndex {
 
   // Writes rows[i], the row of hashes[i] or kNone; of several cells with a byte string's hash it is the
   // first. Faster than find() for each, as requests to memory go out ahead.
-  void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows);
+  void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512 = has_avx512());
 
   // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
   template <class Same>

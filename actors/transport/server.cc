@@ -1,6 +1,7 @@
 #include "actors/transport/server.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -63,10 +64,14 @@ std::shared_ptr<Server> Server::listen(Transport& transport, const std::vector<E
 
 Server::~Server() { stop(); }
 
+// Whoever connects from now on is refused at once, though acceptors are closed by the io thread.
 void Server::stop() {
-  for (const auto& a : acceptors_)
-    if (!a->socket_path.empty()) ::unlink(std::exchange(a->socket_path, "").c_str());
-  asio::post(transport_.io(), [acceptors = acceptors_] {
+  const auto stopped = std::exchange(acceptors_, {});
+  for (const auto& a : stopped) {
+    if (!a->socket_path.empty()) ::unlink(a->socket_path.c_str());
+    std::visit([](auto& acceptor) { ::shutdown(acceptor.native_handle(), SHUT_RDWR); }, a->acceptor);
+  }
+  asio::post(transport_.io(), [acceptors = stopped] {
     boost::system::error_code ignored;
     for (const auto& a : acceptors) std::visit([&](auto& acceptor) { acceptor.close(ignored); }, a->acceptor);
   });
@@ -107,7 +112,8 @@ void Server::accept(const std::shared_ptr<Acceptor>& acceptor) {
         if (!a.is_open()) return;
         a.async_accept([weak = weak_from_this(), acceptor](auto e, auto socket) {
           const auto self = weak.lock();
-          if (!self || e == asio::error::operation_aborted) return;
+          const bool stopped = e == asio::error::operation_aborted || e == asio::error::invalid_argument;
+          if (!self || stopped) return;
           if (!e) {
             self->greet(Connection::Socket(std::move(socket)));
             return self->accept(acceptor);

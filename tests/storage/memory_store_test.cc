@@ -217,14 +217,16 @@ void expect_batches_find_the_same(RowIndex& index, const std::map<uint64_t, uint
     hashes.push_back(hash);
     hashes.push_back(hash ^ uint64_t{1} << 60);  // of the same home
   }
-  std::vector<uint32_t> rows(hashes.size());
-  for (size_t begin = 0, size = 0; begin < hashes.size(); begin += size++) {
-    size = std::min(size, hashes.size() - begin);
-    index.find_all(std::span(hashes).subspan(begin, size), std::span(rows).subspan(begin, size));
-  }
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    const auto found = model.find(hashes[i]);
-    ASSERT_EQ(rows[i], found == model.end() ? RowIndex::kNone : found->second);
+  for (const bool avx512 : {false, has_avx512()}) {
+    std::vector<uint32_t> rows(hashes.size());
+    for (size_t begin = 0, size = 0; begin < hashes.size(); begin += size++) {
+      size = std::min(size, hashes.size() - begin);
+      index.find_all(std::span(hashes).subspan(begin, size), std::span(rows).subspan(begin, size), avx512);
+    }
+    for (size_t i = 0; i < hashes.size(); ++i) {
+      const auto found = model.find(hashes[i]);
+      ASSERT_EQ(rows[i], found == model.end() ? RowIndex::kNone : found->second);
+    }
   }
 }
 
