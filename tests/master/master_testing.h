@@ -73,11 +73,11 @@ class Job {
   }
   void stop() { caf::anon_send(master_, stop_atom::value, std::string("SIGINT")); }
 
+  std::promise<JobResult> ended_;  // the master may still set it while the system ends
+  std::future<JobResult> end_ = ended_.get_future();
   System system_;
   std::vector<OwnerHandles> owners_;
   LocalMasterActor master_;
-  std::promise<JobResult> ended_;
-  std::future<JobResult> end_ = ended_.get_future();
 };
 
 class Worker {
