@@ -1,11 +1,8 @@
 #include "storage/memory_table.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstring>
 
-#include "schema/instruction_sets.h"
 #include "storage/copy_floats.h"
 #include "storage/key_of_hash.h"
 #include "storage/store_checks.h"
