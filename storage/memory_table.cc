@@ -105,12 +105,13 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
 size_t MemoryTable::remove(KeysView keys) {
   check_kind(name_, kind_, keys);
   ints_ = {};
+  hash_all(keys);
   size_t count = 0;
   for (size_t i = 0; i < keys.size(); ++i) {
-    const uint64_t hash = hash_key(keys, i);
-    const uint32_t row = find(hash, keys, i);
+    if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
+    const uint32_t row = find(hashes_[i], keys, i);
     if (row == RowIndex::kNone) continue;
-    index_.erase(hash, row);
+    index_.erase(hashes_[i], row);
     if (used_.empty()) used_.assign(slabs_.rows(), true);
     used_[row] = false;
     free_.push_back(row);

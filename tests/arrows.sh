@@ -24,8 +24,8 @@ libtorch:   ^(torch|ATen|c10)/                | ^model/
 Asio:       ^boost/asio                       | ^(actors/transport|apps)/
 Cap'n Proto: ^(capnp|kj)/                     | ^schema/
 TOML:       ^toml                             | ^data/
-libmemcached: ^libmemcached/                  | ^(storage/memcached_server[.]cc|apps/bench_peers[.]cc)$
-hiredis:    ^hiredis/                         | ^(storage/redis_server[.]cc|apps/bench_peers[.]cc)$
+libmemcached: ^libmemcached/                  | ^(storage/memcached_server[.]cc|apps/bench/peers[.]cc)$
+hiredis:    ^hiredis/                         | ^(storage/redis_server[.]cc|apps/bench/peers[.]cc)$
 "
 
 check() {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench_child.h"
+#include "apps/bench/child.h"
 
 // What a user of Redis or memcached would write for `embers bench storage`: a client that updates. A value is
 // a row with Adam's slots, under the key's decimal digits. A pull is one multi-get; a push is another (others

@@ -1,4 +1,4 @@
-#include "apps/bench_owner.h"
+#include "apps/bench/owner.h"
 
 #include <algorithm>
 #include <future>
@@ -9,8 +9,8 @@
 #include "actors/owner.h"
 #include "actors/remote_owner.h"
 #include "actors/transport/server.h"
-#include "apps/bench.h"
-#include "apps/bench_child.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/child.h"
 #include "worker/pull.h"
 #include "worker/push.h"
 

@@ -5,7 +5,7 @@
 //
 //   embers      an owner process; a client that makes the worker's calls (plan, route, take rows, push), with
 //               kDepth minibatches under way, as many as a worker has with the default training.prefetch
-//   redis, memcached   a client that updates (bench_store_client.h), one or two threads; `alone`: its pushes
+//   redis, memcached   a client that updates (store_client.h), one or two threads; `alone`: its pushes
 //               trust what it pulled, as only the one client of a server may
 //   torch rpc   torch.distributed.rpc, SparseAdam at the server; 1 to 3 minibatches under way, 1 or 2 threads
 //   torch local nn.Embedding(sparse=True) and SparseAdam in one process, two threads
@@ -16,12 +16,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/bench.h"
-#include "apps/bench_child.h"
-#include "apps/bench_owner.h"
-#include "apps/bench_sockets.h"
-#include "apps/bench_store_client.h"
-#include "apps/bench_torch.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/child.h"
+#include "apps/bench/owner.h"
+#include "apps/bench/sockets.h"
+#include "apps/bench/store_client.h"
+#include "apps/bench/torch.h"
 #include "schema/errors.h"
 
 namespace embers {

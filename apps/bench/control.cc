@@ -1,12 +1,12 @@
-#include "apps/bench_control.h"
+#include "apps/bench/control.h"
 
 #include <atomic>
 #include <thread>
 
 #include "actors/ask.h"
 #include "actors/remote_owner.h"
-#include "apps/bench.h"
-#include "apps/bench_owner.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/owner.h"
 
 namespace embers {
 namespace {

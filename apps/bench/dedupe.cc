@@ -1,10 +1,10 @@
-#include "apps/bench_dedupe.h"
+#include "apps/bench/dedupe.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "apps/bench.h"
+#include "apps/bench/bench.h"
 #include "model/dedupe.h"
 
 namespace embers {

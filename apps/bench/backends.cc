@@ -6,21 +6,18 @@
 // keys and reads and writes the very same values under the same names of the same server, without looking at
 // them. Sides take turns, the best of several steps counts. Servers run on this host with two threads, one
 // after another.
-#include <nlohmann/json.hpp>
-
 #include <chrono>
 #include <cmath>
 #include <functional>
 #include <random>
 #include <unordered_set>
 
-#include "apps/bench_peers.h"
-#include "apps/commands.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/peers.h"
 #include "apps/own_server.h"
 #include "schema/errors.h"
 #include "storage/apply.h"
 #include "storage/external_store.h"
-#include "storage/output_file.h"
 
 namespace embers {
 namespace {
@@ -155,24 +152,20 @@ Json measure(const std::string& backend, storage::Store& store, RawClient* clien
   return grid;
 }
 
-Json target(const Json& grid, const std::string& backend) {
+Json target_of(const Json& grid, const std::string& backend) {
   double sum = 0, n = 0;
   for (const Json& point : grid)
     if (point["backend"] == backend) {
       sum += std::log(point["vs_raw"].get<double>());
       ++n;
     }
-  const double value = std::exp(sum / n), wanted = 0.9;
-  const std::string name = "backends." + backend + "_vs_raw";
-  fmt::print("{:<30} {:6.2f}  target {:5.2f}  {}\n", name, value, wanted,
-             value >= wanted ? "holds" : "MISSED");
-  return {{"name", name}, {"value", value}, {"target", wanted}, {"holds", value >= wanted}};
+  return target("backends." + backend + "_vs_raw", std::exp(sum / n), 0.9);
 }
 
 }  // namespace
 
 int bench_backends(const BenchOptions& options) {
-  if (!options.report.empty()) storage::check_file(options.report);
+  Json report = begin_report("backends", options);
   const int64_t rows = options.quick ? 100'000 : options.rows;
   const int rounds = options.quick ? 3 : 10;
   const auto adam = storage::Optimizer::make({"adam", {}});
@@ -191,11 +184,9 @@ int bench_backends(const BenchOptions& options) {
     const auto client = redis ? raw_redis(at.host, at.port) : raw_memcached(at.host, at.port);
     add(measure(backend, *store, client.get(), *adam, rows, rounds));
   }
-  const Json targets = {target(grid, "memcached"), target(grid, "redis")};
-  if (options.report.empty()) return 0;
-  const Json report{{"bench", "backends"}, {"quick", options.quick}, {"rows", rows},      {"dim", kDim},
-                    {"batch", kBatch},     {"grid", grid},           {"targets", targets}};
-  storage::write_file(options.report, report.dump(2) + '\n');
+  report.update({{"rows", rows}, {"dim", kDim}, {"batch", kBatch}, {"grid", grid}});
+  report["targets"] = {target_of(grid, "memcached"), target_of(grid, "redis")};
+  end_report(report, options);
   return 0;
 }
 

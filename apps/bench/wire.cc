@@ -3,7 +3,7 @@
 //   ours      an owner process (shard actor above an in-memory store of 16 384 rows, so that the wire and not
 //             memory is measured) and a client whose actor asks through a proxy, as a worker does: each
 //             request is built from its keys, each reply gathered from rows in random order
-//   asio      the same frames between two bare Asio programs, ready-made (bench_sockets.h)
+//   asio      the same frames between two bare Asio programs, ready-made (sockets.h)
 //   blocking  the same with blocking send and recv
 //   rows, rows2  asio, but the server copies every row into its reply: the limit, since a bare program never
 //   does
@@ -16,11 +16,11 @@
 #include <optional>
 #include <sstream>
 
-#include "apps/bench.h"
-#include "apps/bench_child.h"
-#include "apps/bench_control.h"
-#include "apps/bench_owner.h"
-#include "apps/bench_sockets.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/child.h"
+#include "apps/bench/control.h"
+#include "apps/bench/owner.h"
+#include "apps/bench/sockets.h"
 #include "schema/errors.h"
 
 namespace embers {

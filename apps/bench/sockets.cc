@@ -1,4 +1,4 @@
-#include "apps/bench_sockets.h"
+#include "apps/bench/sockets.h"
 
 #include <utility>  // Boost 1.74's Asio forgets it
 
@@ -12,9 +12,9 @@
 #include "actors/transport/frame.h"
 #include "actors/transport/transport.h"
 #include "actors/transport/unix_address.h"
-#include "apps/bench.h"
-#include "apps/bench_child.h"
-#include "apps/bench_owner.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/child.h"
+#include "apps/bench/owner.h"
 #include "apps/runtime.h"
 #include "storage/copy_floats.h"
 #include "storage/pages.h"

@@ -1,12 +1,12 @@
-// The processes of embers bench wire and embers bench storage; see bench_child.h.
+// The processes of embers bench wire and embers bench storage; see child.h.
 #include <fmt/ranges.h>
 
 #include <sstream>
 
-#include "apps/bench_child.h"
-#include "apps/bench_owner.h"
-#include "apps/bench_sockets.h"
-#include "apps/bench_store_client.h"
+#include "apps/bench/child.h"
+#include "apps/bench/owner.h"
+#include "apps/bench/sockets.h"
+#include "apps/bench/store_client.h"
 #include "apps/commands.h"
 #include "apps/runtime.h"
 #include "schema/errors.h"

@@ -1,4 +1,4 @@
-#include "apps/bench_store_client.h"
+#include "apps/bench/store_client.h"
 
 #include <atomic>
 #include <cstring>
@@ -6,9 +6,9 @@
 #include <sstream>
 #include <thread>
 
-#include "apps/bench.h"
-#include "apps/bench_owner.h"
-#include "apps/bench_peers.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/owner.h"
+#include "apps/bench/peers.h"
 #include "storage/optimizer.h"
 
 namespace embers {

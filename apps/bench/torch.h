@@ -1,6 +1,6 @@
 #pragma once
 
-// What a torch user would write for `embers bench storage`, a child of bench_child.h. Arguments: "local" or
+// What a torch user would write for `embers bench storage`, a child of child.h. Arguments: "local" or
 // "rpc", rows, and for rpc the rank (1 is the server) and a port. Lines: "SECONDS DEPTH THREADS" -> rows/s.
 namespace embers {
 

@@ -24,8 +24,8 @@ nlohmann::json target(const std::string& name, double value, double wanted, doub
 // The same for one that holds when it is at most `wanted`.
 nlohmann::json target_at_most(const std::string& name, double value, double wanted);
 
-// Begins a report: name, instruction sets and BLAS, also printed. Throws when --report could not be written
-// later.
+// Begins a report: name, machine, instruction sets and BLAS, also printed. Throws when --report could not be
+// written later.
 nlohmann::json begin_report(const std::string& bench, const BenchOptions& options);
 void end_report(const nlohmann::json& report, const BenchOptions& options);
 

@@ -1,4 +1,4 @@
-#include "apps/bench_job.h"
+#include "apps/bench/job.h"
 
 #include <fcntl.h>
 #include <signal.h>

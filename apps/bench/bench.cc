@@ -1,9 +1,10 @@
-#include "apps/bench.h"
+#include "apps/bench/bench.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
+#include "apps/bench/machine.h"
 #include "model/row_kernels.h"
 #include "model/step.h"
 #include "storage/output_file.h"
@@ -47,8 +48,13 @@ Json begin_report(const std::string& bench, const BenchOptions& options) {
   std::string warning;
   Json report{{"bench", bench},
               {"quick", options.quick},
+              {"machine", machine()},
               {"embers_instructions", row_kernels().instructions},
               {"libtorch", numeric_settings(1, &warning)}};
+  const Json& on = report["machine"];
+  fmt::print("{}, {} cores, {:.1f} GiB, {}, load {:.2f}\n", on["cpu"].get<std::string>(),
+             on["cores"].get<int>(), on["memory_bytes"].get<double>() / (1 << 30),
+             on["kernel"].get<std::string>(), on["load"].get<double>());
   fmt::print("embers: {}; libtorch: {}\n{}", row_kernels().instructions, report["libtorch"].dump(),
              warning.empty() ? "" : warning + "\n");
   return report;

@@ -8,127 +8,31 @@
 //   prefetch
 // Floors touch the same bytes of the same memory, and one random cache line a key for the index, prefetched.
 // Keys are shuffled over the rows. The sides take turns, minibatch blocks at a time; a side's time is its
-// best. Then: bytes a row beyond its floats, the longest insertion, how the share of the floor changes with
-// size, and two threads with a table each beside one.
-#include <absl/container/flat_hash_map.h>
+// best. Then: bytes a row beyond its floats, the longest insertion, rows kept as halves, removed rows whose
+// places are used again, how the share of the floor changes with size, and two threads with a table each
+// beside one.
 #include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <thread>
 
-#include "apps/bench.h"
-#include "schema/errors.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/engine_table.h"
 #include "storage/apply.h"
 #include "storage/pages.h"
 #include "storage/prefetch.h"
-#include "storage/store.h"
 
 namespace embers {
 namespace {
 
 using Json = nlohmann::json;
-using storage::Optimizer;
-using storage::Store;
 
-constexpr size_t kBatch = 4096;
-constexpr size_t kMinibatches = 64;  // of one timing
-constexpr size_t kFill = 64;         // keys of an insertion that is timed
-constexpr size_t kAhead = 16;        // rows
+constexpr size_t kMinibatches = 64;  // of which the floors' index lines differ
 constexpr size_t kLine = 16;         // floats
-
-int64_t key_of(uint64_t number) { return static_cast<int64_t>(number * 0x9E3779B97F4A7C15); }
-
-// Numbers of [0, rows) with probabilities of k^-1.05, drawn by inverting the integral of that, and scattered.
-class Numbers {
- public:
-  Numbers(uint64_t rows, bool zipf) : rows_(rows), zipf_(zipf) {}
-  uint64_t next() {
-    if (!zipf_) return static_cast<uint64_t>(unit_(random_) * static_cast<double>(rows_));
-    const double most = 1 - std::pow(static_cast<double>(rows_), -kExponent);
-    const double rank = std::pow(1 - unit_(random_) * most, -1 / kExponent);
-    return static_cast<uint64_t>(rank) * 2654435761 % rows_;
-  }
-
- private:
-  static constexpr double kExponent = 0.05;
-  uint64_t rows_;
-  bool zipf_;
-  std::mt19937_64 random_{7};
-  std::uniform_real_distribution<double> unit_{0, 1};
-};
-
-std::vector<std::vector<int64_t>> minibatches(uint64_t rows, bool zipf) {
-  Numbers numbers(rows, zipf);
-  std::vector<std::vector<int64_t>> all(kMinibatches);
-  for (auto& keys : all) {
-    for (size_t i = 0; i < kBatch; ++i) keys.push_back(key_of(numbers.next()));
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    std::shuffle(keys.begin(), keys.end(), std::mt19937_64(keys.size()));
-  }
-  return all;
-}
-
-KeysView view(std::span<const int64_t> keys) { return {KeyKind::kInt64, keys, {}, {}}; }
-
-// CPU seconds of this thread: what other processes do meanwhile does not count, page faults do.
-double cpu_seconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// Makes the kernel hand out so much memory, and gives it back: what a hypervisor takes to find it is no
-// side's.
-void warm_memory(uint64_t bytes) {
-  const storage::Pages pages(bytes, true);
-  for (size_t at = 0; at < pages.size(); at += storage::kHugePage) pages.data()[at] = std::byte{1};
-}
-uint64_t bytes_of(uint64_t rows, uint32_t dim) { return rows * (12 * uint64_t{dim} + 64); }
-
-// A table with Adam's slots and rows 0 .. rows-1 of keys in a shuffled order.
-struct Engine {
-  Engine(uint32_t dim, uint64_t rows, bool slots) : dim(dim) {
-    TableSpec spec;
-    spec.name = "bench";
-    spec.dim = dim;
-    store->add_table(spec, slots ? storage::slot_init(*adam, dim) : std::vector<float>());
-    const std::vector<float> values(kFill * dim, 0.5f);
-    std::vector<int64_t> keys;
-    for (uint64_t begin = 0; begin < rows; begin += kFill) {
-      keys.clear();
-      for (uint64_t n = begin; n < std::min(rows, begin + kFill); ++n) keys.push_back(key_of(n));
-      const double start = cpu_seconds();
-      store->add_if_absent(0, view(keys), std::span(values).first(keys.size() * dim));
-      longest_insert = std::max(longest_insert, cpu_seconds() - start);
-    }
-  }
-  // Where the row of each key is.
-  std::vector<std::vector<float*>> places(const std::vector<std::vector<int64_t>>& batches) {
-    absl::flat_hash_map<int64_t, float*> wanted;
-    for (const auto& keys : batches)
-      for (const int64_t key : keys) wanted[key] = nullptr;
-    for (uint64_t cursor = 0; cursor != Store::kScanEnd;)
-      cursor = store->scan(0, cursor, 1 << 16, [&](KeysView keys, std::span<const float> values) {
-        const size_t stride = values.size() / keys.size();
-        for (size_t i = 0; i < keys.size(); ++i)
-          if (const auto found = wanted.find(keys.ints[i]); found != wanted.end())
-            found->second = const_cast<float*>(values.data()) + i * stride;
-      });
-    std::vector<std::vector<float*>> all;
-    for (const auto& keys : batches)
-      for (auto& list = all.emplace_back(); const int64_t key : keys) list.push_back(wanted.at(key));
-    return all;
-  }
-
-  uint32_t dim;
-  std::unique_ptr<const Optimizer> adam = Optimizer::make({"adam", {}});
-  std::unique_ptr<Store> store = storage::make_memory_store();
-  double longest_insert = 0;  // of one call with kFill keys
-};
 
 EMBERS_PREFETCHES void prefetch_floats(const float* at, size_t floats) {
   for (size_t f = 0; f < floats; f += kLine) __builtin_prefetch(at + f);
@@ -172,9 +76,20 @@ void time_best(double& best, const std::function<void()>& run) {
   best = std::min(best, cpu_seconds() - begin);
 }
 
-struct Shares {
-  double pull, push;
-};
+using Minibatches = std::span<const std::vector<int64_t>>;
+
+// Pulls every minibatch; room in `out` and `found` for one.
+void pull_all(Engine& engine, Minibatches batches, std::span<float> out, std::span<uint8_t> found) {
+  for (const auto& batch : batches)
+    engine.store->gather(0, view(batch), out.first(batch.size() * engine.dim), found.first(batch.size()));
+}
+
+// Pushes every minibatch, each the next step.
+void push_all(Engine& engine, Minibatches batches, std::span<const float> grads, uint64_t& step) {
+  for (const auto& batch : batches)
+    storage::apply(*engine.store, 0, *engine.adam, {++step, 1e-6}, view(batch),
+                   grads.first(batch.size() * engine.dim));
+}
 
 Json measure(Engine& engine, const IndexLines& index, const Point& point, int rounds, bool push) {
   const auto batches = minibatches(point.rows, point.zipf);
@@ -186,11 +101,7 @@ Json measure(Engine& engine, const IndexLines& index, const Point& point, int ro
   std::vector<uint8_t> found(kBatch);
   uint64_t step = 0;
   volatile float sink = 0;
-  const auto pull = [&] {
-    for (const auto& batch : batches)
-      engine.store->gather(0, view(batch), std::span(out).first(batch.size() * dim),
-                           std::span(found).first(batch.size()));
-  };
+  const auto pull = [&] { pull_all(engine, batches, out, found); };
   const auto pull_floor = [&] {
     float sum = 0;
     for (size_t b = 0; b < batches.size(); ++b)
@@ -200,11 +111,7 @@ Json measure(Engine& engine, const IndexLines& index, const Point& point, int ro
       });
     sink = sum;
   };
-  const auto apply = [&] {
-    for (const auto& batch : batches)
-      storage::apply(*engine.store, 0, *engine.adam, {++step, 1e-6}, view(batch),
-                     std::span<const float>(grads).first(batch.size() * dim));
-  };
+  const auto apply = [&] { push_all(engine, batches, grads, step); };
   const auto push_floor = [&] {
     for (size_t b = 0; b < batches.size(); ++b)
       touch(places[b], index, b * kBatch, 3 * dim, [&](size_t i, float line) {
@@ -247,97 +154,44 @@ Json measure(Engine& engine, const IndexLines& index, const Point& point, int ro
   return json;
 }
 
-// What a user could build from a well-kept map in a day: the peer of insertion.
-class AbseilTable {
- public:
-  explicit AbseilTable(uint32_t dim) : dim_(dim), rows_per_slab_(storage::kHugePage / (12 * size_t{dim})) {}
-  void add_if_absent(std::span<const int64_t> keys, std::span<const float> values) {
-    for (size_t i = 0; i < keys.size(); ++i) {
-      if (i + kAhead < keys.size()) rows_.prefetch(keys[i + kAhead]);
-      const auto [at, added] = rows_.try_emplace(keys[i], static_cast<uint32_t>(rows_.size()));
-      if (!added) continue;
-      float* row = append();
-      std::memcpy(row, &values[i * dim_], dim_ * sizeof(float));
-      std::memset(row + dim_, 0, 2 * dim_ * sizeof(float));
+// Rows/s of pull and push where rows are kept as halves, rounded to nearest or stochastically, and bytes of a
+// row with its slots and its part of the index.
+Json measure_formats(uint64_t rows, int rounds) {
+  constexpr uint32_t kDim = 64;
+  const auto batches = minibatches(rows, false);
+  std::vector<float> out(kBatch * kDim), grads(kBatch * kDim, 0.01f);
+  std::vector<uint8_t> found(kBatch);
+  Json all = Json::array();
+  const auto measure_one = [&](NumberType type, Rounding rounding) {
+    Engine engine(kDim, rows, true, type, rounding);
+    uint64_t step = 0;
+    size_t keys = 0;
+    for (const auto& batch : batches) keys += batch.size();
+    double pull = INFINITY, push = INFINITY;
+    for (int r = 0; r < rounds; ++r) {
+      time_best(pull, [&] { pull_all(engine, batches, out, found); });
+      time_best(push, [&] { push_all(engine, batches, grads, step); });
     }
-  }
-
- private:
-  float* append() {
-    const size_t row = rows_.size() - 1;
-    if (row == slabs_.size() * rows_per_slab_) slabs_.emplace_back(storage::kHugePage, true);
-    return reinterpret_cast<float*>(slabs_.back().data()) + row % rows_per_slab_ * 3 * dim_;
-  }
-
-  size_t dim_;
-  size_t rows_per_slab_;
-  absl::flat_hash_map<int64_t, uint32_t> rows_;
-  std::vector<storage::Pages> slabs_;
-};
-
-// Rows/s of inserting `rows` keys, every fourth of which is asked for again; by the clock, since ours has
-// pages made by another thread.
-double insert_rate(uint64_t rows, const std::function<void(std::span<const int64_t>)>& add) {
-  std::vector<int64_t> keys;
-  const auto begin = BenchClock::now();
-  for (uint64_t n = 0; n < rows; n += kBatch) {
-    keys.clear();
-    for (uint64_t i = 0; i < kBatch; ++i) keys.push_back(key_of(i % 4 == 3 ? n / 2 + i : n + i));
-    add(keys);
-  }
-  return static_cast<double>(rows) / seconds_since(begin);
-}
-
-Json measure_insert(uint32_t dim, uint64_t rows, int rounds) {
-  const std::vector<float> values(kBatch * dim, 0.5f);
-  double ours = 0, abseil = 0;
-  for (int r = 0; r < rounds; ++r) {
-    warm_memory(bytes_of(rows, dim));
-    {
-      Engine engine(dim, 0, true);
-      ours = std::max(
-          ours, insert_rate(rows, [&](auto keys) { engine.store->add_if_absent(0, view(keys), values); }));
-    }
-    warm_memory(bytes_of(rows, dim));
-    AbseilTable table(dim);
-    abseil = std::max(abseil, insert_rate(rows, [&](auto keys) { table.add_if_absent(keys, values); }));
-  }
-  fmt::print("insert, dim {:>3}, {} rows: {:.2f} M rows/s, abseil {:.2f}: {:.2f}\n", dim, rows, ours / 1e6,
-             abseil / 1e6, ours / abseil);
-  return {{"dim", dim},
-          {"rows", rows},
-          {"rows_per_s", ours},
-          {"abseil_rows_per_s", abseil},
-          {"ratio", ours / abseil}};
-}
-
-// Seconds that it takes to touch a huge page for the first time: median and longest of those of 512 MiB.
-std::pair<double, double> page_seconds() {
-  std::vector<storage::Pages> pages;
-  std::vector<double> seconds;
-  for (int i = 0; i < 256; ++i) {
-    pages.emplace_back(storage::kHugePage, true);
-    const double begin = cpu_seconds();
-    pages.back().data()[0] = std::byte{1};
-    seconds.push_back(cpu_seconds() - begin);
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], seconds.back()};
-}
-
-// Seconds of the longest insertion into memory that was touched before: the least of three fillings, as what
-// growth costs comes again in each.
-double longest_into_warm_memory(uint64_t rows) {
-  double least = INFINITY;
-  for (int i = 0; i < 5; ++i) {
-    warm_memory(bytes_of(rows, 16));
-    least = std::min(least, Engine(16, rows, true).longest_insert);
-  }
-  return least;
+    const auto rate = [&](double s) { return static_cast<double>(keys) / s; };
+    const double bytes = static_cast<double>(engine.store->resident_bytes()) / static_cast<double>(rows);
+    fmt::print("{} rows, dim {}, rounded {}: pull {:.2f} M rows/s, push {:.2f}, {:.1f} bytes a row\n",
+               name(type), kDim, name(rounding), rate(pull) / 1e6, rate(push) / 1e6, bytes);
+    all.push_back({{"number_type", name(type)},
+                   {"rounding", name(rounding)},
+                   {"dim", kDim},
+                   {"rows", rows},
+                   {"pull_rows_per_s", rate(pull)},
+                   {"push_rows_per_s", rate(push)},
+                   {"bytes_per_row", bytes}});
+  };
+  measure_one(NumberType::kFloat32, Rounding::kNearest);
+  for (const NumberType type : {NumberType::kFloat16, NumberType::kBfloat16})
+    for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) measure_one(type, rounding);
+  return all;
 }
 
 // Rows/s of push and pull by as many threads as there are engines.
-double threads_rate(std::vector<Engine>& engines, const std::vector<std::vector<int64_t>>& batches) {
+double threads_rate(std::vector<Engine>& engines, Minibatches batches) {
   const size_t dim = engines.front().dim;
   std::vector<std::thread> threads;
   const auto begin = BenchClock::now();
@@ -348,10 +202,8 @@ double threads_rate(std::vector<Engine>& engines, const std::vector<std::vector<
       uint64_t step = 0;
       for (int round = 0; round < 4; ++round)
         for (const auto& batch : batches) {
-          engine.store->gather(0, view(batch), std::span(out).first(batch.size() * dim),
-                               std::span(found).first(batch.size()));
-          storage::apply(*engine.store, 0, *engine.adam, {++step, 1e-6}, view(batch),
-                         std::span<const float>(grads).first(batch.size() * dim));
+          pull_all(engine, {&batch, 1}, out, found);
+          push_all(engine, {&batch, 1}, grads, step);
         }
     });
   for (std::thread& thread : threads) thread.join();
@@ -431,6 +283,8 @@ int bench_engine(const BenchOptions& options) {
       "{:.2f}, the "
       "longest {:.2f}); {:.1f} bytes a row beyond its floats\n",
       kFill, longest * 1e3, longest_warm * 1e3, page * 1e3, longest_page * 1e3, overhead);
+  report["formats"] = measure_formats(rows_that_fit(wanted, 3 * 64) / 2, rounds);
+  report["reuse"] = measure_reuse(16, rows_that_fit(wanted, 3 * 16) / 2);
   const double small = share_at(1'000'000, rounds, report);
   const double large = share_at(options.quick ? 10'000'000 : rows_that_fit(100'000'000, 4), rounds, report);
   const double shards = two_shards(options.quick ? 500'000 : 2'000'000, rounds);

@@ -1,4 +1,4 @@
-#include "apps/latencies.h"
+#include "apps/bench/latencies.h"
 
 #include <fmt/format.h>
 

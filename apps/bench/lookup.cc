@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "apps/bench.h"
+#include "apps/bench/bench.h"
 #include "model/lookup_operators.h"
 #include "model/step.h"
 #include "schema/errors.h"

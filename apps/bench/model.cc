@@ -11,7 +11,7 @@
 #include <array>
 #include <cmath>
 
-#include "apps/bench.h"
+#include "apps/bench/bench.h"
 #include "model/dense_part.h"
 #include "model/lookup_operators.h"
 #include "model/step.h"

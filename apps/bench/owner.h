@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/transport/client.h"
-#include "apps/latencies.h"
+#include "apps/bench/latencies.h"
 #include "apps/runtime.h"
 #include "worker/work.h"
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "apps/latencies.h"
+#include "apps/bench/latencies.h"
 
 namespace embers {
 
@@ -11,7 +11,7 @@ namespace embers {
 // millisecond, one question at a time: how long an order takes while others keep the shard busy.
 class ControlProbe {
  public:
-  // Of the owner that listens there (bench_owner.h); begins at once.
+  // Of the owner that listens there (owner.h); begins at once.
   explicit ControlProbe(const std::string& address);
   ~ControlProbe();
   // Ends it; the latencies of its round trips.

@@ -1,4 +1,4 @@
-#include "apps/bench_peers.h"
+#include "apps/bench/peers.h"
 
 #include <hiredis/hiredis.h>
 #include <libmemcached/memcached.h>

@@ -21,9 +21,9 @@
 #include <fstream>
 #include <future>
 
-#include "apps/bench.h"
-#include "apps/bench_dedupe.h"
-#include "apps/bench_job.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/dedupe.h"
+#include "apps/bench/job.h"
 #include "data/dataset.h"
 #include "data/synth.h"
 #include "model/plain_models.h"

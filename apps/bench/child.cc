@@ -1,4 +1,4 @@
-#include "apps/bench_child.h"
+#include "apps/bench/child.h"
 
 #include <fcntl.h>
 #include <signal.h>
