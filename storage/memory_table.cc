@@ -106,13 +106,15 @@ size_t MemoryTable::remove(KeysView keys) {
   check_kind(name_, kind_, keys);
   ints_ = {};
   hash_all(keys);
-  size_t count = 0;
+  if (const size_t most = free_.size() + keys.size(); most > free_.capacity())
+    free_.reserve(std::max(most, 2 * free_.capacity()));
+  if (used_.empty()) used_.assign(slabs_.rows(), true);
+  size_t count = 0;  // from here on nothing throws
   for (size_t i = 0; i < keys.size(); ++i) {
     if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
     const uint32_t row = find(hashes_[i], keys, i);
     if (row == RowIndex::kNone) continue;
     index_.erase(hashes_[i], row);
-    if (used_.empty()) used_.assign(slabs_.rows(), true);
     used_[row] = false;
     free_.push_back(row);
     ++count;
@@ -224,7 +226,13 @@ MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, const KeysView& 
                                                     return key_bytes_.at(older) == keys.bytes_at(i);
                                                   });
   if (row != next) return {row, Created::kNo};
-  if (kind_ == KeyKind::kBytes) key_bytes_.set(row, keys.bytes_at(i));
+  try {
+    if (kind_ == KeyKind::kBytes) key_bytes_.set(row, keys.bytes_at(i));
+    if (!again && !used_.empty()) used_.push_back(true);
+  } catch (...) {  // no memory: the key has no row, nor may the index say so
+    index_.erase(hash, row);
+    throw;
+  }
   if (again) {
     free_.pop_back();
     used_[row] = true;
@@ -232,7 +240,6 @@ MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, const KeysView& 
     return {row, Created::kAgain};
   }
   slabs_.append();
-  if (!used_.empty()) used_.push_back(true);
   return {row, Created::kNew};
 }
 

@@ -89,7 +89,7 @@ class MemoryTable {
   RowSlabs slabs_;
   KeyBytes key_bytes_;          // only for byte strings
   std::vector<uint32_t> free_;  // rows whose keys were removed, taken again by new ones
-  std::vector<bool> used_;      // of each row; empty as long as none was removed
+  std::vector<bool> used_;      // of each row; empty until the first remove()
 
   std::vector<uint64_t> hashes_;  // scratch of one call
   std::vector<uint32_t> rows_;

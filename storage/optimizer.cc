@@ -8,7 +8,6 @@
 #include "storage/finite.h"
 #include "storage/optimizers/update_rule.h"
 #include "storage/params.h"
-#include "storage/prefetch.h"
 
 namespace embers::storage {
 namespace {

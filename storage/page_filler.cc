@@ -1,8 +1,13 @@
 #include "storage/page_filler.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <exception>
 
 #include "storage/pages.h"
 
@@ -11,6 +16,18 @@
 #endif
 
 namespace embers::storage {
+namespace {
+
+// Who starts this thread may be a shard that is bound to a CPU: it is not to be held up, nor are others'
+// pages its business. The process's first thread is bound to none. Failing, it stays where it is.
+void run_anywhere() {
+  pthread_setname_np(pthread_self(), "embers pages");
+  std::array<cpu_set_t, 8> mask{};  // as many CPUs as a kernel can be built for
+  if (sched_getaffinity(getpid(), sizeof mask, mask.data()) == 0)
+    sched_setaffinity(0, sizeof mask, mask.data());
+}
+
+}  // namespace
 
 PageFiller& PageFiller::instance() {
   static PageFiller filler;
@@ -29,8 +46,12 @@ PageFiller::~PageFiller() {
 void PageFiller::fill(std::byte* data, size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (cannot_ || over_ || bytes == 0) return;
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  ranges_.push_back({data, bytes});
+  try {
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    ranges_.push_back({data, bytes});
+  } catch (const std::exception&) {  // no thread, or no memory for the list
+    cannot_ = true;
+  }
   changed_.notify_all();
 }
 
@@ -46,6 +67,7 @@ void PageFiller::forget(const std::byte* data, size_t bytes) {
 }
 
 void PageFiller::run() {
+  run_anywhere();
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return over_ || !ranges_.empty(); });

@@ -9,8 +9,8 @@
 namespace embers::storage {
 
 // Makes pages resident before they are needed, on one thread of the process. A huge page takes the kernel
-// half a millisecond, and five to ten where a hypervisor has to find the memory first: without this thread,
-// whoever touches it first waits for that.
+// a third of a millisecond, and five to ten where a hypervisor has to find the memory first: without this
+// thread, whoever touches it first waits for that.
 //
 // *Thread safety*: all members may be called from any thread.
 class PageFiller {
@@ -20,7 +20,8 @@ class PageFiller {
   ~PageFiller();
 
   // Fills pages of this anonymous memory soon, the last ones first; their contents stay. Nothing where the
-  // kernel cannot (before Linux 5.14).
+  // kernel cannot (before Linux 5.14), or where there is no thread to be had: then whoever uses them fills
+  // them.
   void fill(std::byte* data, size_t bytes);
   // Leaves alone what of this memory is not filled yet, because someone else is about to use it. Does not
   // wait for a page at hand: the kernel lets both make it, and drops one.

@@ -30,7 +30,7 @@ std::byte* map_aligned(size_t bytes) {
   at = map(bytes + kHugePage);
   const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(at) % kHugePage) % kHugePage;
   if (before != 0) munmap(at, before);
-  if (before != kHugePage) munmap(at + before + bytes, kHugePage - before);
+  munmap(at + before + bytes, kHugePage - before);
   return at + before;
 }
 
@@ -63,11 +63,16 @@ void Pages::grow(size_t bytes, bool huge) {
   if (grown.size_ <= size_) return;
   stop_filling();
   if (data_ != nullptr) {
+    // Moved and made longer at once, and advised as a whole, so that it stays one mapping: kernels
+    // before 6.17 refuse to move several. If this fails the new place may be unmapped already, and another
+    // thread's.
     const size_t used = (size_ + kSmallPage - 1) / kSmallPage * kSmallPage;
-    if (mremap(data_, used, used, MREMAP_MAYMOVE | MREMAP_FIXED, grown.data_) == MAP_FAILED)
+    std::byte* const to = std::exchange(grown.data_, nullptr);
+    if (mremap(data_, used, grown.size_, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
       throw std::bad_alloc();
-    if (huge) madvise(grown.data_, used, MADV_HUGEPAGE);
+    if (huge) madvise(to, grown.size_, MADV_HUGEPAGE);
     data_ = nullptr;
+    grown.data_ = to;
   }
   *this = std::move(grown);
 }

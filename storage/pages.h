@@ -19,8 +19,8 @@ class Pages {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // Makes it at least so large, with zeros behind what there is, at another address but without copying:
-  // pages are mapped anew. Throws std::bad_alloc, and then nothing changed.
+  // Makes it at least so large, with zeros behind what there is, mostly at another address but without
+  // copying: pages are mapped anew. It stays one mapping. Throws std::bad_alloc, and then nothing changed.
   void grow(size_t bytes, bool huge);
   // Has a part made resident by another thread: see page_filler.h. take() says that the caller is about to
   // use it: what is not made yet is left to whoever touches it.

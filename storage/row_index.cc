@@ -143,7 +143,7 @@ void RowIndex::move_bucket() {
   for (const RowCell& cell : on_move_) put_again(cell);
 }
 
-// Of the new layout only what has been written to.
+// Of the new layout only what has been written to, though pages may be there already.
 uint64_t RowIndex::resident_bytes() const {
   const uint64_t others = on_move_.capacity() * sizeof(RowCell) + elsewhere_.capacity() * sizeof(uint32_t) +
                           nodes_.resident_bytes();

@@ -103,13 +103,18 @@ std::pair<double, double> page_seconds() {
   return {seconds[seconds.size() / 2], seconds.back()};
 }
 
-double longest_into_warm_memory(uint64_t rows) {
-  double least = INFINITY;
+LongestInsertion longest_into_warm_memory(uint64_t rows) {
+  LongestInsertion longest;
+  std::vector<double> least;
   for (int i = 0; i < 5; ++i) {
     warm_memory(bytes_of(rows, 16));
-    least = std::min(least, Engine(16, rows, true).longest_insert);
+    const std::vector<double> seconds = std::move(Engine(16, rows, true).insert_seconds);
+    longest.each.push_back(1e3 * std::ranges::max(seconds));
+    least.resize(seconds.size(), INFINITY);
+    std::ranges::transform(least, seconds, least.begin(), [](double a, double b) { return std::min(a, b); });
   }
-  return least;
+  longest.least = 1e3 * std::ranges::max(least);
+  return longest;
 }
 
 Json measure_reuse(uint32_t dim, uint64_t rows) {

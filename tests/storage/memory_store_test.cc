@@ -57,58 +57,6 @@ TEST(RowSlabs, FullSlabsAreChargedWhole) {
   EXPECT_EQ(slabs.resident_bytes(), 2 * kHugePage);
 }
 
-TEST(Pages, HugeOnesAreAlignedAndZeroed) {
-  std::vector<Pages> all;
-  for (int i = 0; i < 5; ++i) {
-    all.emplace_back(kHugePage, true);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(all.back().data()) % kHugePage, 0u);
-    EXPECT_EQ(all.back().data()[kHugePage - 1], std::byte{0});
-  }
-}
-
-TEST(Pages, MovingLeavesNothingBehind) {
-  Pages from(4096, false);
-  std::byte* at = from.data();
-  Pages to = std::move(from);
-  EXPECT_EQ(to.data(), at);
-  EXPECT_EQ(from.data(), nullptr);  // NOLINT: what moving promises
-}
-
-TEST(Pages, GrowingKeepsWhatThereIs) {
-  Pages pages;
-  const std::vector<size_t> sizes{1, 4096, 5000, kHugePage - 1, kHugePage, kHugePage + 1, 5 * kHugePage};
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    pages.grow(sizes[i], sizes[i] >= kHugePage);
-    ASSERT_GE(pages.size(), sizes[i]);
-    if (sizes[i] >= kHugePage) {
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(pages.data()) % kHugePage, 0u);
-    }
-    for (size_t k = 0; k < i; ++k) EXPECT_EQ(pages.data()[sizes[k] - 1], std::byte(k + 1));
-    EXPECT_EQ(pages.data()[pages.size() - 1], std::byte{0});
-    pages.data()[sizes[i] - 1] = std::byte(i + 1);
-  }
-  const std::byte* at = pages.data();
-  pages.grow(kHugePage, true);  // never less
-  EXPECT_EQ(pages.data(), at);
-}
-
-TEST(Pages, ThatAreBeingFilledKeepTheirContentsAndMayGrowOrGo) {
-  for (int round = 0; round < 20; ++round) {
-    Pages pages(4 * kHugePage, true);
-    for (size_t at = 0; at < pages.size(); at += kHugePage / 2)
-      pages.data()[at] = std::byte(at / kHugePage + 1);
-    pages.fill_soon(kHugePage, 3 * kHugePage);
-    if (round % 2 == 0) pages.grow(9 * kHugePage, true);
-    pages.take(2 * kHugePage, kHugePage);
-    pages.fill_soon(0, 4 * kHugePage);
-    for (size_t at = 0; at < 4 * kHugePage; at += kHugePage / 2)
-      ASSERT_EQ(pages.data()[at], std::byte(at / kHugePage + 1));
-    ASSERT_EQ(pages.data()[pages.size() - 1], std::byte{0});
-    Pages other = std::move(pages);
-    if (round % 3 == 0) other = Pages();
-  }
-}
-
 TEST(RowSlabs, OfALargeTableAreFilledAheadAndCharged) {
   RowSlabs slabs(1);
   while (slabs.rows() < (1 << 20) + kHugePage / 2) *slabs.append() = 1;

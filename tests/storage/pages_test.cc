@@ -1,0 +1,133 @@
+#include "storage/pages.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "storage/page_filler.h"
+
+namespace embers::storage {
+namespace {
+
+// How many of this process's mappings hold a part of it.
+int mappings(const Pages& pages) {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    const auto begin = std::stoull(line, nullptr, 16);
+    const auto end = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
+    const auto at = reinterpret_cast<uintptr_t>(pages.data());
+    if (begin < at + pages.size() && at < end) ++count;
+  }
+  return count;
+}
+
+// The CPUs that the kernel lists for a thread of this process, by its name; "" when there is none.
+std::string cpus_of_thread(const std::string& name) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string found;
+    std::getline(std::ifstream(task.path() / "comm"), found);
+    if (found != name) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("Cpus_allowed_list:")) return line.substr(line.find('\t') + 1);
+  }
+  return "";
+}
+
+TEST(Pages, HugeOnesAreAlignedAndZeroed) {
+  std::vector<Pages> all;
+  for (int i = 0; i < 5; ++i) {
+    all.emplace_back(kHugePage, true);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(all.back().data()) % kHugePage, 0u);
+    EXPECT_EQ(all.back().data()[kHugePage - 1], std::byte{0});
+  }
+}
+
+TEST(Pages, MovingLeavesNothingBehind) {
+  Pages from(4096, false);
+  std::byte* at = from.data();
+  Pages to = std::move(from);
+  EXPECT_EQ(to.data(), at);
+  EXPECT_EQ(from.data(), nullptr);  // NOLINT: what moving promises
+}
+
+TEST(Pages, GrowingKeepsWhatThereIs) {
+  Pages pages;
+  const std::vector<size_t> sizes{1, 4096, 5000, kHugePage - 1, kHugePage, kHugePage + 1, 5 * kHugePage};
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    pages.grow(sizes[i], sizes[i] >= kHugePage);
+    ASSERT_GE(pages.size(), sizes[i]);
+    if (sizes[i] >= kHugePage) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(pages.data()) % kHugePage, 0u);
+    }
+    for (size_t k = 0; k < i; ++k) EXPECT_EQ(pages.data()[sizes[k] - 1], std::byte(k + 1));
+    EXPECT_EQ(pages.data()[pages.size() - 1], std::byte{0});
+    pages.data()[sizes[i] - 1] = std::byte(i + 1);
+  }
+  const std::byte* at = pages.data();
+  pages.grow(kHugePage, true);  // never less
+  EXPECT_EQ(pages.data(), at);
+}
+
+TEST(Pages, ThatAreBeingFilledKeepTheirContentsAndMayGrowOrGo) {
+  for (int round = 0; round < 20; ++round) {
+    Pages pages(4 * kHugePage, true);
+    for (size_t at = 0; at < pages.size(); at += kHugePage / 2)
+      pages.data()[at] = std::byte(at / kHugePage + 1);
+    pages.fill_soon(kHugePage, 3 * kHugePage);
+    if (round % 2 == 0) pages.grow(9 * kHugePage, true);
+    pages.take(2 * kHugePage, kHugePage);
+    pages.fill_soon(0, 4 * kHugePage);
+    for (size_t at = 0; at < 4 * kHugePage; at += kHugePage / 2)
+      ASSERT_EQ(pages.data()[at], std::byte(at / kHugePage + 1));
+    ASSERT_EQ(pages.data()[pages.size() - 1], std::byte{0});
+    Pages other = std::move(pages);
+    if (round % 3 == 0) other = Pages();
+  }
+}
+
+// Kernels before 6.17 do not move several mappings at once, so that a growth would be the last.
+TEST(Pages, StayOneMappingHoweverOftenTheyGrow) {
+  Pages pages;
+  for (size_t bytes = 4096; bytes <= 16 * kHugePage; bytes *= 2) {
+    pages.grow(bytes, bytes >= kHugePage);
+    for (size_t at = 0; at < pages.size(); at += 4096) pages.data()[at] = std::byte{1};
+    ASSERT_EQ(mappings(pages), 1) << bytes;
+  }
+}
+
+TEST(PageFiller, RunsWhereverTheProcessMayThoughItsStarterIsBound) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(getpid(), sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one CPU: nothing to be bound to";
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &all)) --last;
+  Pages pages(kHugePage, true);
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(last, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    pages.fill_soon(0, pages.size());
+  }).join();
+  std::ifstream status("/proc/self/status");
+  std::string mine;
+  while (std::getline(status, mine) && !mine.starts_with("Cpus_allowed_list:")) continue;
+  mine = mine.substr(mine.find('\t') + 1);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (cpus_of_thread("embers pages") != mine && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(cpus_of_thread("embers pages"), mine);
+}
+
+}  // namespace
+}  // namespace embers::storage
