@@ -82,12 +82,11 @@ Tensor view_of(const std::vector<float>& values, at::IntArrayRef shape) {
 // Everything but what comes after the lookups.
 class Plain : public torch::nn::Module, public PlainModel {
  public:
-  explicit Plain(const data::Job& job) : settings_(settings_of(job)), schema_(job.feature_schema()) {}
+  Plain(const data::Job& job, bool late)
+      : settings_(settings_of(job)), schema_(job.feature_schema()), late_(late) {}
 
   double train(const data::Minibatch& m, Times& times) override {
     StopWatch watch;
-    for (torch::nn::EmbeddingBag& table : tables_) table->weight.mutable_grad() = Tensor();
-    adam_->zero_grad();
     const Tensors out = lookup(m);
     times.lookup += watch.lap();
     Tensors leaves;
@@ -100,14 +99,19 @@ class Plain : public torch::nn::Module, public PlainModel {
     for (const Tensor& t : leaves) gradients.push_back(t.grad());
     torch::autograd::backward(out, gradients);
     times.gradient += watch.lap();
-    for (size_t i = 0; i < tables_.size(); ++i) sparse_adam_[i].step(tables_[i]->weight);
-    times.sparse_adam += watch.lap();
-    adam_->step();
-    times.dense_adam += watch.lap();
+    gradients = take_gradients();
+    if (late_) {
+      // The tables' gradients still point to the minibatch's ids.
+      for (size_t i = 0; i < tables_.size(); ++i) gradients[i] = gradients[i].coalesce();
+      std::swap(gradients, held_);
+    }
+    apply(gradients, times);
     return value;
   }
 
   double evaluate(const data::Minibatch& m) override {
+    Times ignored;
+    apply(std::exchange(held_, {}), ignored);
     const torch::NoGradGuard no_grad;
     return loss_of(m, lookup(m)).item<double>();
   }
@@ -159,6 +163,31 @@ class Plain : public torch::nn::Module, public PlainModel {
     return s;
   }
 
+  // Of the tables, then of the dense parameters; they have none afterwards.
+  Tensors take_gradients() {
+    Tensors gradients;
+    for (torch::nn::EmbeddingBag& table : tables_)
+      gradients.push_back(std::exchange(table->weight.mutable_grad(), Tensor()));
+    for (Tensor& parameter : parameters())
+      gradients.push_back(std::exchange(parameter.mutable_grad(), Tensor()));
+    return gradients;
+  }
+  // What take_gradients() returned, or nothing.
+  void apply(const Tensors& gradients, Times& times) {
+    if (gradients.empty()) return;
+    StopWatch watch;
+    auto gradient = gradients.begin();
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      tables_[i]->weight.mutable_grad() = *gradient++;
+      sparse_adam_[i].step(tables_[i]->weight);
+    }
+    times.sparse_adam += watch.lap();
+    for (Tensor& parameter : parameters()) parameter.mutable_grad() = *gradient++;
+    adam_->step();
+    times.dense_adam += watch.lap();
+    take_gradients();
+  }
+
   Tensors lookup(const data::Minibatch& m) {
     Tensors out;
     for (size_t i = 0; i < tables_.size(); ++i) {
@@ -180,6 +209,8 @@ class Plain : public torch::nn::Module, public PlainModel {
 
   const AdamSettings settings_;
   const data::FeatureSchema schema_;
+  const bool late_;
+  Tensors held_;  // gradients of the minibatch before, where they are late
   std::vector<torch::nn::EmbeddingBag> tables_;
   std::vector<size_t> feature_;  // of each table
   std::vector<SparseAdam> sparse_adam_;
@@ -196,7 +227,7 @@ std::vector<int64_t> layers(const data::Job& job, const char* key, std::vector<i
 
 class PlainWideDeep final : public Plain {
  public:
-  explicit PlainWideDeep(const data::Job& job) : Plain(job) {
+  explicit PlainWideDeep(const data::Job& job, bool late) : Plain(job, late) {
     const int64_t dim = job.model.params.value("dim", 8);
     add_tables(1, true);
     add_tables(dim, false);
@@ -219,7 +250,7 @@ class PlainWideDeep final : public Plain {
 
 class PlainDeepFm final : public Plain {
  public:
-  explicit PlainDeepFm(const data::Job& job) : Plain(job) {
+  explicit PlainDeepFm(const data::Job& job, bool late) : Plain(job, late) {
     const int64_t dim = job.model.params.value("dim", 8);
     add_tables(1, true);
     add_tables(dim, false);
@@ -246,7 +277,7 @@ class PlainDeepFm final : public Plain {
 
 class PlainDlrm final : public Plain {
  public:
-  explicit PlainDlrm(const data::Job& job) : Plain(job) {
+  explicit PlainDlrm(const data::Job& job, bool late) : Plain(job, late) {
     const int64_t dim = job.model.params.value("dim", 16);
     add_tables(dim, false);
     pairs_ = at::tril_indices(columns() + 1, columns() + 1, -1);
@@ -271,11 +302,11 @@ class PlainDlrm final : public Plain {
 
 }  // namespace
 
-std::unique_ptr<PlainModel> PlainModel::make(const data::Job& job) {
+std::unique_ptr<PlainModel> PlainModel::make(const data::Job& job, bool late) {
   seed_torch(job.job.seed);
-  if (job.model.name == "wide_deep") return std::make_unique<PlainWideDeep>(job);
-  if (job.model.name == "deepfm") return std::make_unique<PlainDeepFm>(job);
-  if (job.model.name == "dlrm") return std::make_unique<PlainDlrm>(job);
+  if (job.model.name == "wide_deep") return std::make_unique<PlainWideDeep>(job, late);
+  if (job.model.name == "deepfm") return std::make_unique<PlainDeepFm>(job, late);
+  if (job.model.name == "dlrm") return std::make_unique<PlainDlrm>(job, late);
   fail(ErrorCode::kInvalid, "there is no plain model '{}'", job.model.name);
 }
 

@@ -22,8 +22,10 @@ class PlainModel {
   };
 
   // kInvalid unless the job's model is one of the three, its optimizer adam, and all its categorical features
-  // have a number of ids, of which each table has as many rows.
-  static std::unique_ptr<PlainModel> make(const data::Job& job);
+  // have a number of ids, of which each table has as many rows. `late`: gradients are applied after those of
+  // the next minibatch were computed, or before an evaluation, as they are where the next minibatch's rows
+  // are pulled ahead.
+  static std::unique_ptr<PlainModel> make(const data::Job& job, bool late = false);
   virtual ~PlainModel() = default;
   // The mean loss; adds to `times`.
   virtual double train(const data::Minibatch& minibatch, Times& times) = 0;

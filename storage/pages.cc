@@ -11,8 +11,6 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kSmallPage = 4096;
-
 std::byte* map(size_t bytes) {
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();

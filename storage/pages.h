@@ -4,7 +4,7 @@
 
 namespace embers::storage {
 
-inline constexpr size_t kHugePage = size_t{2} << 20;
+inline constexpr size_t kSmallPage = 4096, kHugePage = size_t{2} << 20;
 
 // Anonymous memory, zeroed, returned to the system when dropped. Large random-access arrays ask for huge
 // pages: a random row costs a TLB miss on small ones, which halves what a shard can read per second.

@@ -5,8 +5,6 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kPage = 4096;
-
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -41,7 +39,7 @@ float* RowSlabs::append() {
 uint64_t RowSlabs::resident_bytes() const {
   if (slabs_.empty()) return 0;
   const size_t in_first = std::min(rows_, rows_per_slab_) * floats_per_row_ * sizeof(float);
-  return round_up(in_first, kPage) + (slabs_.size() - 1) * slab_bytes_ + (filled_ - used_);
+  return round_up(in_first, kSmallPage) + (slabs_.size() - 1) * slab_bytes_ + (filled_ - used_);
 }
 
 }  // namespace embers::storage

@@ -19,11 +19,11 @@ namespace {
 
 constexpr size_t kFill = 1 << 16;  // rows made at once
 
-TableSpec spec_of(const BenchTable& table) {
+TableSpec table(const std::string& optimizer) {
   TableSpec spec;
   spec.name = "rows";
   spec.dim = kBenchDim;
-  spec.optimizer.name = table.optimizer;
+  spec.optimizer.name = optimizer;
   return spec;
 }
 
@@ -52,66 +52,49 @@ KeyMinibatches::KeyMinibatches(int64_t rows) : keys_(static_cast<size_t>(rows)) 
   std::shuffle(keys_.begin(), keys_.end(), std::mt19937_64(3));
 }
 
-namespace {
-
-std::vector<OwnerHandles> make_owners(caf::actor_system& system, const BenchTable& table) {
-  const ShardMap map = even_shard_map(table.owners);
-  std::vector<OwnerHandles> owners;
-  for (uint32_t i = 0; i < table.owners; ++i) {
-    OwnerConfig config;
-    config.job = kBenchRun;
-    config.tables = {spec_of(table)};
-    config.shard = i;
-    config.map = map;
-    owners.push_back(spawn_owner(system, config));
-  }
+OwnerHandles make_bench_owner(caf::actor_system& system, const std::string& optimizer, int64_t rows) {
+  OwnerConfig config;
+  config.job = kBenchRun;
+  config.tables = {table(optimizer)};
+  config.map = even_shard_map(1);
+  const OwnerHandles owner = spawn_owner(system, config);
   caf::scoped_actor self{system};
-  for (int64_t begin = 0; begin < table.rows;) {
-    std::vector<std::vector<int64_t>> keys(table.owners);
-    for (const int64_t end = std::min<int64_t>(table.rows, begin + kFill); begin < end; ++begin)
-      keys[shard_of(map, hash_key(begin))].push_back(begin);
-    for (uint32_t i = 0; i < table.owners; ++i) {
-      const TableSlices slices{0, view(keys[i]), 0, {}};
-      ask(self.ptr(), owners[i].shard, make_pull(origin(0), wire::ReadMode::LATEST, true, {&slices, 1}));
-    }
+  std::vector<int64_t> keys;
+  for (int64_t begin = 0; begin < rows; begin += kFill) {
+    keys.resize(std::min<int64_t>(kFill, rows - begin));
+    std::iota(keys.begin(), keys.end(), begin);
+    const TableSlices slices{0, view(keys), 0, {}};
+    ask(self.ptr(), owner.shard, make_pull(origin(0), wire::ReadMode::LATEST, true, {&slices, 1}));
   }
-  return owners;
+  return owner;
 }
 
-}  // namespace
-
-void serve_bench_owners(const BenchTable& table, const std::vector<std::string>& addresses) {
+void serve_bench_owner(const std::string& address, const std::string& optimizer, int64_t rows) {
   SystemConfig config;
   caf::actor_system system(config);
   Transport transport(system);
-  std::vector<std::shared_ptr<Server>> servers;
-  std::string at;
-  for (const OwnerHandles& owner : make_owners(system, table)) {
-    const Endpoint endpoint = parse_endpoint(addresses.at(servers.size()));
-    Server& server = *servers.emplace_back(Server::listen(transport, {endpoint}, {kBenchRun, false}));
-    server.serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
-    server.serve<ShardInterface>(Destination::kShard, owner.shard);
-    server.start();
-    at += (at.empty() ? "" : " ") + server.endpoints()[0].text();
-  }
-  answer_lines(at, [](const std::string& line) { return line; });
+  const OwnerHandles owner = make_bench_owner(system, optimizer, rows);
+  const auto server = Server::listen(transport, {parse_endpoint(address)}, {kBenchRun, false});
+  server->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
+  server->serve<ShardInterface>(Destination::kShard, owner.shard);
+  server->start();
+  answer_lines(server->endpoints()[0].text(), [](const std::string& line) { return line; });
   end_process(0);
 }
 
-BenchClient::BenchClient(const std::vector<std::string>& addresses, const BenchTable& table)
-    : keys_(table.rows), local_(addresses.empty()) {
-  if (local_) owners_->handles = make_owners(system_, table);
-  for (const std::string& address : addresses)
-    owners_->handles.push_back(remote_owner(transport_, {address}, true, {kBenchRun, wire::Channel::BULK, 1},
-                                            std::chrono::seconds(20), false));
-  owners_->map = even_shard_map(table.owners);
-  owners_->tables = {spec_of(table)};
+BenchClient::BenchClient(const std::string& address, const std::string& optimizer, int64_t rows)
+    : keys_(rows), local_(address.empty()) {
+  owners_->handles.push_back(local_ ? make_bench_owner(system_, optimizer, rows)
+                                    : remote_owner(transport_, {address}, true,
+                                                   {kBenchRun, wire::Channel::BULK, 1},
+                                                   std::chrono::seconds(20), false));
+  owners_->map = even_shard_map(1);
+  owners_->tables = {table(optimizer)};
 }
 
 BenchClient::~BenchClient() {
   transport_.stop();
-  if (local_)
-    for (const OwnerHandles& owner : owners_->handles) end_owner(owner);
+  if (local_) end_owner(owners_->handles[0]);
 }
 
 // --- pulls ---------------------------------------------------------------------------------------
@@ -180,13 +163,6 @@ void make_gradients(Work& work) {
       {0, std::move(work.lookups.tables[0].unique), std::move(work.rows.bets[0])});
 }
 
-// One minibatch under way: how many owners have yet to answer the pull, then the push.
-struct Trip {
-  WorkPtr work;
-  PullPlan plan;
-  size_t open = 0;
-};
-
 }  // namespace
 
 double BenchClient::train(double seconds, size_t depth) {
@@ -196,20 +172,6 @@ double BenchClient::train(double seconds, size_t depth) {
   std::promise<size_t> ended;
   const auto begin = BenchClock::now();
   const auto behavior = [&](caf::stateful_actor<PullerState>* self, size_t) -> caf::behavior {
-    const auto push = [=, this](const std::shared_ptr<Trip>& trip) {
-      make_gradients(*trip->work);
-      trip->open = owners_->handles.size();
-      const auto pushes = push_requests(*trip->work, *owners_, model, *dense);
-      for (size_t owner = 0; owner < pushes.size(); ++owner)
-        self->request(owners_->handles[owner].optimizer, caf::infinite, pushes[owner])
-            .then(
-                [=](const Message<wire::PushReply>&) {
-                  if (--trip->open > 0) return;
-                  ++self->state.answered;
-                  self->send(self, go_atom::value);
-                },
-                [](const caf::error& e) { give_up(e); });
-    };
     return {[=, this, &ended](go_atom) {
       if (seconds_since(begin) >= seconds) {
         if (self->state.answered == self->state.asked) {
@@ -219,22 +181,27 @@ double BenchClient::train(double seconds, size_t depth) {
         return;
       }
       const size_t number = next_ + self->state.asked++;
-      const auto trip = std::make_shared<Trip>();
-      trip->work = make_work(keys_[number], number + 1);
-      trip->plan = plan_pull(*trip->work, *owners_, model, *dense);
-      route_pull(trip->plan, *owners_);
-      trip->open = owners_->handles.size();
-      trip->work->versions.assign(trip->open, 0);
-      for (size_t owner = 0; owner < owners_->handles.size(); ++owner)
-        self->request(owners_->handles[owner].shard, caf::infinite,
-                      pull_request(trip->plan, owner, trip->work->origin, false, true))
-            .then(
-                [=, this](const Message<wire::PullReply>& reply) {
-                  take_rows(trip->plan, owner, *owners_, reply.get());
-                  trip->work->versions[owner] = reply.get().getVersion();
-                  if (--trip->open == 0) push(trip);
-                },
-                [](const caf::error& e) { give_up(e); });
+      const WorkPtr work = make_work(keys_[number], number + 1);
+      const auto plan = std::make_shared<PullPlan>(plan_pull(*work, *owners_, model, *dense));
+      route_pull(*plan, *owners_);
+      work->versions.assign(1, 0);
+      self->request(owners_->handles[0].shard, caf::infinite,
+                    pull_request(*plan, 0, work->origin, false, true))
+          .then(
+              [=, this](const Message<wire::PullReply>& reply) {
+                take_rows(*plan, 0, *owners_, reply.get());
+                work->versions[0] = reply.get().getVersion();
+                make_gradients(*work);
+                const auto push = push_requests(*work, *owners_, model, *dense);
+                self->request(owners_->handles[0].optimizer, caf::infinite, push[0])
+                    .then(
+                        [=](const Message<wire::PushReply>&) {
+                          ++self->state.answered;
+                          self->send(self, go_atom::value);
+                        },
+                        [](const caf::error& e) { give_up(e); });
+              },
+              [](const caf::error& e) { give_up(e); });
     }};
   };
   const auto trainer = system_.spawn(behavior, size_t{0});

@@ -34,26 +34,21 @@ class KeyMinibatches {
   std::vector<int64_t> keys_;
 };
 
-// One table "rows" of dim kBenchDim with keys 0 .. rows-1, spread over so many owners.
-struct BenchTable {
-  std::string optimizer;
-  int64_t rows;
-  uint32_t owners;
-};
+// An owner of one table "rows" of dim kBenchDim with these rows.
+OwnerHandles make_bench_owner(caf::actor_system& system, const std::string& optimizer, int64_t rows);
 
-// The part "owners OPTIMIZER ROWS ADDRESS...": serves such a table until its input ends, each owner at an
-// address of its own; ready with the addresses.
-void serve_bench_owners(const BenchTable& table, const std::vector<std::string>& addresses);
+// The part "owner ADDRESS OPTIMIZER ROWS": serves one until its input ends; ready with its address.
+void serve_bench_owner(const std::string& address, const std::string& optimizer, int64_t rows);
 
 // A worker's end of it.
 class BenchClient {
  public:
-  // Of owners at these addresses, or of owners in this process when there are none.
-  BenchClient(const std::vector<std::string>& addresses, const BenchTable& table);
+  // Of an owner process, or of one in this process when `address` is empty (then with that optimizer).
+  BenchClient(const std::string& address, const std::string& optimizer, int64_t rows);
   ~BenchClient();
 
-  // From the first owner, which has all rows. Pulls so many minibatches, kBenchOutstanding at a time, each as
-  // soon as one is answered; reads of each reply what read_rows does, and nothing of the rows.
+  // Pulls so many minibatches, kBenchOutstanding at a time, each as soon as one is answered; reads of each
+  // reply what read_rows does, and nothing of the rows.
   struct Pulls {
     double seconds;
     Latencies latencies;

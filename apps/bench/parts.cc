@@ -1,7 +1,6 @@
 // The processes of embers bench wire and embers bench storage; see child.h.
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <sstream>
 
 #include "apps/bench/child.h"
@@ -19,15 +18,10 @@ using Arguments = std::vector<std::string>;
 
 TripSize size_of(const Arguments& words) { return {std::stoul(words.at(3)), std::stoul(words.at(4))}; }
 
-Arguments words_from(const Arguments& words, size_t first) {
-  return {words.begin() + static_cast<std::ptrdiff_t>(std::min(first, words.size())), words.end()};
-}
-
-// "client ROWS OWNERS [ADDRESS...]", without addresses with owners of its own: answers "pull N" by its
-// seconds and latencies in ms, "train SECONDS DEPTH" by rows a second.
+// "client ADDRESS|local ROWS": answers "pull N" by its seconds and latencies in ms, "train SECONDS DEPTH" by
+// rows a second.
 void run_client(const Arguments& words) {
-  BenchClient client(words_from(words, 3),
-                     {"adam", std::stol(words.at(1)), static_cast<uint32_t>(std::stoul(words.at(2)))});
+  BenchClient client(words.at(1) == "local" ? "" : words.at(1), "adam", std::stol(words.at(2)));
   answer_lines("", [&](const std::string& line) {
     std::istringstream in(line);
     std::string what;
@@ -51,9 +45,8 @@ void run_socket_client(const Arguments& words) {
 
 int bench_part(const Arguments& words) {
   const std::string role = words.empty() ? "" : words[0];
-  if (role == "owners")
-    serve_bench_owners({words.at(1), std::stol(words.at(2)), static_cast<uint32_t>(words.size() - 3)},
-                       words_from(words, 3));
+  if (role == "owner")
+    serve_bench_owner(words.at(1), words.at(2), std::stol(words.at(3)));
   else if (role == "client")
     run_client(words);
   else if (role == "store-client")

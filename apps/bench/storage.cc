@@ -1,12 +1,12 @@
 // embers bench storage, work item W: minibatches of 4096 distinct keys of 10 M, rows of 64 float32; pull,
 // then push of gradients that the server applies with Adam. One client and one server process on this host,
 // over a Unix socket; sides one after another, one in memory at a time, embers first and last. Keys come in a
-// random order, each as often as the others. Rows a second; of a peer the best of the ways listed.
+// random order, each as often as the others. Rows a second; of every side the best of four measurements,
+// taken in turn of the ways listed.
 //
-//   embers      a server process with one owner or two (embers shard --owners); a client that makes the
-//   worker's
-//               calls (plan, route, take rows, push), with kDepth minibatches under way, as many as a worker
-//               has with the default training.prefetch
+//   embers      an owner process; a client that makes the worker's calls (plan, route, take rows, push), with
+//               as many minibatches under way as a worker has with a training.prefetch of 2, the default, or
+//               3
 //   redis, memcached   a client that updates (store_client.h), one or two threads; `alone`: its pushes
 //               trust what it pulled, as only the one client of a server may
 //   torch rpc   torch.distributed.rpc, SparseAdam at the server; 1 to 3 minibatches under way, 1 or 2 threads
@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "apps/bench/bench.h"
@@ -32,10 +31,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kDepth = 3;
-// Of the server process.
-constexpr std::array<std::pair<size_t, const char*>, 2> kOwners{
-    {{1, "embers_one_owner"}, {2, "embers_two_owners"}}};
+constexpr size_t kTimes = 4;  // measurements of a side; half of embers' before the peers, half after
+const std::vector<std::string> kDepths{"3", "4"};  // of embers: training.prefetch 2, the default, and 3
 constexpr uint64_t kRowBytes = 3 * kBenchDim * sizeof(float);
 
 struct Item {
@@ -48,33 +45,30 @@ std::string unix_path(const std::string& name) {
       .string();
 }
 
-// The best answer of a client to these questions, each asked once before for a moment to warm up.
+// The best of so many answers of a client: to these questions in turn, each asked for a moment before to warm
+// up.
 double best(BenchChild& client, const Item& work, const std::string& before,
-            const std::vector<std::string>& after) {
+            const std::vector<std::string>& after, size_t times = kTimes) {
   double most = 0;
-  for (const std::string& words : after) {
-    client.ask(fmt::format("{}{} {}", before, work.seconds / 8, words));
+  for (size_t i = 0; i < times; ++i) {
+    const std::string& words = after[i % after.size()];
+    if (i < after.size()) client.ask(fmt::format("{}{} {}", before, work.seconds / 8, words));
     most = std::max(most, std::stod(client.ask(fmt::format("{}{} {}", before, work.seconds, words))));
   }
   return most;
 }
 
-double ours(const Item& work, size_t owners) {
+double ours(const Item& work) {
   const std::string rows = std::to_string(work.rows);
-  std::vector<std::string> serve{"owners", "adam", rows}, connect{"client", rows, std::to_string(owners)};
-  for (size_t i = 0; i < owners; ++i) {
-    const std::string address = fmt::format("unix:@embers-bench-{}-{}", ::getpid(), i);
-    serve.push_back(address);
-    connect.push_back(address);
-  }
-  const BenchChild server = BenchChild::part(serve);
-  BenchChild client = BenchChild::part(connect);
-  return best(client, work, "train ", {std::to_string(kDepth)});
+  const BenchChild server =
+      BenchChild::part({"owner", fmt::format("unix:@embers-bench-{}", ::getpid()), "adam", rows});
+  BenchChild client = BenchChild::part({"client", server.ready(), rows});
+  return best(client, work, "train ", kDepths, kTimes / 2);
 }
 
-double ours_in_one_process(const Item& work, size_t owners) {
-  BenchChild client = BenchChild::part({"client", std::to_string(work.rows), std::to_string(owners)});
-  return best(client, work, "train ", {std::to_string(kDepth)});
+double ours_in_one_process(const Item& work) {
+  BenchChild client = BenchChild::part({"client", "local", std::to_string(work.rows)});
+  return best(client, work, "train ", kDepths);
 }
 
 double sockets_only(const Item& work) {
@@ -141,10 +135,7 @@ int bench_storage(const BenchOptions& options) {
       fmt::print("{:<24} left out: {}\n", name, e.what());
     }
   };
-  const auto note_ours = [&](const std::string& again) {
-    for (const auto& [owners, name] : kOwners) note(name + again, ours(work, owners));
-  };
-  note_ours("");
+  note("embers", ours(work));
   for (const std::string kind : {"redis", "memcached"})
     try_peer(kind, [&] {
       const auto [rate, alone] = store(kind, work);
@@ -153,16 +144,11 @@ int bench_storage(const BenchOptions& options) {
     });
   try_peer("torch_rpc", [&] { note("torch_rpc", torch_rpc(work)); });
   try_peer("torch_local", [&] { note("torch_local", torch_local(work)); });
-  note_ours("_again");
-  double limit = 0;
-  for (const auto& [owners, name] : kOwners) limit = std::max(limit, ours_in_one_process(work, owners));
-  note("limit_without_sockets", limit);
+  note("embers_again", ours(work));
+  note("limit_without_sockets", ours_in_one_process(work));
   note("limit_sockets_only", sockets_only(work));
 
-  double mine = 0;
-  for (const auto& [owners, name] : kOwners)
-    mine =
-        std::max(mine, (rates[name].get<double>() + rates[name + std::string("_again")].get<double>()) / 2);
+  const double mine = std::max(rates["embers"].get<double>(), rates["embers_again"].get<double>());
   report["targets"] = Json::array();
   for (const auto& [peer, wanted] : std::vector<std::pair<std::string, double>>{
            {"redis", 12}, {"memcached", 8}, {"torch_rpc", 5}, {"torch_local", 1.6}})

@@ -59,8 +59,8 @@ struct Side {
 
 Side ours(const std::string& socket) {
   const std::string rows = std::to_string(kRows);
-  BenchChild server = BenchChild::part({"owners", "sgd", rows, address(socket, "owner")});
-  BenchChild client = BenchChild::part({"client", rows, "1", server.ready()});
+  BenchChild server = BenchChild::part({"owner", address(socket, "owner"), "sgd", rows});
+  BenchChild client = BenchChild::part({"client", server.ready(), rows});
   return {"ours", std::move(server), std::move(client), "pull ", {}, {}};
 }
 
@@ -112,9 +112,9 @@ struct UnderLoad {
 // Of both clients' pulls while both pull, and of a control message meanwhile.
 UnderLoad latencies_of_two(size_t trips) {
   const std::string rows = std::to_string(kRows);
-  const BenchChild server = BenchChild::part({"owners", "sgd", rows, address("unix", "two")});
+  const BenchChild server = BenchChild::part({"owner", address("unix", "two"), "sgd", rows});
   std::vector<BenchChild> clients;
-  for (int i = 0; i < 2; ++i) clients.push_back(BenchChild::part({"client", rows, "1", server.ready()}));
+  for (int i = 0; i < 2; ++i) clients.push_back(BenchChild::part({"client", server.ready(), rows}));
   UnderLoad latencies;
   std::optional<ControlProbe> probe;
   for (const bool counts : {false, true}) {
