@@ -10,6 +10,7 @@
 
 #include "apps/commands.h"
 #include "apps/op.h"
+#include "apps/runtime.h"
 #include "model/step.h"
 #include "schema/errors.h"
 #include "schema/tune_malloc.h"
@@ -83,7 +84,7 @@ void add_shard(CLI::App& app, Chosen& chosen, ShardOptions& options) {
                    "HOST:PORT or unix:/path for workers (may be repeated; default: a free port and a Unix "
                    "socket); of several owners, HOST:0")
       ->allow_extra_args(false);
-  shard->callback([&] { chosen = [&] { return serve_shard(options); }; });
+  shard->callback([&] { chosen = [&] { return run_as_batch(), serve_shard(options); }; });
 }
 
 void add_training(CLI::App& app, Chosen& chosen, TrainOptions& train_options, MasterOptions& master_options,
@@ -91,7 +92,7 @@ void add_training(CLI::App& app, Chosen& chosen, TrainOptions& train_options, Ma
   CLI::App* train_app = app.add_subcommand("train", "train a job in this one process");
   add_job_options(*train_app, train_options.job, true);
   add_pin(*train_app, train_options.pin);
-  train_app->callback([&] { chosen = [&] { return train(train_options); }; });
+  train_app->callback([&] { chosen = [&] { return run_as_batch(), train(train_options); }; });
 
   CLI::App* master =
       app.add_subcommand("master", "run the master of a job that shard and worker processes join");
@@ -107,7 +108,7 @@ void add_training(CLI::App& app, Chosen& chosen, TrainOptions& train_options, Ma
                    "seconds to keep trying to reach an owner")
       ->check(kSeconds)
       ->capture_default_str();
-  master->callback([&] { chosen = [&] { return serve_master(master_options); }; });
+  master->callback([&] { chosen = [&] { return run_as_batch(), serve_master(master_options); }; });
 
   add_shard(app, chosen, shard_options);
   CLI::App* worker = app.add_subcommand("worker", "compute minibatches of a job");
@@ -116,7 +117,7 @@ void add_training(CLI::App& app, Chosen& chosen, TrainOptions& train_options, Ma
       ->add_option("--set", worker_options.set,
                    "override a value of the job for this host, e.g. data.dir=/mnt/data")
       ->allow_extra_args(false);
-  worker->callback([&] { chosen = [&] { return serve_worker(worker_options); }; });
+  worker->callback([&] { chosen = [&] { return run_as_batch(), serve_worker(worker_options); }; });
 }
 
 void add_using(CLI::App& app, Chosen& chosen, EvaluateOptions& evaluate_options,

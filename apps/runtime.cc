@@ -1,6 +1,7 @@
 #include "apps/runtime.h"
 
 #include <netdb.h>
+#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -46,6 +47,11 @@ SystemConfig::SystemConfig(uint32_t owners) {
   // By default an actor runs until its mailbox is empty, which that of a busy shard never is.
   set("scheduler.max-throughput", kMessagesAtOnce);
   set("logger.console", caf::atom("none"));
+}
+
+void run_as_batch() {
+  const sched_param none{};
+  if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &none);  // a gain, no need
 }
 
 SignalWatch::SignalWatch(std::function<void(const std::string&)> stop) {

@@ -19,6 +19,11 @@ class SystemConfig : public caf::actor_system_config {
   explicit SystemConfig(uint32_t owners = 1);
 };
 
+// This thread, and those that it starts from now on, do not interrupt a running one the moment they wake
+// (SCHED_BATCH): where all cores are busy, threads that hand a message on would stop one another in the
+// middle of its rows. Leaves a policy alone that the process was given (chrt).
+void run_as_batch();
+
 // While it lives, calls `stop` with the signal's name (in a thread of its own) at the first SIGINT or
 // SIGTERM; a second one ends the process at once with status 128 + its number. One at a time.
 class SignalWatch {

@@ -45,6 +45,9 @@ void run_socket_client(const Arguments& words) {
 
 int bench_part(const Arguments& words) {
   const std::string role = words.empty() ? "" : words[0];
+  const std::string kind = words.size() > 1 ? words[1] : "";
+  // As the processes of a job do, and the peers to which it is a gain: a bare program of one thread loses.
+  if (role == "owner" || role == "client" || kind == "rows2") run_as_batch();
   if (role == "owner")
     serve_bench_owner(words.at(1), words.at(2), std::stol(words.at(3)));
   else if (role == "client")

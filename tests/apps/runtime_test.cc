@@ -1,6 +1,11 @@
 #include "apps/runtime.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+
+#include <functional>
+#include <thread>
+#include <utility>
 
 #include "schema/errors.h"
 #include "tests/support/expect_error.h"
@@ -9,6 +14,30 @@ namespace embers {
 namespace {
 
 using namespace testing_support;
+
+// What the scheduler says of a thread that ran `first`, and of one that it started afterwards.
+std::pair<int, int> policies_after(const std::function<void()>& first) {
+  std::pair<int, int> policies;
+  std::thread([&] {
+    first();
+    policies.first = sched_getscheduler(0);
+    std::thread([&] { policies.second = sched_getscheduler(0); }).join();
+  }).join();
+  return policies;
+}
+
+TEST(RunAsBatch, HoldsForThreadsThatComeLater) {
+  EXPECT_EQ(policies_after(run_as_batch), std::pair(SCHED_BATCH, SCHED_BATCH));
+}
+
+TEST(RunAsBatch, LeavesAPolicyThatWasGiven) {
+  const auto idle_before = [] {
+    const sched_param none{};
+    ASSERT_EQ(sched_setscheduler(0, SCHED_IDLE, &none), 0);
+    run_as_batch();
+  };
+  EXPECT_EQ(policies_after(idle_before), std::pair(SCHED_IDLE, SCHED_IDLE));
+}
 
 using work_atom = caf::atom_constant<caf::atom("work")>;
 using ask_atom = caf::atom_constant<caf::atom("ask")>;
