@@ -153,13 +153,10 @@ Json measure(const std::string& backend, storage::Store& store, RawClient* clien
 }
 
 Json target_of(const Json& grid, const std::string& backend) {
-  double sum = 0, n = 0;
+  Json points;
   for (const Json& point : grid)
-    if (point["backend"] == backend) {
-      sum += std::log(point["vs_raw"].get<double>());
-      ++n;
-    }
-  return target("backends." + backend + "_vs_raw", std::exp(sum / n), 0.9);
+    if (point["backend"] == backend) points.push_back(point);
+  return target("backends." + backend + "_vs_raw", geometric_mean(points, "/vs_raw"), 0.9);
 }
 
 }  // namespace

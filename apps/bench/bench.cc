@@ -43,6 +43,12 @@ Json target_at_most(const std::string& name, double value, double wanted) {
   return entry(name, value, wanted, value <= wanted);
 }
 
+double geometric_mean(const Json& points, const std::string& path) {
+  double sum = 0;
+  for (const Json& point : points) sum += std::log(point.at(Json::json_pointer(path)).get<double>());
+  return std::exp(sum / static_cast<double>(points.size()));
+}
+
 Json begin_report(const std::string& bench, const BenchOptions& options) {
   if (!options.report.empty()) storage::check_file(options.report);
   std::string warning;

@@ -24,6 +24,9 @@ nlohmann::json target(const std::string& name, double value, double wanted, doub
 // The same for one that holds when it is at most `wanted`.
 nlohmann::json target_at_most(const std::string& name, double value, double wanted);
 
+// Of the number at `path`, a JSON pointer, in each of the points.
+double geometric_mean(const nlohmann::json& points, const std::string& path);
+
 // Begins a report: name, machine, instruction sets and BLAS, also printed. Throws when --report could not be
 // written later.
 nlohmann::json begin_report(const std::string& bench, const BenchOptions& options);

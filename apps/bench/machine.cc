@@ -1,6 +1,5 @@
 #include "apps/bench/machine.h"
 
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -9,6 +8,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+
+#include "actors/cpus.h"
 
 namespace embers {
 namespace {
@@ -23,12 +24,6 @@ std::string field(const char* file, const std::string& name) {
     return line;
   }
   return "";
-}
-
-int cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
 int64_t system_bytes(int name) { return std::max<int64_t>(0, sysconf(name)); }
@@ -48,7 +43,7 @@ std::string kernel() {
 nlohmann::json machine() {
   const std::string model = field("/proc/cpuinfo", "model name");
   return {{"cpu", model.empty() ? field("/proc/cpuinfo", "CPU part") : model},
-          {"cores", cores()},
+          {"cores", allowed_cpus().size()},
           {"l2_bytes", system_bytes(_SC_LEVEL2_CACHE_SIZE)},
           {"l3_bytes", system_bytes(_SC_LEVEL3_CACHE_SIZE)},
           {"memory_bytes", system_bytes(_SC_PHYS_PAGES) * system_bytes(_SC_PAGE_SIZE)},
