@@ -2,8 +2,8 @@
 
 #include <caf/all.hpp>
 
+#include "base/errors.h"
 #include "schema/codec.h"
-#include "schema/errors.h"
 
 namespace embers {
 

@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "actors/cpus.h"
 #include "apps/runtime.h"
+#include "base/cpus.h"
 
 namespace embers {
 namespace {

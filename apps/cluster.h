@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/owner.h"
+#include "actors/owner/owner.h"
 #include "apps/console.h"
 #include "apps/job_setup.h"
 #include "worker/worker.h"

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "storage/output_file.h"
+#include "base/files/output_file.h"
 
 namespace embers {
 namespace {
@@ -84,7 +84,7 @@ void conclude(const JobResult& result, const std::string& report_file) {
   if (t.owners.staleness.pushes() > 0) fmt::print("staleness of gradients {}\n", t.owners.staleness.text());
   if (result.report.skipped_rows > 0) fmt::print("{} bad rows were skipped\n", result.report.skipped_rows);
   if (report_file.empty()) return;
-  storage::write_file(report_file, json.dump(2) + '\n');
+  write_file(report_file, json.dump(2) + '\n');
 }
 
 }  // namespace embers

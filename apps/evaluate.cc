@@ -3,7 +3,7 @@
 
 #include "apps/cluster.h"
 #include "apps/commands.h"
-#include "storage/output_file.h"
+#include "base/files/output_file.h"
 
 namespace embers {
 namespace {
@@ -38,9 +38,9 @@ int evaluate(const EvaluateOptions& options) {
 }
 
 int predict(const EvaluateOptions& options) {
-  storage::check_file(options.out);
+  check_file(options.out);
   const JobResult result = run_evaluation(options);
-  if (!result.error) storage::write_file(options.out, predictions(result.evaluation));
+  if (!result.error) write_file(options.out, predictions(result.evaluation));
   conclude(result, options.job.report);
   return 0;
 }

@@ -6,14 +6,14 @@
 #include <filesystem>
 
 #include "apps/runtime.h"
-#include "schema/suggest.h"
-#include "storage/checkpoint.h"
-#include "storage/checkpoint_paths.h"
-#include "storage/constraint.h"
-#include "storage/initializer.h"
-#include "storage/key_value_server.h"
-#include "storage/optimizer.h"
-#include "storage/output_file.h"
+#include "base/files/output_file.h"
+#include "base/suggest.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "storage/checkpoint/checkpoint_paths.h"
+#include "storage/external/key_value_server.h"
+#include "storage/initializers/initializer.h"
+#include "storage/rows/constraint.h"
+#include "storage/update_rules/update_rule.h"
 
 namespace embers {
 namespace {
@@ -26,9 +26,9 @@ std::string absolute(const std::string& path) {
 
 // An owner alone sees its share of a gradient: only a commit, which all of them take part in, knows norms.
 // And a worker's own copy of the dense parameters would take steps that owners clip.
-void check_clipping(const data::Job& job, const ModelSpec& model) {
+void check_clipping(const job::Job& job, const ModelSpec& model) {
   for (const TableSpec& table : model.tables) {
-    const storage::Clipping clipping = storage::Optimizer::make(table.optimizer)->clipping();
+    const storage::Clipping clipping = storage::UpdateRule::make(table.update_rule)->clipping();
     if (job.training.get_model_steps > 1 && table.name == kDenseTable &&
         (clipping.needs_norms() || clipping.value > 0))
       fail(ErrorCode::kInvalid,
@@ -36,9 +36,9 @@ void check_clipping(const data::Job& job, const ModelSpec& model) {
            job.place({"training", "get_model_steps"}));
   }
   const bool one_owner = job.storage.shards == 1 || !model.has_embeddings();
-  if (job.training.mode == data::Mode::kSync || one_owner) return;
+  if (job.training.mode == job::Mode::kSync || one_owner) return;
   for (const TableSpec& table : model.tables)
-    if (storage::Optimizer::make(table.optimizer)->clipping().needs_norms())
+    if (storage::UpdateRule::make(table.update_rule)->clipping().needs_norms())
       fail(ErrorCode::kInvalid,
            "{}: clipping by norm (table '{}') needs the whole gradient, which no shard of an async job sees: "
            "use "
@@ -47,12 +47,12 @@ void check_clipping(const data::Job& job, const ModelSpec& model) {
 }
 
 // Every initializer and optimizer of the job, and that each [storage.tables] entry is of use.
-void check_storage(const data::Job& job, const ModelSpec& model) {
-  at_place(job.place({"optimizer", "name"}), [&] { storage::Optimizer::make(job.optimizer); });
+void check_storage(const job::Job& job, const ModelSpec& model) {
+  at_place(job.place({"optimizer", "name"}), [&] { storage::UpdateRule::make(job.optimizer); });
   at_place(job.place({"storage", "servers"}), [&] {
     for (const std::string& server : job.storage.servers) storage::parse_server(server);
   });
-  for (const data::TableOverride& entry : job.storage.tables) {
+  for (const job::TableOverride& entry : job.storage.tables) {
     const auto place = [&](const char* key) { return job.place({"storage", "tables", entry.match, key}); };
     std::vector<std::string> names;
     for (const TableSpec& table : model.tables) names.push_back(table.name);
@@ -61,18 +61,18 @@ void check_storage(const data::Job& job, const ModelSpec& model) {
     if (table == model.tables.end())
       fail(ErrorCode::kInvalid, "{}: [storage.tables.\"{}\"] matches no table of the model{}", place(""),
            entry.match, suggestion(entry.match, names));
-    if (entry.optimizer) at_place(place("optimizer"), [&] { storage::Optimizer::make(*entry.optimizer); });
+    if (entry.optimizer) at_place(place("optimizer"), [&] { storage::UpdateRule::make(*entry.optimizer); });
     if (entry.constraint)
       at_place(place("constraint"), [&] { storage::Constraint::make(*entry.constraint); });
     if (entry.initializer)
       at_place(place("initializer"), [&] { storage::Initializer::make(job.job.seed, *table); });
     if (entry.learning_rate)
-      at_place(place("learning_rate"), [&] { storage::Optimizer::make(table->optimizer); });
+      at_place(place("learning_rate"), [&] { storage::UpdateRule::make(table->update_rule); });
   }
   for (const TableSpec& table : model.tables)
     at_place(job.place({"model", "name"}), [&] {
       storage::Initializer::make(job.job.seed, table);
-      storage::Optimizer::make(table.optimizer);
+      storage::UpdateRule::make(table.update_rule);
       storage::Constraint::make(table.constraint);
     });
 }
@@ -81,7 +81,7 @@ void check_storage(const data::Job& job, const ModelSpec& model) {
 void check_files(const JobOptions& options) {
   if (!options.resume.empty()) storage::CheckpointReader::open(options.resume);
   for (const std::string& file : {options.report, options.dump_rows})
-    if (!file.empty()) storage::check_file(file);
+    if (!file.empty()) check_file(file);
   if (!options.output.empty()) storage::check_checkpoint(storage::checkpoint_paths(options.output));
 }
 
@@ -94,10 +94,10 @@ std::string index_dir_of(const std::string& output) {
   return path.string() + ".index";
 }
 
-data::Job load_job(const JobOptions& options, std::vector<std::string> more_overrides) {
+job::Job load_job(const JobOptions& options, std::vector<std::string> more_overrides) {
   std::vector<std::string> overrides = options.set;
   overrides.insert(overrides.end(), more_overrides.begin(), more_overrides.end());
-  data::Job job = data::parse_job(data::read_job(options.job, overrides));
+  job::Job job = job::parse_job(job::read_job(options.job, overrides));
   job.data.dir = absolute(job.data.dir);
   const auto beside = std::filesystem::path(options.job).parent_path() / job.model.library;
   for (const std::string& library : {job.model.library, beside.string()})
@@ -109,7 +109,7 @@ data::Job load_job(const JobOptions& options, std::vector<std::string> more_over
   return job;
 }
 
-JobSetup set_up(data::Job job, Purpose purpose, const std::string& index_dir,
+JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir,
                 const std::vector<std::string>& test_files) {
   JobSetup setup;
   setup.index_dir = index_dir;
@@ -133,12 +133,12 @@ JobSetup set_up(data::Job job, Purpose purpose, const std::string& index_dir,
   return setup;
 }
 
-std::unique_ptr<const storage::DirectoryLock> lock_output(const JobOptions& options) {
-  return options.output.empty() ? nullptr : storage::DirectoryLock::take(options.output);
+std::unique_ptr<const DirectoryLock> lock_output(const JobOptions& options) {
+  return options.output.empty() ? nullptr : DirectoryLock::take(options.output);
 }
 
 std::vector<std::string> agreed_settings(const JobSetup& setup) {
-  std::vector<std::string> lines = data::settings(setup.job.source);
+  std::vector<std::string> lines = job::settings(setup.job.source);
   for (const auto& dataset : {setup.train, setup.test}) {
     if (!dataset) continue;
     const auto more = dataset->signature();
@@ -178,7 +178,7 @@ std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOpti
   return config;
 }
 
-void set_storage(OwnerConfig& owner, const data::Job& job) {
+void set_storage(OwnerConfig& owner, const job::Job& job) {
   owner.backend = job.storage.backend;
   owner.servers = job.storage.servers;
   owner.timeouts = storage::server_timeouts(job.storage.server_timeout);
@@ -190,11 +190,11 @@ OwnerConfig owner_config(const MasterConfig& config, uint32_t number) {
   owner.job = config.run;
   owner.shard = number;
   owner.seed = config.job.job.seed;
-  owner.sync = config.job.training.mode == data::Mode::kSync;
+  owner.sync = config.job.training.mode == job::Mode::kSync;
   owner.staleness_modulation = config.job.training.staleness_modulation;
   owner.skip_bad_gradients = config.job.training.skip_bad_gradients;
   owner.tables = config.model.tables;
-  owner.map = even_shard_map(config.shards, config.job.storage.buckets);
+  owner.map = even_owner_map(config.shards, config.job.storage.buckets);
   set_storage(owner, config.job);
   return owner;
 }

@@ -4,19 +4,19 @@
 #include <string>
 #include <vector>
 
-#include "actors/owner.h"
+#include "actors/owner/owner.h"
 #include "apps/commands.h"
+#include "base/files/directory_lock.h"
 #include "data/dataset.h"
-#include "data/job.h"
+#include "job/job.h"
 #include "master/master.h"
 #include "model/step.h"
-#include "storage/directory_lock.h"
 
 namespace embers {
 
 // A job with its model and data, read and validated.
 struct JobSetup {
-  data::Job job;
+  job::Job job;
   std::shared_ptr<ModelRunner> runner;
   std::shared_ptr<const data::Dataset> train,
       test;  // test: null without test files; train: null when evaluating
@@ -30,15 +30,15 @@ enum class Purpose : uint8_t { kTrain, kEvaluate };
 std::string index_dir_of(const std::string& output);
 
 // Everything wrong with job file, model, initializers, optimizers or data files comes out here, as kInvalid.
-JobSetup set_up(data::Job job, Purpose purpose, const std::string& index_dir,
+JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir,
                 const std::vector<std::string>& test_files = {});
 
 // The job file with overrides, paths made absolute so that processes started elsewhere find them too.
 // kInvalid also for a checkpoint to resume from that is none, and for outputs that cannot be written.
-data::Job load_job(const JobOptions& options, std::vector<std::string> more_overrides = {});
+job::Job load_job(const JobOptions& options, std::vector<std::string> more_overrides = {});
 
 // Keeps other jobs from writing to --output while this one runs; nullptr without it. kInvalid when one does.
-std::unique_ptr<const storage::DirectoryLock> lock_output(const JobOptions& options);
+std::unique_ptr<const DirectoryLock> lock_output(const JobOptions& options);
 
 // What a worker must agree with its master in: the job's values and what the data hold.
 std::vector<std::string> agreed_settings(const JobSetup& setup);
@@ -47,7 +47,7 @@ std::vector<std::string> agreed_settings(const JobSetup& setup);
 std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOptions& options);
 
 // Where an owner, whose run and number are set, keeps its rows.
-void set_storage(OwnerConfig& owner, const data::Job& job);
+void set_storage(OwnerConfig& owner, const job::Job& job);
 
 // The configuration of shard `number` of this job.
 OwnerConfig owner_config(const MasterConfig& config, uint32_t number);

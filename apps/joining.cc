@@ -29,11 +29,11 @@ MasterLink reach_master(Transport& transport, const JoinOptions& options) {
   const auto reply = ask(self.ptr(), master.actor, make_message<wire::JobRequest>());
   decoding(Kind::kJobReply, [&] {
     const auto r = reply.get();
-    data::JobText text{r.getPath(), r.getText(), read_texts(r.getOverrides())};
+    job::JobText text{r.getPath(), r.getText(), read_texts(r.getOverrides())};
     text.overrides.insert(text.overrides.end(), options.set.begin(), options.set.end());
     master.run = r.getJob();
     master.index_dir = r.getIndexDir();
-    master.job = data::parse_job(std::move(text));
+    master.job = job::parse_job(std::move(text));
   });
   return master;
 }

@@ -9,8 +9,8 @@
 #include "actors/transport/endpoint.h"
 #include "actors/transport/transport.h"
 #include "apps/commands.h"
-#include "data/job.h"
-#include "schema/errors.h"
+#include "base/errors.h"
+#include "job/job.h"
 
 // What the processes of a job that is spread over several have in common.
 namespace embers {
@@ -23,7 +23,7 @@ std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
 struct MasterLink {
   MasterActor actor;
   uint64_t run = 0;
-  data::Job job;
+  job::Job job;
   std::string index_dir;
 };
 

@@ -9,11 +9,11 @@
 #include <functional>
 
 #include "apps/commands.h"
-#include "apps/op.h"
+#include "apps/op/op.h"
 #include "apps/runtime.h"
+#include "base/errors.h"
+#include "base/tune_malloc.h"
 #include "model/step.h"
-#include "schema/errors.h"
-#include "schema/tune_malloc.h"
 
 namespace {
 

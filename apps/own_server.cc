@@ -18,9 +18,9 @@
 #include <thread>
 
 #include "apps/runtime.h"
-#include "schema/errors.h"
-#include "storage/key_value_server.h"
-#include "storage/optimizer.h"
+#include "base/errors.h"
+#include "storage/external/key_value_server.h"
+#include "storage/update_rules/update_rule.h"
 
 namespace embers {
 namespace {
@@ -161,7 +161,7 @@ uint64_t longest_value(const ModelSpec& model) {
   uint64_t floats = 0;
   for (const TableSpec& table : model.tables)
     floats = std::max<uint64_t>(
-        {floats, table.dim, table.dim * storage::Optimizer::make(table.optimizer)->slots().size()});
+        {floats, table.dim, table.dim * storage::UpdateRule::make(table.update_rule)->slots().size()});
   return floats * sizeof(float);
 }
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "actors/message_types.h"
+#include "base/errors.h"
 #include "master/master.h"
-#include "schema/errors.h"
 
 namespace embers {
 

@@ -15,8 +15,8 @@
 #include <fstream>
 #include <random>
 
-#include "actors/cpus.h"
-#include "schema/errors.h"
+#include "base/cpus.h"
+#include "base/errors.h"
 
 namespace embers {
 namespace {

@@ -4,7 +4,7 @@
 #include <future>
 #include <optional>
 
-#include "actors/remote_owner.h"
+#include "actors/routing/remote_owner.h"
 #include "actors/transport/server.h"
 #include "apps/commands.h"
 #include "apps/console.h"
@@ -38,7 +38,7 @@ int serve_master(const MasterOptions& options) {
   SystemConfig system_config;
   caf::actor_system system(system_config);
   Transport transport(system);
-  data::Job job = load_job(options.job, overrides);
+  job::Job job = load_job(options.job, overrides);
   // Listens before it reads data and model: peers that come early wait instead of being turned away.
   const uint64_t run = random_number();
   const auto server = Server::listen(transport, parse_endpoints(options.listen), {run, true});

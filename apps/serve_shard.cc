@@ -1,5 +1,5 @@
 // embers shard: a process that joins a job as one owner, or as several. Each owner is on its own: a place in
-// the shard map, a link to the master, a listening server, an io thread, an optimizer and a shard actor. They
+// the owner map, a link to the master, a listening server, an io thread, an optimizer and a shard actor. They
 // have nothing in common but the actor system's threads, and that they end together.
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -10,14 +10,14 @@
 #include <thread>
 
 #include "actors/ask.h"
-#include "actors/cpus.h"
-#include "actors/owner.h"
+#include "actors/owner/owner.h"
 #include "actors/transport/server.h"
 #include "apps/commands.h"
 #include "apps/job_setup.h"
 #include "apps/joining.h"
 #include "apps/owner_life.h"
 #include "apps/runtime.h"
+#include "base/cpus.h"
 
 namespace embers {
 namespace {
@@ -66,11 +66,11 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
   config.job = master.run;
   config.shard = reply.getNumber();
   config.seed = master.job.job.seed;
-  config.sync = master.job.training.mode == data::Mode::kSync;
+  config.sync = master.job.training.mode == job::Mode::kSync;
   config.staleness_modulation = master.job.training.staleness_modulation;
   config.skip_bad_gradients = master.job.training.skip_bad_gradients;
   for (const auto table : reply.getTables()) config.tables.push_back(read(table));
-  config.map = read_shard_map(reply, UINT16_MAX);
+  config.map = read_owner_map(reply, UINT16_MAX);
   config.takes_over = reply.getTakesOver();
   set_storage(config, master.job);
   return config;

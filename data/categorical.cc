@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 
-#include "schema/errors.h"
+#include "base/errors.h"
 
 namespace embers::data {
 namespace {
@@ -22,44 +21,38 @@ struct Decimal {
   size_t size;
 };
 
-bool is_int(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && Decimal(value).text() == text;
-}
-
-int64_t identity(const Categorical& column, int64_t value) {
+int64_t identity(const job::Categorical& column, int64_t value) {
   if (value >= 0 && value < column.num_buckets) return value;
   if (column.default_value) return *column.default_value;
   throw BadValue(fmt::format("{} is outside [0, {}): give a larger num_buckets, or a default_value", value,
                              column.num_buckets));
 }
 
-int64_t vocabulary_id(const Categorical& column, std::string_view text) {
+int64_t vocabulary_id(const job::Categorical& column, std::string_view text) {
   const int64_t id = column.vocabulary->find(text);
   if (id >= 0) return id;
   if (column.num_oov_buckets > 0)
     return column.vocabulary->size() + hash_bucket(text, column.num_oov_buckets);
-  return column.default_value.value_or(kNoId);
+  return column.default_value.value_or(job::kNoId);
 }
 
 [[noreturn]] void wrong_kind() { fail(ErrorCode::kInternal, "values of another kind than the column takes"); }
 
-int64_t id_of(const Categorical& column, int64_t value) {
-  if (column.kind == IdKind::kIdentity) return identity(column, value);
-  if (column.kind == IdKind::kHashBucket) return hash_bucket(value, column.num_buckets);
-  if (column.kind == IdKind::kVocabulary) return vocabulary_id(column, Decimal(value).text());
+int64_t id_of(const job::Categorical& column, int64_t value) {
+  if (column.kind == job::IdKind::kIdentity) return identity(column, value);
+  if (column.kind == job::IdKind::kHashBucket) return hash_bucket(value, column.num_buckets);
+  if (column.kind == job::IdKind::kVocabulary) return vocabulary_id(column, Decimal(value).text());
   wrong_kind();
 }
 
-int64_t id_of(const Categorical& column, std::string_view value) {
-  if (column.kind == IdKind::kHashBucket) return hash_bucket(value, column.num_buckets);
-  if (column.kind == IdKind::kVocabulary) return vocabulary_id(column, value);
+int64_t id_of(const job::Categorical& column, std::string_view value) {
+  if (column.kind == job::IdKind::kHashBucket) return hash_bucket(value, column.num_buckets);
+  if (column.kind == job::IdKind::kVocabulary) return vocabulary_id(column, value);
   wrong_kind();
 }
 
-int64_t id_of(const Categorical& column, double value) {
-  if (column.kind != IdKind::kBucketized) wrong_kind();
+int64_t id_of(const job::Categorical& column, double value) {
+  if (column.kind != job::IdKind::kBucketized) wrong_kind();
   return bucket_of(value, column.boundaries);
 }
 
@@ -87,60 +80,7 @@ int64_t bucket_of(double x, std::span<const double> boundaries) {
          boundaries.begin();
 }
 
-Vocabulary::Vocabulary(std::vector<std::string> entries) : entries_(std::move(entries)) {
-  numbers_.reserve(entries_.size());
-  for (const std::string& entry : entries_) {
-    if (!numbers_.emplace(entry, static_cast<int64_t>(numbers_.size())).second)
-      fail(ErrorCode::kInvalid, "the vocabulary has '{}' twice", entry);
-  }
-}
-
-std::shared_ptr<const Vocabulary> Vocabulary::read(const std::string& path, int64_t size, bool ints) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(ErrorCode::kInvalid, "cannot read vocabulary file '{}'", path);
-  std::vector<std::string> entries;
-  for (std::string line;
-       (size == 0 || static_cast<int64_t>(entries.size()) < size) && std::getline(file, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (ints && !is_int(line))
-      fail(ErrorCode::kInvalid, "{}:{}: '{}' is no int64 number as the column's values are", path,
-           entries.size() + 1, line);
-    entries.push_back(line);
-  }
-  if (file.bad()) fail(ErrorCode::kInvalid, "cannot read vocabulary file '{}'", path);
-  if (entries.empty()) fail(ErrorCode::kInvalid, "vocabulary file '{}' is empty", path);
-  if (static_cast<int64_t>(entries.size()) < size)
-    fail(ErrorCode::kInvalid, "vocabulary file '{}' has {} lines, fewer than vocabulary_size, {}", path,
-         entries.size(), size);
-  try {
-    return std::make_shared<const Vocabulary>(std::move(entries));
-  } catch (const Error& e) {
-    fail(ErrorCode::kInvalid, "vocabulary file '{}': {}", path, e.what());
-  }
-}
-
-int64_t Vocabulary::find(std::string_view text) const {
-  const auto at = numbers_.find(text);
-  return at == numbers_.end() ? kNoId : at->second;
-}
-
-int64_t Categorical::buckets() const {
-  switch (kind) {
-    case IdKind::kRaw:
-      return 0;
-    case IdKind::kBucketized:
-      return static_cast<int64_t>(boundaries.size()) + 1;
-    case IdKind::kVocabulary: {
-      const int64_t size = vocabulary ? vocabulary->size() : vocabulary_size;
-      if (size == 0) return 0;
-      return std::max(size + num_oov_buckets, default_value.value_or(kNoId) + 1);
-    }
-    default:
-      return num_buckets;
-  }
-}
-
-void append_ids(const Categorical& column, const Values& values, std::vector<int64_t>& ids) {
+void append_ids(const job::Categorical& column, const Values& values, std::vector<int64_t>& ids) {
   std::visit(
       [&](const auto& all) {
         for (const auto& value : all) ids.push_back(id_of(column, value));
@@ -148,8 +88,8 @@ void append_ids(const Categorical& column, const Values& values, std::vector<int
       values);
 }
 
-void append_cross_terms(const Categorical& input, const Values& values, std::vector<uint64_t>& terms) {
-  const bool raw = input.kind == IdKind::kRaw;
+void append_cross_terms(const job::Categorical& input, const Values& values, std::vector<uint64_t>& terms) {
+  const bool raw = input.kind == job::IdKind::kRaw;
   std::visit(
       [&](const auto& all) {
         for (const auto& value : all)
@@ -158,7 +98,7 @@ void append_cross_terms(const Categorical& input, const Values& values, std::vec
       values);
 }
 
-void append_crosses(const Categorical& column, std::span<const std::vector<uint64_t>> inputs,
+void append_crosses(const job::Categorical& column, std::span<const std::vector<uint64_t>> inputs,
                     std::vector<int64_t>& ids) {
   std::vector<uint64_t> hashes{column.hash_key}, longer;
   for (const std::vector<uint64_t>& terms : inputs) {

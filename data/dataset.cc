@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/errors.h"
 #include "data/file_dataset.h"
 #include "data/row_decoder.h"
-#include "schema/errors.h"
 #include "schema/ids.h"
 
 namespace embers::data {
@@ -26,7 +26,7 @@ void expand(const std::string& pattern, std::vector<std::string>& paths) {
   paths.insert(paths.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
 }
 
-std::vector<std::string> paths_of(const Job& job, Split split, const std::vector<std::string>& files) {
+std::vector<std::string> paths_of(const job::Job& job, Split split, const std::vector<std::string>& files) {
   std::vector<std::string> paths;
   for (const std::string& file : files) expand(file, paths);
   if (!files.empty()) return paths;
@@ -36,27 +36,28 @@ std::vector<std::string> paths_of(const Job& job, Split split, const std::vector
   return paths;
 }
 
-std::vector<uint32_t> read_header(const SourceFile& source, const DataSection& data) {
+std::vector<uint32_t> read_header(const SourceFile& source, const job::DataSection& data) {
   uint64_t line = 0;
   const std::vector<std::string> names = first_record(source, data, &line);
   if (names.empty()) return {};
   return header_order(names, data.columns, fmt::format("{}:{}", source.path(), line));
 }
 
-void read_vocabularies(const Job& job, Feature& feature) {
-  for (Feature& input : feature.crossed) read_vocabularies(job, input);
+void read_vocabularies(const job::Job& job, job::Feature& feature) {
+  for (job::Feature& input : feature.crossed) read_vocabularies(job, input);
   if (feature.ids.vocabulary_file.empty()) return;
   const auto path = std::filesystem::path(job.data.dir) / feature.ids.vocabulary_file;
   const auto column = std::find_if(job.data.columns.begin(), job.data.columns.end(),
-                                   [&](const Column& c) { return c.name == feature.column; });
+                                   [&](const job::Column& c) { return c.name == feature.column; });
   const std::string place = job.place({"features", feature.name, "vocabulary_file"});
   feature.ids.vocabulary = at_place(fmt::format("{}: [features] '{}'", place, feature.name), [&] {
-    return Vocabulary::read(path.string(), feature.ids.vocabulary_size, column->type == ColumnType::kInt);
+    return job::Vocabulary::read(path.string(), feature.ids.vocabulary_size,
+                                 column->type == job::ColumnType::kInt);
   });
 }
 
-void describe_vocabularies(const Feature& feature, std::vector<std::string>& lines) {
-  for (const Feature& input : feature.crossed) describe_vocabularies(input, lines);
+void describe_vocabularies(const job::Feature& feature, std::vector<std::string>& lines) {
+  for (const job::Feature& input : feature.crossed) describe_vocabularies(input, lines);
   if (feature.ids.vocabulary_file.empty()) return;
   const std::vector<std::string>& entries = feature.ids.vocabulary->entries();
   lines.push_back(fmt::format("vocabulary of feature '{}' with {} entries and digest {:016x}", feature.name,
@@ -65,14 +66,14 @@ void describe_vocabularies(const Feature& feature, std::vector<std::string>& lin
 
 // The job with the vocabularies that features and the inputs of crossed ones name; they are relative to
 // data.dir.
-Job with_vocabularies(Job job) {
-  for (Feature& feature : job.features) read_vocabularies(job, feature);
+job::Job with_vocabularies(job::Job job) {
+  for (job::Feature& feature : job.features) read_vocabularies(job, feature);
   return job;
 }
 
 }  // namespace
 
-FileDataset::FileDataset(const Job& job, Split split, const std::string& index_dir,
+FileDataset::FileDataset(const job::Job& job, Split split, const std::string& index_dir,
                          const std::vector<std::string>& files)
     : job_(with_vocabularies(job)), split_(split) {
   for (const std::string& path : paths_of(job_, split, files))
@@ -107,7 +108,7 @@ std::vector<std::string> FileDataset::signature() const {
     lines.push_back(fmt::format("data.shuffle = {}", job_.data.shuffle));
     lines.push_back(fmt::format("data.block_records = {}", job_.data.block_records));
   }
-  for (const Feature& feature : job_.features) describe_vocabularies(feature, lines);
+  for (const job::Feature& feature : job_.features) describe_vocabularies(feature, lines);
   for (const RecordIndex::File& file : index_.files)
     lines.push_back(fmt::format("{} file {} with {} records and digest {:016x}", train ? "training" : "test",
                                 std::filesystem::path(file.path).filename().string(), file.records,
@@ -121,7 +122,7 @@ std::string FileDataset::read_block(const RecordIndex::Block& block) const {
   return bytes;
 }
 
-std::shared_ptr<const Dataset> Dataset::open(const Job& job, Split split, const std::string& index_dir,
+std::shared_ptr<const Dataset> Dataset::open(const job::Job& job, Split split, const std::string& index_dir,
                                              const std::vector<std::string>& files) {
   return std::make_shared<const FileDataset>(job, split, index_dir, files);
 }

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "data/job.h"
 #include "data/minibatch.h"
+#include "job/job.h"
 
 namespace embers::data {
 
@@ -21,13 +21,13 @@ class Dataset {
   // relative to the current directory, not to data.dir. A split without files has no records. Errors:
   // kInvalid naming the file that is missing or unreadable, file:line of an unterminated quote or of a header
   // of another width.
-  static std::shared_ptr<const Dataset> open(const Job& job, Split split, const std::string& index_dir,
+  static std::shared_ptr<const Dataset> open(const job::Job& job, Split split, const std::string& index_dir,
                                              const std::vector<std::string>& files = {});
   virtual ~Dataset() = default;
   virtual uint64_t records() const = 0;
   // ceil(records / batch_size)
   virtual uint64_t minibatches() const = 0;
-  virtual const Job& job() const = 0;
+  virtual const job::Job& job() const = 0;
   // All that decides what minibatch i of epoch e holds, a line each: seed, sizes, and name, records and
   // digest of each file. Where two processes have equal lines, their minibatches are equal.
   virtual std::vector<std::string> signature() const = 0;

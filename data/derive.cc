@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "schema/errors.h"
-#include "schema/suggest.h"
+#include "base/errors.h"
+#include "base/suggest.h"
 
 namespace embers::data {
 namespace {
@@ -29,25 +29,26 @@ size_t numeric_index(const std::string& name, const std::string& source, const F
 
 }  // namespace
 
-Derivation::Source Derivation::source_of(const std::string& name, const Feature& feature,
+Derivation::Source Derivation::source_of(const std::string& name, const job::Feature& feature,
                                          const FeatureSchema& schema) {
-  if (feature.ids.kind == IdKind::kBucketized)
+  if (feature.ids.kind == job::IdKind::kBucketized)
     return {true, numeric_index(name, feature.column, schema), KeyKind::kInt64, false};
   const int index = schema.categorical_index(feature.column);
   if (index < 0)
     bad(name, "reads categorical feature '{}', which the data does not have{}", feature.column,
         suggestion(feature.column, categorical_names(schema)));
   const CategoricalFeature& source = schema.categorical[static_cast<size_t>(index)];
-  if (feature.ids.kind == IdKind::kIdentity && source.key_kind != KeyKind::kInt64)
+  if (feature.ids.kind == job::IdKind::kIdentity && source.key_kind != KeyKind::kInt64)
     bad(name, "is an identity column and needs int64 keys, but feature '{}' has strings", feature.column);
   return {false, static_cast<size_t>(index), source.key_kind, source.weighted};
 }
 
-Derivation::Derivation(Feature feature, const FeatureSchema& schema)
+Derivation::Derivation(job::Feature feature, const FeatureSchema& schema)
     : feature_(std::move(feature)), numerics_(schema.numeric.size()) {
-  const bool crossed = feature_.ids.kind == IdKind::kCrossed;
+  const bool crossed = feature_.ids.kind == job::IdKind::kCrossed;
   if (crossed) {
-    for (const Feature& input : feature_.crossed) sources_.push_back(source_of(feature_.name, input, schema));
+    for (const job::Feature& input : feature_.crossed)
+      sources_.push_back(source_of(feature_.name, input, schema));
   } else {
     sources_.push_back(source_of(feature_.name, feature_, schema));
   }
@@ -59,7 +60,7 @@ Derivation::Derivation(Feature feature, const FeatureSchema& schema)
         feature_.column);
   if (!feature_.weights.empty())
     weights_ = static_cast<int>(numeric_index(feature_.name, feature_.weights, schema));
-  feature_.key_kind = feature_.ids.kind == IdKind::kRaw ? sources_.front().kind : KeyKind::kInt64;
+  feature_.key_kind = feature_.ids.kind == job::IdKind::kRaw ? sources_.front().kind : KeyKind::kInt64;
 }
 
 CategoricalFeature Derivation::schema() const {
@@ -94,7 +95,7 @@ class Derivation::Pass {
   void add(int64_t e) {
     const Source& source = d_.sources_.front();
     const size_t before = out_.keys.size();
-    if (d_.feature_.ids.kind == IdKind::kRaw) {
+    if (d_.feature_.ids.kind == job::IdKind::kRaw) {
       const Ids& from = minibatch_.ids.at(source.index);
       for (int64_t i = from.offsets[e]; i < from.offsets[e + 1]; ++i)
         out_.keys.push_back_from(from.keys, static_cast<size_t>(i));
@@ -110,7 +111,7 @@ class Derivation::Pass {
 
   void add_made(const Source& source, int64_t e) {
     ids_.clear();
-    if (d_.feature_.ids.kind == IdKind::kCrossed) {
+    if (d_.feature_.ids.kind == job::IdKind::kCrossed) {
       for (size_t i = 0; i < terms_.size(); ++i) {
         terms_[i].clear();
         append_cross_terms(d_.feature_.crossed[i].ids, values_of(d_.sources_[i], e), terms_[i]);
@@ -170,33 +171,33 @@ class Derivation::Pass {
 
 Ids Derivation::derive(const Minibatch& minibatch) const { return Pass(*this, minibatch).run(); }
 
-std::string describe(const Feature& feature) {
-  const Categorical& ids = feature.ids;
+std::string describe(const job::Feature& feature) {
+  const job::Categorical& ids = feature.ids;
   const std::string given = ids.default_value ? fmt::format("{}", *ids.default_value) : "none";
   std::string text;
   switch (ids.kind) {
-    case IdKind::kRaw:
+    case job::IdKind::kRaw:
       text = fmt::format("keys({})", feature.column);
       break;
-    case IdKind::kIdentity:
+    case job::IdKind::kIdentity:
       text = fmt::format("identity({}, num_buckets={}, default_value={})", feature.column, ids.num_buckets,
                          given);
       break;
-    case IdKind::kHashBucket:
+    case job::IdKind::kHashBucket:
       text = fmt::format("hash_bucket({}, hash_bucket_size={})", feature.column, ids.num_buckets);
       break;
-    case IdKind::kVocabulary:
+    case job::IdKind::kVocabulary:
       text = fmt::format("vocabulary({}, {} entries that hash to {:x}, default_value={}, num_oov_buckets={})",
                          feature.column, ids.vocabulary->size(),
                          hash_key(fmt::format("{}", fmt::join(ids.vocabulary->entries(), "\n"))), given,
                          ids.num_oov_buckets);
       break;
-    case IdKind::kBucketized:
+    case job::IdKind::kBucketized:
       text = fmt::format("bucketized({}, [{}])", feature.column, fmt::join(ids.boundaries, ", "));
       break;
-    case IdKind::kCrossed:
+    case job::IdKind::kCrossed:
       text = fmt::format("crossed(hash_bucket_size={}, hash_key={}", ids.num_buckets, ids.hash_key);
-      for (const Feature& input : feature.crossed) text += ", " + describe(input);
+      for (const job::Feature& input : feature.crossed) text += ", " + describe(input);
       text += ")";
   }
   return feature.weights.empty() ? text : fmt::format("{} weighted by {}", text, feature.weights);

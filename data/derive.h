@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "data/job.h"
 #include "data/minibatch.h"
+#include "job/job.h"
 
 namespace embers::data {
 
@@ -21,9 +21,9 @@ class Derivation {
  public:
   // kInvalid naming the feature for one that the schema does not have (nearest suggested), or not of the kind
   // that is needed.
-  Derivation(Feature feature, const FeatureSchema& schema);
+  Derivation(job::Feature feature, const FeatureSchema& schema);
 
-  const Feature& feature() const { return feature_; }
+  const job::Feature& feature() const { return feature_; }
   // What it adds to the features of a minibatch. Its name is the feature's description, so that features that
   // are made alike are one; the feature's own name is for messages.
   CategoricalFeature schema() const;
@@ -39,9 +39,9 @@ class Derivation {
     bool weighted;
   };
   class Pass;
-  static Source source_of(const std::string& name, const Feature& feature, const FeatureSchema& schema);
+  static Source source_of(const std::string& name, const job::Feature& feature, const FeatureSchema& schema);
 
-  Feature feature_;
+  job::Feature feature_;
   size_t numerics_;              // columns of Minibatch::numeric
   std::vector<Source> sources_;  // one, or the inputs of a cross
   int weights_ = -1;             // column of Minibatch::numeric, or -1
@@ -49,6 +49,6 @@ class Derivation {
 
 // A text that tells everything that makes up a categorical feature, so that features with one description
 // have the same ids: "crossed(hash_bucket_size=100, ..., identity(age, ...))".
-std::string describe(const Feature& feature);
+std::string describe(const job::Feature& feature);
 
 }  // namespace embers::data

@@ -12,12 +12,12 @@ namespace embers::data {
 // The one kind of Dataset. Immutable after construction; shared by readers of any thread.
 class FileDataset : public Dataset {
  public:
-  FileDataset(const Job& job, Split split, const std::string& index_dir,
+  FileDataset(const job::Job& job, Split split, const std::string& index_dir,
               const std::vector<std::string>& files);
 
   uint64_t records() const override { return index_.records(); }
   uint64_t minibatches() const override;
-  const Job& job() const override { return job_; }
+  const job::Job& job() const override { return job_; }
   std::vector<std::string> signature() const override;
 
   const RecordIndex& index() const { return index_; }
@@ -30,7 +30,7 @@ class FileDataset : public Dataset {
   const std::string& path(const RecordIndex::Block& block) const { return sources_[block.file]->path(); }
 
  private:
-  const Job job_;
+  const job::Job job_;
   const Split split_;
   SourceFiles sources_;
   std::vector<std::vector<uint32_t>> orders_;  // of each file

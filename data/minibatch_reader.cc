@@ -2,10 +2,10 @@
 #include <list>
 #include <optional>
 
+#include "base/errors.h"
 #include "data/file_dataset.h"
 #include "data/permutation.h"
 #include "data/row_decoder.h"
-#include "schema/errors.h"
 
 namespace embers::data {
 namespace {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "data/temporary_file.h"
-#include "schema/errors.h"
+#include "base/errors.h"
+#include "base/files/temporary_file.h"
 
 namespace embers::data {
 namespace {
@@ -99,7 +99,7 @@ class FileScanner {
   const std::unique_ptr<XXH3_state_t, FreeHash> hash_{XXH3_createState()};
 };
 
-void index_file(const SourceFile& source, const DataSection& data, RecordIndex& index) {
+void index_file(const SourceFile& source, const job::DataSection& data, RecordIndex& index) {
   const Dialect dialect(data);
   FileScanner scanner(source, dialect);
   FileScanner::Found found;
@@ -124,7 +124,7 @@ void index_file(const SourceFile& source, const DataSection& data, RecordIndex& 
 }
 
 // All that decides where records begin.
-uint64_t fingerprint(const DataSection& data) {
+uint64_t fingerprint(const job::DataSection& data) {
   const std::string text = fmt::format("{}\n{}\n{}\n{}\n{}", data.separator, data.header, data.trim,
                                        data.block_records, data.comment);
   return XXH3_64bits(text.data(), text.size());
@@ -173,7 +173,7 @@ class Reader {
   bool ok_ = true;
 };
 
-std::string encode(const RecordIndex& index, const DataSection& data) {
+std::string encode(const RecordIndex& index, const job::DataSection& data) {
   Writer out;
   out.number(fingerprint(data));
   out.number(index.files.size());
@@ -197,7 +197,7 @@ std::string encode(const RecordIndex& index, const DataSection& data) {
 }
 
 // False when the bytes are no index of ours.
-bool decode(std::string_view payload, const DataSection& data, RecordIndex& index) {
+bool decode(std::string_view payload, const job::DataSection& data, RecordIndex& index) {
   Reader in(payload);
   if (in.number() != fingerprint(data)) return false;
   for (uint64_t n = in.number(); n > 0 && in.ok(); --n) {
@@ -237,14 +237,14 @@ bool fits(const RecordIndex& index, const SourceFiles& sources) {
 
 }  // namespace
 
-RecordIndex build_index(const SourceFiles& sources, const DataSection& data) {
+RecordIndex build_index(const SourceFiles& sources, const job::DataSection& data) {
   RecordIndex index;
   for (const auto& source : sources) index_file(*source, data, index);
   return index;
 }
 
 std::optional<RecordIndex> load_index(const std::string& path, const SourceFiles& sources,
-                                      const DataSection& data) {
+                                      const job::DataSection& data) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) return std::nullopt;
@@ -258,7 +258,7 @@ std::optional<RecordIndex> load_index(const std::string& path, const SourceFiles
   return index;
 }
 
-bool save_index(const std::string& path, const RecordIndex& index, const DataSection& data) {
+bool save_index(const std::string& path, const RecordIndex& index, const job::DataSection& data) {
   auto file = TemporaryFile::beside(path);
   if (!file) return false;
   try {
@@ -269,7 +269,8 @@ bool save_index(const std::string& path, const RecordIndex& index, const DataSec
   return file->publish(path);
 }
 
-std::vector<std::string> first_record(const SourceFile& source, const DataSection& data, uint64_t* line) {
+std::vector<std::string> first_record(const SourceFile& source, const job::DataSection& data,
+                                      uint64_t* line) {
   const Dialect dialect(data);
   FileScanner scanner(source, dialect);
   FileScanner::Found found;

@@ -40,17 +40,17 @@ struct RecordIndex {
 using SourceFiles = std::vector<std::unique_ptr<const SourceFile>>;
 
 // One pass over the files. kInvalid with file:line of a quote that is not closed.
-RecordIndex build_index(const SourceFiles& sources, const DataSection& data);
+RecordIndex build_index(const SourceFiles& sources, const job::DataSection& data);
 
 // The index saved at `path`, if it is whole and still fits the files and all that decides where records
 // begin.
 std::optional<RecordIndex> load_index(const std::string& path, const SourceFiles& sources,
-                                      const DataSection& data);
+                                      const job::DataSection& data);
 
 // Written under another name and renamed. False if the place cannot be written.
-bool save_index(const std::string& path, const RecordIndex& index, const DataSection& data);
+bool save_index(const std::string& path, const RecordIndex& index, const job::DataSection& data);
 
 // Fields of a file's first record; empty for a file without records.
-std::vector<std::string> first_record(const SourceFile& source, const DataSection& data, uint64_t* line);
+std::vector<std::string> first_record(const SourceFile& source, const job::DataSection& data, uint64_t* line);
 
 }  // namespace embers::data

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/errors.h"
+#include "base/suggest.h"
 #include "data/categorical.h"
-#include "schema/errors.h"
-#include "schema/suggest.h"
 
 namespace embers::data {
 namespace {
@@ -21,12 +21,12 @@ std::string shown(std::string_view text) {
 }
 
 template <class... Args>
-[[noreturn]] void bad(const Column& column, fmt::format_string<Args...> format, Args&&... args) {
+[[noreturn]] void bad(const job::Column& column, fmt::format_string<Args...> format, Args&&... args) {
   throw BadRow(fmt::format("column '{}': {}", column.name, fmt::format(format, std::forward<Args>(args)...)));
 }
 
 template <class Number>
-Number parse_number(const Column& column, std::string_view text, const char* kind) {
+Number parse_number(const job::Column& column, std::string_view text, const char* kind) {
   std::string_view digits = text;
   if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
   Number value = 0;
@@ -37,12 +37,12 @@ Number parse_number(const Column& column, std::string_view text, const char* kin
   return value;
 }
 
-int64_t parse_int(const Column& column, std::string_view text) {
+int64_t parse_int(const job::Column& column, std::string_view text) {
   return parse_number<int64_t>(column, text, "int64 number");
 }
 
 // A number that is finite also as a float.
-double parse_float(const Column& column, std::string_view text) {
+double parse_float(const job::Column& column, std::string_view text) {
   const double value = parse_number<double>(column, text, "finite number");
   if (!std::isfinite(value)) bad(column, "{} is no finite number", shown(text));
   if (!std::isfinite(static_cast<float>(value))) bad(column, "{} is out of the range of float", shown(text));
@@ -53,7 +53,7 @@ bool contains(const std::vector<std::string>& texts, std::string_view text) {
   return std::find(texts.begin(), texts.end(), text) != texts.end();
 }
 
-float parse_label(const Column& column, std::string_view text) {
+float parse_label(const job::Column& column, std::string_view text) {
   if (column.positive.empty()) return static_cast<float>(parse_float(column, text));
   if (contains(column.positive, text)) return 1;
   if (!column.negative.empty() && !contains(column.negative, text)) {
@@ -62,8 +62,8 @@ float parse_label(const Column& column, std::string_view text) {
   return 0;
 }
 
-float transformed(const Feature& feature, double x) {
-  if (feature.transform == Transform::kLog1p) return static_cast<float>(std::log1p(std::max(x, 0.0)));
+float transformed(const job::Feature& feature, double x) {
+  if (feature.transform == job::Transform::kLog1p) return static_cast<float>(std::log1p(std::max(x, 0.0)));
   return static_cast<float>((x - feature.a) / feature.b);
 }
 
@@ -72,8 +72,8 @@ float transformed(const Feature& feature, double x) {
 // What a row's columns hold and which features they feed. The values are those of the row being decoded.
 struct RowDecoder::Plan {
   struct Value {
-    explicit Value(const Column& column) : column(&column) {}
-    const Column* column;
+    explicit Value(const job::Column& column) : column(&column) {}
+    const job::Column* column;
     bool used = false;  // feeds a feature, or is the label
     bool missing = false;
     double number = 0;
@@ -83,12 +83,12 @@ struct RowDecoder::Plan {
     std::vector<bool> present;            // of each value, whether it is among the above
   };
   struct NumericFeature {
-    const Feature* feature;
+    const job::Feature* feature;
     const Value* value;
     float missing;  // transformed
   };
   struct CategoricalFeature {
-    const Feature* feature = nullptr;
+    const job::Feature* feature = nullptr;
     const Value* value = nullptr;             // none for a crossed feature
     const Value* weights = nullptr;           // if any
     std::vector<CategoricalFeature> crossed;  // inputs of a crossed feature
@@ -100,14 +100,14 @@ struct RowDecoder::Plan {
     std::vector<std::vector<uint64_t>> terms;  // of the inputs of a cross
   };
 
-  explicit Plan(const Job& job) : missing(job.data.missing) {
+  explicit Plan(const job::Job& job) : missing(job.data.missing) {
     // Features point to values, so the values are all there before.
-    for (const Column& column : job.data.columns) values.emplace_back(column);
+    for (const job::Column& column : job.data.columns) values.emplace_back(column);
     for (Value& value : values) {
-      if (value.column->type == ColumnType::kLabel) label = &value;
+      if (value.column->type == job::ColumnType::kLabel) label = &value;
       value.used = &value == label;
     }
-    for (const Feature& feature : job.features) add(feature);
+    for (const job::Feature& feature : job.features) add(feature);
   }
 
   Value& value_of(const std::string& column) {
@@ -117,7 +117,7 @@ struct RowDecoder::Plan {
     return *value;
   }
 
-  void add(const Feature& feature) {
+  void add(const job::Feature& feature) {
     if (feature.categorical) {
       categorical.push_back(planned(feature));
       return;
@@ -126,13 +126,13 @@ struct RowDecoder::Plan {
     numeric.push_back({&feature, &value, transformed(feature, feature.missing_number)});
   }
 
-  CategoricalFeature planned(const Feature& feature) {
+  CategoricalFeature planned(const job::Feature& feature) {
     CategoricalFeature c;
     c.feature = &feature;
     c.missing_text = feature.missing_key;
     if (!feature.weights.empty()) c.weights = &value_of(feature.weights);
-    if (feature.ids.kind == IdKind::kCrossed) {
-      for (const Feature& input : feature.crossed) c.crossed.push_back(planned(input));
+    if (feature.ids.kind == job::IdKind::kCrossed) {
+      for (const job::Feature& input : feature.crossed) c.crossed.push_back(planned(input));
       c.terms.resize(c.crossed.size());
       return c;
     }
@@ -143,9 +143,9 @@ struct RowDecoder::Plan {
 
   // Whether a feature that is not crossed takes its column's values as int64 numbers.
   static bool reads_ints(const CategoricalFeature& c) {
-    if (c.feature->ids.kind == IdKind::kBucketized) return false;
-    return c.feature->ids.kind == IdKind::kRaw ? c.feature->key_kind == KeyKind::kInt64
-                                               : c.value->column->type == ColumnType::kInt;
+    if (c.feature->ids.kind == job::IdKind::kBucketized) return false;
+    return c.feature->ids.kind == job::IdKind::kRaw ? c.feature->key_kind == KeyKind::kInt64
+                                                    : c.value->column->type == job::ColumnType::kInt;
   }
 
   void parse(Value& value, std::string_view text);
@@ -166,13 +166,13 @@ struct RowDecoder::Plan {
 void RowDecoder::Plan::parse_piece(Value& value, std::string_view text) {
   value.present.push_back(!contains(missing, text));
   if (!value.present.back()) return;
-  if (value.column->type == ColumnType::kInt) {
+  if (value.column->type == job::ColumnType::kInt) {
     value.ints.push_back(parse_int(*value.column, text));
     value.number = static_cast<double>(value.ints.back());
-  } else if (value.column->type == ColumnType::kFloat) {
+  } else if (value.column->type == job::ColumnType::kFloat) {
     value.number = parse_float(*value.column, text);
     value.numbers.push_back(value.number);
-  } else if (value.column->type == ColumnType::kLabel) {
+  } else if (value.column->type == job::ColumnType::kLabel) {
     value.number = parse_label(*value.column, text);
   }
   value.texts.push_back(text);
@@ -202,7 +202,7 @@ void RowDecoder::Plan::add_numeric(Minibatch& out) const {
 // What the feature reads of the row: the column's values, or what stands for a missing one.
 Values RowDecoder::Plan::values_of(const CategoricalFeature& c) {
   const bool replaced = c.value->missing && c.feature->has_missing_key;
-  if (c.feature->ids.kind == IdKind::kBucketized) {
+  if (c.feature->ids.kind == job::IdKind::kBucketized) {
     if (replaced) return std::span(&c.feature->missing_number, 1);
     return std::span(&c.value->number, c.value->missing ? 0 : 1);
   }
@@ -247,7 +247,7 @@ void RowDecoder::Plan::make_weights(CategoricalFeature& c) {
 
 void RowDecoder::Plan::add_keys(const CategoricalFeature& c, Ids& ids) {
   const bool weighted = c.weights != nullptr;
-  if (c.feature->ids.kind == IdKind::kRaw) {
+  if (c.feature->ids.kind == job::IdKind::kRaw) {
     const Values values = values_of(c);
     if (const auto* const ints = std::get_if<std::span<const int64_t>>(&values)) {
       for (const int64_t key : *ints) ids.keys.push_back(key);
@@ -266,7 +266,7 @@ void RowDecoder::Plan::add_keys(const CategoricalFeature& c, Ids& ids) {
   ids.offsets.push_back(static_cast<int64_t>(ids.keys.size()));
 }
 
-RowDecoder::RowDecoder(const Job& job)
+RowDecoder::RowDecoder(const job::Job& job)
     : plan_(std::make_unique<Plan>(job)), dialect_(job.data), splitter_(dialect_) {}
 
 RowDecoder::~RowDecoder() = default;
@@ -286,7 +286,7 @@ void RowDecoder::decode(std::string_view row, const std::vector<uint32_t>& order
     if (value.used) plan_->parse(value, fields[i]);
   }
   for (Plan::CategoricalFeature& c : plan_->categorical) {
-    if (c.feature->ids.kind != IdKind::kRaw) Plan::make_ids(c);
+    if (c.feature->ids.kind != job::IdKind::kRaw) Plan::make_ids(c);
     if (c.weights != nullptr) Plan::make_weights(c);
   }
   plan_->add_numeric(out);
@@ -321,14 +321,14 @@ void RowDecoder::finish(Minibatch& minibatch) const {
   }
 }
 
-std::vector<uint32_t> header_order(const std::vector<std::string>& names, const std::vector<Column>& columns,
-                                   const std::string& place) {
+std::vector<uint32_t> header_order(const std::vector<std::string>& names,
+                                   const std::vector<job::Column>& columns, const std::string& place) {
   if (names.size() != columns.size()) {
     fail(ErrorCode::kInvalid, "{}: the header has {} names, the job file declares {} columns", place,
          names.size(), columns.size());
   }
   std::vector<std::string> declared;
-  for (const Column& column : columns) declared.push_back(column.name);
+  for (const job::Column& column : columns) declared.push_back(column.name);
   std::vector<uint32_t> order;
   for (const std::string& name : names) {
     const auto it = std::find(declared.begin(), declared.end(), name);

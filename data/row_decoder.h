@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "data/job.h"
 #include "data/minibatch.h"
 #include "data/scanner.h"
+#include "job/job.h"
 
 namespace embers::data {
 
@@ -23,7 +23,7 @@ class BadRow : public std::runtime_error {
 class RowDecoder {
  public:
   // The job outlives the decoder.
-  explicit RowDecoder(const Job& job);
+  explicit RowDecoder(const job::Job& job);
   ~RowDecoder();
 
   // `order[i]` is the declared column that a row's i-th field holds; empty when they stand as declared.
@@ -44,7 +44,7 @@ class RowDecoder {
 
 // How a file's header line orders the declared columns: empty when the fields stand as declared. kInvalid at
 // file:line unless the header names each declared column once.
-std::vector<uint32_t> header_order(const std::vector<std::string>& names, const std::vector<Column>& columns,
-                                   const std::string& place);
+std::vector<uint32_t> header_order(const std::vector<std::string>& names,
+                                   const std::vector<job::Column>& columns, const std::string& place);
 
 }  // namespace embers::data

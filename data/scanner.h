@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/job.h"
+#include "job/job.h"
 
 namespace embers::data {
 
@@ -18,7 +18,7 @@ struct Dialect {
   bool trim = true;
   std::string comment;  // "" for none
 
-  explicit Dialect(const DataSection& data)
+  explicit Dialect(const job::DataSection& data)
       : separator(data.separator), trim(data.trim), comment(data.comment) {}
 };
 

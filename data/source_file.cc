@@ -12,8 +12,8 @@
 #include <functional>
 #include <vector>
 
-#include "data/temporary_file.h"
-#include "schema/errors.h"
+#include "base/errors.h"
+#include "base/files/temporary_file.h"
 #include "schema/ids.h"
 
 namespace embers::data {

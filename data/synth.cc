@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/files/temporary_file.h"
 #include "data/random.h"
-#include "data/temporary_file.h"
-#include "schema/errors.h"
 
 // Only +, -, *, /, floor and ldexp on doubles here, which IEEE 754 fixes to the last bit: exp, log and the
 // like differ between math libraries.

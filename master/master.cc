@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "actors/norms.h"
+#include "actors/owner/norms.h"
 #include "master/master_state.h"
 
 namespace embers {

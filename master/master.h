@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "actors/message_types.h"
-#include "data/job.h"
+#include "base/floats/float_buffer.h"
+#include "job/job.h"
 #include "master/evaluation.h"
 #include "master/report.h"
-#include "schema/float_buffer.h"
 #include "schema/table_spec.h"
 
 namespace embers {
@@ -27,7 +27,7 @@ struct JobResult {
 struct MasterConfig {
   enum class Task : uint8_t { kTrain, kEvaluate };
 
-  data::Job job;
+  job::Job job;
   Task task = Task::kTrain;
   uint64_t run = 0;  // random number of this run, never 0
   ModelSpec model;

@@ -23,7 +23,7 @@ void write_owner_list(capnp::List<wire::JoinReply::Owner>::Builder owners, const
 
 Message<wire::JobReply> MasterState::describe_job() const {
   if (error) throw Error(ErrorCode::kJobFailed, error->what());
-  const data::JobText& source = config->job.source;
+  const job::JobText& source = config->job.source;
   return make_message<wire::JobReply>([&](wire::JobReply::Builder b) {
     b.setJob(config->run);
     b.setPath(source.path);
@@ -139,10 +139,10 @@ Message<wire::JoinReply> MasterState::join_reply(const Member& member) const {
     b.setNumber(member.number);
     auto tables = b.initTables(config->model.tables.size());
     for (unsigned i = 0; i < config->model.tables.size(); ++i) write(tables[i], config->model.tables[i]);
-    const ShardMap map = snapshot_context().map;
+    const OwnerMap map = snapshot_context().map;
     b.setMapVersion(map.version);
-    auto buckets = b.initShardOfBucket(map.buckets());
-    for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.shard_of_bucket[i]);
+    auto buckets = b.initOwnerOfBucket(map.buckets());
+    for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.owner_of_bucket[i]);
     b.setTakesOver(member.owner && away.contains(member.number));
     if (!member.owner) write_owner_list(b.initOwners(config->shards), *config, members);
   });

@@ -149,7 +149,7 @@ OwnerStats MasterState::settle(const std::vector<Message<wire::StatsReply>>& rep
 
 SnapshotContext MasterState::snapshot_context() const {
   SnapshotContext context{
-      {}, even_shard_map(config->shards, config->job.storage.buckets, map_version), config->model};
+      {}, even_owner_map(config->shards, config->job.storage.buckets, map_version), config->model};
   for (const auto& [number, owner] : owners) context.owners.push_back(owner);
   return context;
 }

@@ -119,8 +119,8 @@ struct MasterState {
 
   // the job (master.cc)
   bool over_or_failed() const { return phase == Phase::kFailed || phase == Phase::kOver; }
-  bool sync() const { return config->job.training.mode == data::Mode::kSync; }
-  bool bounded() const { return config->job.training.mode == data::Mode::kBounded; }
+  bool sync() const { return config->job.training.mode == job::Mode::kSync; }
+  bool bounded() const { return config->job.training.mode == job::Mode::kBounded; }
   void maybe_start();
   void after_progress();
   void commit();

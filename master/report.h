@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "actors/staleness.h"
-#include "schema/stage_times.h"
+#include "actors/owner/staleness.h"
+#include "base/stage_times.h"
 
 namespace embers {
 

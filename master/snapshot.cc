@@ -6,9 +6,9 @@
 #include <set>
 
 #include "actors/ask.h"
-#include "actors/route.h"
-#include "storage/checkpoint.h"
-#include "storage/optimizer.h"
+#include "actors/routing/route.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "storage/update_rules/update_rule.h"
 
 namespace embers {
 namespace {
@@ -86,9 +86,9 @@ Cursor cursor_from_json(const nlohmann::json& json, const std::string& directory
 // "adam [m, v]": hyper-parameters may change between runs, slots may not.
 std::string optimizer_with_slots(const TableSpec& table) {
   std::vector<std::string> names;
-  const auto optimizer = storage::Optimizer::make(table.optimizer);
+  const auto optimizer = storage::UpdateRule::make(table.update_rule);
   for (const auto& slot : optimizer->slots()) names.push_back(slot.name);
-  return fmt::format("{} [{}]", table.optimizer.name, fmt::join(names, ", "));
+  return fmt::format("{} [{}]", table.update_rule.name, fmt::join(names, ", "));
 }
 
 void check_same_model(const ModelSpec& saved, const ModelSpec& now, const std::string& directory) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "actors/message_types.h"
-#include "schema/float_buffer.h"
+#include "base/floats/float_buffer.h"
 #include "schema/partition.h"
 #include "schema/table_spec.h"
 
@@ -37,11 +37,11 @@ struct Cursor {
 // training job calls them only while nothing is leased, so that what they read is one cut.
 struct SnapshotContext {
   std::vector<OwnerHandles> owners;
-  ShardMap map;
+  OwnerMap map;
   ModelSpec model;
 };
 
-// Writes all rows with slots, and the manifest, to `directory` (see storage/checkpoint.h).
+// Writes all rows with slots, and the manifest, to `directory` (see storage/checkpoint/checkpoint.h).
 void save_checkpoint(caf::blocking_actor* self, const SnapshotContext& context, const std::string& directory,
                      const std::string& job, const Cursor& cursor);
 
@@ -61,7 +61,7 @@ void check_same_epoch(const Cursor& saved, const Cursor& now, const std::string&
 // Tells every owner where the job stands.
 void resume_owners(caf::blocking_actor* self, const SnapshotContext& context, const Cursor& cursor);
 
-// Writes every row to a text file (see storage/checkpoint.h, RowDump).
+// Writes every row to a text file (see storage/checkpoint/checkpoint.h, RowDump).
 void dump_rows(caf::blocking_actor* self, const SnapshotContext& context, const std::string& file);
 
 }  // namespace embers

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "actors/norms.h"
+#include "actors/owner/norms.h"
 
 namespace embers {
 
 VersionWindow::VersionWindow(uint64_t version, uint64_t first, uint64_t total, uint32_t window,
-                             data::Reduction reduction)
+                             job::Reduction reduction)
     : version_(version),
       begin_(first),
       limit_(std::min(first + window, total)),
@@ -27,7 +27,7 @@ void VersionWindow::fill(wire::CommitRequest::Builder commit, uint32_t epoch) co
     parts[i].setAttempt(done.attempt);
     const double share =
         examples == 0 ? 0.0 : static_cast<double>(done.examples) / static_cast<double>(examples);
-    parts[i++].setWeight(reduction_ == data::Reduction::kMean ? share : 1.0);
+    parts[i++].setWeight(reduction_ == job::Reduction::kMean ? share : 1.0);
   }
 }
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "actors/message_types.h"
-#include "data/job.h"
-#include "storage/clipping.h"
+#include "job/job.h"
+#include "storage/update_rules/clipping.h"
 
 namespace embers {
 
@@ -14,7 +14,7 @@ namespace embers {
 class VersionWindow {
  public:
   VersionWindow() = default;
-  VersionWindow(uint64_t version, uint64_t first, uint64_t total, uint32_t window, data::Reduction reduction);
+  VersionWindow(uint64_t version, uint64_t first, uint64_t total, uint32_t window, job::Reduction reduction);
 
   // Minibatches below this may be leased now.
   uint64_t limit() const { return limit_; }
@@ -41,7 +41,7 @@ class VersionWindow {
   };
   uint64_t version_ = 0, begin_ = 0, limit_ = 0, total_ = 0;
   uint32_t window_ = 1;
-  data::Reduction reduction_ = data::Reduction::kMean;
+  job::Reduction reduction_ = job::Reduction::kMean;
   std::map<uint64_t, Done> done_;
 };
 

@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "model/model.h"
-#include "schema/float_buffer.h"
+#include "base/floats/float_buffer.h"
+#include "model/layers/model.h"
 #include "schema/table_spec.h"
 
 namespace embers {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/suggest.h"
+#include "model/columns/feature_column.h"
 #include "model/dense.h"
-#include "model/feature_column.h"
 #include "model/step.h"
-#include "schema/suggest.h"
 
 namespace embers {
 namespace {
@@ -123,18 +123,18 @@ void find_derived(const Model& model, Discovery& found) {
   }
 }
 
-TableSpec reserved_table(const char* name, OptimizerSpec optimizer, Accumulation accumulation) {
+TableSpec reserved_table(const char* name, UpdateRuleSpec optimizer, Accumulation accumulation) {
   TableSpec table;
   table.name = name;
   table.dim = kDenseChunk;
   table.key_kind = KeyKind::kBytes;
   table.initializer = {"zeros", {}};
-  table.optimizer = std::move(optimizer);
+  table.update_rule = std::move(optimizer);
   table.accumulation = accumulation;
   return table;
 }
 
-void add_dense(const Model& model, const data::Job& job, ModelSpec& spec) {
+void add_dense(const Model& model, const job::Job& job, ModelSpec& spec) {
   spec.dense = dense_params(model);
   const auto has = [&](bool buffer) {
     return std::any_of(spec.dense.begin(), spec.dense.end(),
@@ -146,7 +146,7 @@ void add_dense(const Model& model, const data::Job& job, ModelSpec& spec) {
 
 }  // namespace
 
-Discovery discover(const Model& model, const data::Job& job) {
+Discovery discover(const Model& model, const job::Job& job) {
   Discovery found;
   found.layers = find_layers(model);
   for (size_t l = 0; l < found.layers.size(); ++l)
@@ -163,6 +163,6 @@ Discovery discover(const Model& model, const data::Job& job) {
   return found;
 }
 
-ModelSpec model_spec(const Model& model, const data::Job& job) { return discover(model, job).spec; }
+ModelSpec model_spec(const Model& model, const job::Job& job) { return discover(model, job).spec; }
 
 }  // namespace embers

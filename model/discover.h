@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "data/derive.h"
-#include "data/job.h"
-#include "model/dedupe.h"
-#include "model/embedding.h"
-#include "model/model.h"
+#include "job/job.h"
+#include "model/layers/embedding.h"
+#include "model/layers/model.h"
+#include "model/lookup/dedupe.h"
 #include "schema/table_spec.h"
 
 namespace embers {
@@ -32,6 +32,6 @@ struct Discovery {
 
 // See model_spec() in step.h for what is refused; moreover kInvalid for a layer whose features the data does
 // not have (nearest suggested) or has with ids of the other kind.
-Discovery discover(const Model& model, const data::Job& job);
+Discovery discover(const Model& model, const job::Job& job);
 
 }  // namespace embers

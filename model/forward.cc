@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "model/combine_all.h"
+#include "model/lookup/combine_all.h"
 
 namespace embers {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "model/discover.h"
-#include "model/embedding.h"
-#include "model/model.h"
+#include "model/layers/embedding.h"
+#include "model/layers/model.h"
 #include "model/step.h"
 
 namespace embers {

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "model/forward.h"
-#include "model/model.h"
-#include "model/random.h"
-#include "model/zoo.h"
+#include "model/layers/model.h"
+#include "model/layers/random.h"
+#include "model/zoo/zoo.h"
 
 namespace embers {
 namespace {
@@ -20,7 +20,7 @@ std::string last_error() {
 }
 
 // A relative path counts from the current directory, else from the job file's.
-std::filesystem::path find_library(const data::Job& job) {
+std::filesystem::path find_library(const job::Job& job) {
   const std::filesystem::path given = job.model.library;
   if (std::filesystem::exists(given)) return std::filesystem::absolute(given);
   const std::filesystem::path beside = std::filesystem::path(job.source.path).parent_path() / given;
@@ -53,7 +53,7 @@ Factory* load_factory(const std::filesystem::path& path) {
   return symbol<Factory>(library, "embers_make_model", path);
 }
 
-std::shared_ptr<Model> from_library(const data::Job& job, const ModelConfig& config) {
+std::shared_ptr<Model> from_library(const job::Job& job, const ModelConfig& config) {
   std::filesystem::path path;
   Factory* const make = at_place(config.place("library"), [&] {
     path = find_library(job);
@@ -68,7 +68,7 @@ std::shared_ptr<Model> from_library(const data::Job& job, const ModelConfig& con
 
 }  // namespace
 
-std::shared_ptr<Model> make_model(const data::Job& job) {
+std::shared_ptr<Model> make_model(const job::Job& job) {
   const ModelConfig config(job);
   const auto held = hold_torch_random();
   at::manual_seed(job.job.seed);

@@ -1,10 +1,10 @@
 #include "model/step.h"
 
+#include "base/stage_times.h"
 #include "model/backward.h"
 #include "model/dense.h"
 #include "model/forward.h"
-#include "model/random.h"
-#include "schema/stage_times.h"
+#include "model/layers/random.h"
 
 namespace embers {
 namespace {
@@ -29,7 +29,7 @@ std::vector<torch::Tensor> gradients_of(const std::vector<torch::Tensor>& tensor
 
 class Runner final : public ModelRunner {
  public:
-  Runner(const data::Job& job, std::shared_ptr<Model> model)
+  Runner(const job::Job& job, std::shared_ptr<Model> model)
       : name_(job.model.name.empty() ? job.model.library : job.model.name),
         seed_(job.job.seed),
         model_(std::move(model)),
@@ -106,9 +106,9 @@ class Runner final : public ModelRunner {
 
 }  // namespace
 
-std::unique_ptr<ModelRunner> ModelRunner::make(const data::Job& job) { return make(job, make_model(job)); }
+std::unique_ptr<ModelRunner> ModelRunner::make(const job::Job& job) { return make(job, make_model(job)); }
 
-std::unique_ptr<ModelRunner> ModelRunner::make(const data::Job& job, std::shared_ptr<Model> model) {
+std::unique_ptr<ModelRunner> ModelRunner::make(const job::Job& job, std::shared_ptr<Model> model) {
   return std::make_unique<Runner>(job, std::move(model));
 }
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "data/job.h"
+#include "base/floats/float_buffer.h"
 #include "data/minibatch.h"
-#include "model/dedupe.h"
-#include "schema/float_buffer.h"
+#include "job/job.h"
+#include "model/lookup/dedupe.h"
 #include "schema/table_spec.h"
 
 // What trainers use. Free of libtorch, so that only model/ pays for compiling its headers.
@@ -22,7 +22,7 @@ class Model;
 // optimizer, kBufferTable if there are buffers, with optimizer `assign` and Accumulation::kLast. kInvalid
 // when two layers disagree about one table's dim or kind, or [storage.tables] gives a dim that the model did
 // not take.
-ModelSpec model_spec(const Model& model, const data::Job& job);
+ModelSpec model_spec(const Model& model, const job::Job& job);
 
 // Current values of dense parameters (buffer == false) or buffers, cut into dense_chunks(): [chunks x
 // kDenseChunk], padding zero.
@@ -63,8 +63,8 @@ class ModelRunner {
   using LatePull = std::function<void(TableId table, KeysView keys, std::span<float> out)>;
 
   // make_model(job), or a model that the caller built.
-  static std::unique_ptr<ModelRunner> make(const data::Job& job);
-  static std::unique_ptr<ModelRunner> make(const data::Job& job, std::shared_ptr<Model> model);
+  static std::unique_ptr<ModelRunner> make(const job::Job& job);
+  static std::unique_ptr<ModelRunner> make(const job::Job& job, std::shared_ptr<Model> model);
   virtual ~ModelRunner() = default;
   virtual const ModelSpec& spec() const = 0;
   virtual Model& model() = 0;

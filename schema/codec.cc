@@ -248,8 +248,8 @@ void write(wire::Table::Builder out, const TableSpec& table) {
   out.setKeyKind(static_cast<uint8_t>(table.key_kind));
   out.setInputDim(table.input_dim);
   write_named(out.initInitializer(), table.initializer);
-  write_named(out.initOptimizer(), table.optimizer);
-  write_schedule(out.initSchedule(), table.optimizer.schedule);
+  write_named(out.initOptimizer(), table.update_rule);
+  write_schedule(out.initSchedule(), table.update_rule.schedule);
   write_named(out.initConstraint(), table.constraint);
   out.setAccumulation(static_cast<uint8_t>(table.accumulation));
   out.setNumberType(static_cast<uint8_t>(table.number_type));
@@ -266,8 +266,8 @@ TableSpec read(wire::Table::Reader in) {
   table.key_kind = static_cast<KeyKind>(in.getKeyKind());
   table.input_dim = in.getInputDim();
   table.initializer = read_named<InitializerSpec>(in.getInitializer());
-  table.optimizer = read_named<OptimizerSpec>(in.getOptimizer());
-  table.optimizer.schedule = read_schedule(in.getSchedule());
+  table.update_rule = read_named<UpdateRuleSpec>(in.getOptimizer());
+  table.update_rule.schedule = read_schedule(in.getSchedule());
   table.constraint = read_named<ConstraintSpec>(in.getConstraint());
   table.accumulation = static_cast<Accumulation>(in.getAccumulation());
   table.number_type = number_type(in.getNumberType());
@@ -349,13 +349,13 @@ SentRows read_sent_rows(wire::PullReply::Reader reply, size_t i, const RowsShape
   return rows;
 }
 
-ShardMap read_shard_map(wire::JoinReply::Reader reply, size_t owners) {
-  const auto buckets = reply.getShardOfBucket();
-  if (buckets.size() == 0) fail(ErrorCode::kBadFrame, "an empty shard map");
-  ShardMap map{reply.getMapVersion(), {}};
+OwnerMap read_owner_map(wire::JoinReply::Reader reply, size_t owners) {
+  const auto buckets = reply.getOwnerOfBucket();
+  if (buckets.size() == 0) fail(ErrorCode::kBadFrame, "an empty owner map");
+  OwnerMap map{reply.getMapVersion(), {}};
   for (const uint16_t shard : buckets) {
     if (shard >= owners) fail(ErrorCode::kBadFrame, "shard {} in a map of {} shards", shard, owners);
-    map.shard_of_bucket.push_back(shard);
+    map.owner_of_bucket.push_back(shard);
   }
   return map;
 }

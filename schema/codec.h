@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "schema/errors.h"
-#include "schema/float_buffer.h"
+#include "base/errors.h"
+#include "base/floats/float_buffer.h"
 #include "schema/ids.h"
 #include "schema/message.h"
 #include "schema/partition.h"
@@ -89,7 +89,7 @@ SentRows read_sent_rows(wire::PullReply::Reader reply, size_t i, const RowsShape
 std::span<const float> read_rows(wire::PullReply::Reader reply, size_t i, const RowsShape& expected);
 
 TableSpec read(wire::Table::Reader table);
-ShardMap read_shard_map(wire::JoinReply::Reader reply, size_t owners);
+OwnerMap read_owner_map(wire::JoinReply::Reader reply, size_t owners);
 std::vector<std::string> read_texts(capnp::List<capnp::Text>::Reader texts);
 std::span<const float> read_floats(capnp::Data::Reader data);
 std::span<const uint64_t> read_words(capnp::Data::Reader data);

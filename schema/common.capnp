@@ -12,7 +12,7 @@ struct Origin {
   attempt @4 :UInt32;      # fences: of two attempts at one minibatch the later one counts
   lease @5 :UInt64;        # the lease under which the minibatch is computed
   version @6 :UInt64;      # pull: version wanted (sync) or 0; push: model version computed on
-  mapVersion @7 :UInt32;   # the shard map that the sender routed by
+  mapVersion @7 :UInt32;   # the owner map that the sender routed by
   examples @8 :UInt32;     # records in the minibatch
   cut @9 :UInt64;          # checkpoint cut that the sender has seen, 0 before the first
 }
@@ -58,12 +58,12 @@ struct TableKeys {
   bytes @4 :Data;     # byte-string keys one after another
   width @5 :UInt32;   # numbers a key in `values`: dim, or dim plus slots; 0 without values
   values @6 :Data;    # count x width numbers, or empty
-  numberType @7 :UInt8;  # what they are, schema/numbers.h
+  numberType @7 :UInt8;  # what they are, base/numbers.h
 }
 
 struct ErrorReply {
   # Payload of a frame with the error flag.
-  code @0 :UInt8;     # schema/errors.h
+  code @0 :UInt8;     # base/errors.h
   message @1 :Text;
 }
 

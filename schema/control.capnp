@@ -39,7 +39,7 @@ struct JoinReply {
   number @1 :UInt32;                 # worker: running number; owner: its shard id
   tables @2 :List(Common.Table);
   mapVersion @3 :UInt32;
-  shardOfBucket @4 :List(UInt16);
+  ownerOfBucket @4 :List(UInt16);
   owners @5 :List(Owner);            # in order of shard id; only for workers
   takesOver @6 :Bool;                # owner: goes on where a lost process of this shard was cut off
   struct Owner {

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "schema/instruction_sets.h"
+#include "base/floats/instruction_sets.h"
 
 namespace embers {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "schema/errors.h"
+#include "base/errors.h"
 
 namespace embers {
 

@@ -32,7 +32,7 @@ struct NormsReply {
   struct Sum {
     table @0 :UInt32;
     parameter @1 :Text;              # as in CommitRequest.Norm
-    words @2 :Data;                  # storage/exact_sum.h: 24 x uint64, so that the sum over owners does not round
+    words @2 :Data;                  # base/exact_sum.h: 24 x uint64, so that the sum over owners does not round
   }
 }
 
@@ -61,7 +61,7 @@ struct StatsReply {
   examples @1 :UInt64;               # records applied in the job
   minibatches @2 :UInt64;            # minibatches applied in the job
   duplicates @3 :UInt64;             # pushes refused because they had been applied
-  staleness @4 :UInt64;              # of the request's epoch: sum over its pushes, see actors/staleness.h
+  staleness @4 :UInt64;              # of the request's epoch: sum over its pushes, see actors/owner/staleness.h
   rows @5 :UInt64;                   # embedding rows; reserved tables not counted
   residentBytes @6 :UInt64;          # rows, slots and index of all tables
   applied @7 :List(Applied);         # of those asked for

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/floats/numbers.h"
 #include "schema/ids.h"
-#include "schema/numbers.h"
 
 namespace embers {
 
@@ -29,11 +29,11 @@ struct ScheduleSpec {
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
 
-struct OptimizerSpec {
+struct UpdateRuleSpec {
   std::string name = "sgd";
   std::map<std::string, double> params;
   ScheduleSpec schedule = {};
-  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
+  friend bool operator==(const UpdateRuleSpec&, const UpdateRuleSpec&) = default;
 };
 
 // What rows must fulfil after each apply; "" for nothing.
@@ -56,7 +56,7 @@ struct TableSpec {
   KeyKind key_kind = KeyKind::kInt64;
   int64_t input_dim = 0;  // number of rows when the model knows it (for fans), else 0
   InitializerSpec initializer;
-  OptimizerSpec optimizer;
+  UpdateRuleSpec update_rule;
   ConstraintSpec constraint;
   Accumulation accumulation = Accumulation::kSum;
   NumberType number_type = NumberType::kFloat32;  // that rows are kept as; slots are always float32

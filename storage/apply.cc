@@ -1,7 +1,7 @@
 #include "storage/apply.h"
 
-#include "storage/copy_floats.h"
-#include "storage/finite.h"
+#include "base/floats/copy_floats.h"
+#include "base/floats/finite.h"
 
 namespace embers::storage {
 namespace {
@@ -16,7 +16,7 @@ bool take_back(std::span<float> row, std::span<float> slots, std::span<const flo
 
 }  // namespace
 
-LeftOut apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer::Step step, KeysView keys,
+LeftOut apply(Store& store, TableId table, const UpdateRule& optimizer, UpdateRule::Step step, KeysView keys,
               std::span<const float> grads, const Constraint* constraint) {
   const GuardedKernel kernel = optimizer.guarded_kernel(step);
   LeftOut left_out;

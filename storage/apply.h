@@ -2,9 +2,9 @@
 
 #include <span>
 
-#include "storage/constraint.h"
-#include "storage/optimizer.h"
-#include "storage/store.h"
+#include "storage/rows/constraint.h"
+#include "storage/rows/store.h"
+#include "storage/update_rules/update_rule.h"
 
 namespace embers::storage {
 
@@ -18,7 +18,7 @@ struct LeftOut {
 // the optimizer whose slots the table was added with, then makes each fulfil the constraint, if any. A finite
 // row that would no longer be finite is left as it was, slots included. Errors are Store::update's; then
 // nothing was changed.
-LeftOut apply(Store& store, TableId table, const Optimizer& optimizer, Optimizer::Step step, KeysView keys,
+LeftOut apply(Store& store, TableId table, const UpdateRule& optimizer, UpdateRule::Step step, KeysView keys,
               std::span<const float> grads, const Constraint* constraint = nullptr);
 
 }  // namespace embers::storage

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "actors/route.h"
+#include "actors/routing/route.h"
 #include "worker/work.h"
 
 namespace embers {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "schema/float_buffer.h"
+#include "base/floats/float_buffer.h"
 #include "schema/ids.h"
 
 namespace embers {

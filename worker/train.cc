@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "actors/local_model.h"
+#include "actors/routing/local_model.h"
 #include "worker/pull.h"
 
 namespace embers {
@@ -14,7 +14,7 @@ class LocalSteps {
   LocalSteps(const ModelSpec& model, const Owners& owners)
       : model_(model.tables[model.table_id(kDenseTable)]), holds_dense_(owners.handles.size()) {
     const Keys keys = DenseKeys(model).dense;
-    for (size_t i = 0; i < keys.size(); ++i) holds_dense_[shard_of(owners.map, hash_key(keys, i))] = true;
+    for (size_t i = 0; i < keys.size(); ++i) holds_dense_[owner_of(owners.map, hash_key(keys, i))] = true;
   }
 
   // Makes the local model what was pulled, or gives the work the local model. A work that came before any
@@ -102,7 +102,7 @@ StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerS
 }  // namespace
 
 StageActor spawn_trainer(caf::actor_system& system, std::shared_ptr<ModelRunner> runner,
-                         std::shared_ptr<const Owners> owners, const data::Job& job, StageActor next,
+                         std::shared_ptr<const Owners> owners, const job::Job& job, StageActor next,
                          StageOwner worker) {
   return system.spawn<caf::detached>(trainer_behavior, std::move(runner), std::move(owners),
                                      job.training.threads, job.training.get_model_steps, std::move(next),

@@ -8,13 +8,13 @@
 #include <optional>
 #include <vector>
 
-#include "actors/direct_reads.h"
 #include "actors/message_types.h"
+#include "actors/routing/direct_reads.h"
+#include "base/stage_times.h"
 #include "data/minibatch.h"
 #include "model/step.h"
 #include "schema/codec.h"
 #include "schema/partition.h"
-#include "schema/stage_times.h"
 
 namespace embers {
 
@@ -70,7 +70,7 @@ using StageOwner = caf::typed_actor<caf::reacts_to<WorkPtr>, caf::reacts_to<Stag
 // Where rows live: what every stage that talks to owners needs. Constant.
 struct Owners {
   std::vector<OwnerHandles> handles;  // by shard id
-  ShardMap map;
+  OwnerMap map;
   std::vector<TableSpec> tables;           // by TableId
   bool may_return = false;                 // a lost owner's next process takes its place: see master/master.h
   NumberType wire = NumberType::kFloat32;  // what rows and gradients are sent as

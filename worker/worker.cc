@@ -94,7 +94,7 @@ struct WorkerState {
     o->may_return = storage.backend != "memory" && !storage.journal.empty() && storage.owner_timeout > 0;
     connect_to(*o, reply.getOwners());
     if (o->handles.empty()) fail(ErrorCode::kBadFrame, "the master named no owner");
-    o->map = read_shard_map(reply, o->handles.size());
+    o->map = read_owner_map(reply, o->handles.size());
     for (const auto table : reply.getTables()) o->tables.push_back(read(table));
     if (o->tables.size() != config->runner->spec().tables.size())
       fail(ErrorCode::kMismatch, "the master has {} tables, this worker's model {}", o->tables.size(),
@@ -195,7 +195,7 @@ struct WorkerState {
   // mode, where others may be waiting for work, and not without prefetch.
   bool may_read() const {
     const auto& training = config->job.training;
-    const bool more = training.prefetch > 0 && training.mode != data::Mode::kSync;
+    const bool more = training.prefetch > 0 && training.mode != job::Mode::kSync;
     return reading + ready.size() + in_pipeline <= training.prefetch + (more ? 1 : 0);
   }
 
@@ -223,7 +223,7 @@ struct WorkerState {
     for (const auto part : reply.getMinibatches()) {
       auto work = std::make_shared<Work>();
       work->evaluate = reply.getKind() == wire::LeaseReply::Kind::EVALUATE;
-      work->exact = !work->evaluate && config->job.training.mode == data::Mode::kSync;
+      work->exact = !work->evaluate && config->job.training.mode == job::Mode::kSync;
       Origin& o = work->origin;
       o.job = config->run;
       o.incarnation = incarnation;

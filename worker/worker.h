@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "actors/message_types.h"
+#include "base/errors.h"
 #include "data/dataset.h"
 #include "model/step.h"
-#include "schema/errors.h"
 
 namespace embers {
 
 // Everything a worker needs to know, constant after its start.
 struct WorkerConfig {
-  data::Job job;
+  job::Job job;
   uint64_t run = 0;         // number of the run, from the master's answer to JobRequest
   MasterActor master;       // local, or a proxy
   std::string master_name;  // for messages: its address, or "the master"

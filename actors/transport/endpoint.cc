@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "schema/errors.h"
+#include "base/errors.h"
 
 namespace embers {
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "actors/message_types.h"
+#include "base/errors.h"
 #include "schema/codec.h"
-#include "schema/errors.h"
 #include "schema/message.h"
 
 namespace embers {

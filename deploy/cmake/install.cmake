@@ -3,12 +3,12 @@
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-set(embers_libraries schema data model)
+set(embers_libraries base schema job data model)
 set(embers_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/embers)
 foreach(library ${embers_libraries})
   set_target_properties(embers_${library} PROPERTIES EXPORT_NAME ${library}
                         INSTALL_RPATH "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-  # Headers include each other as "model/model.h".
+  # Headers include each other as "model/layers/model.h".
   target_include_directories(embers_${library} INTERFACE
                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/embers>)
   install(TARGETS embers_${library} EXPORT embersTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -4,8 +4,8 @@
 //   logit(example) = w . numeric + sum over pairs of features of <v_i, v_j>
 #include <torch/nn/modules/linear.h>
 
-#include "model/embedding.h"
-#include "model/model.h"
+#include "model/layers/embedding.h"
+#include "model/layers/model.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // CPUs that shards are bound to.
-#include "actors/cpus.h"
+#include "base/cpus.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "actors/ask.h"
-#include "actors/owner.h"
+#include "actors/owner/owner.h"
 #include "tests/support/actors.h"
 #include "tests/support/expect_error.h"
 

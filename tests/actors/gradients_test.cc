@@ -1,13 +1,13 @@
 // What an owner does with gradients before they change rows: bad ones, clipping, schedules.
-#include "actors/gradients.h"
+#include "actors/owner/gradients.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <numeric>
 
-#include "actors/norms.h"
-#include "actors/route.h"
+#include "actors/owner/norms.h"
+#include "actors/routing/route.h"
 #include "tests/support/actors.h"
 #include "tests/support/deterministic.h"
 #include "tests/support/expect_error.h"
@@ -24,9 +24,9 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 // An owner of one table "a" of dim 2, first values 0, sgd with learning rate 1 unless changed.
 class Owner : public Deterministic {
  public:
-  explicit Owner(bool sync, bool skip = false, OptimizerSpec optimizer = {"sgd", {{"learning_rate", 1}}}) {
+  explicit Owner(bool sync, bool skip = false, UpdateRuleSpec optimizer = {"sgd", {{"learning_rate", 1}}}) {
     TableSpec spec = table("a", 2);
-    spec.optimizer = std::move(optimizer);
+    spec.update_rule = std::move(optimizer);
     OwnerConfig config = owner_config(sync, {spec});
     config.skip_bad_gradients = skip;
     handles_ = spawn_owner(system(), config);
@@ -144,7 +144,7 @@ TEST(BadGradient, APushOfNothingElseStillCountsItsMinibatch) {
 
 // Finite gradients whose step overflows the row.
 TEST(BadGradient, AStepThatOverflowsARowIsOneToo) {
-  const OptimizerSpec steep{"sgd", {{"learning_rate", 1e38}}};
+  const UpdateRuleSpec steep{"sgd", {{"learning_rate", 1e38}}};
   Owner owner(false, false, steep);
   owner.pull({7});
   expect_error(ErrorCode::kInvalid, {"step 1", "'a'", "'7'", "learning rate"}, [&] {
@@ -178,7 +178,7 @@ TEST(Clipping, AnAsyncPushIsClippedByItsOwnNorm) {
 
 TEST(Clipping, ACommitIsClippedByTheNormOfAllOwners) {
   for (const char* kind : {"clipnorm", "global_clipnorm"}) {
-    const OptimizerSpec optimizer{"sgd", {{"learning_rate", 1}, {kind, 2.5}}};
+    const UpdateRuleSpec optimizer{"sgd", {{"learning_rate", 1}, {kind, 2.5}}};
     Owner one(true, false, optimizer), other(true, false, optimizer);
     one.pull({7});
     other.pull({8});
@@ -201,7 +201,7 @@ TEST(Clipping, ACommitWithoutTheNormsItNeedsIsRefused) {
 }
 
 TEST(Schedule, TheLearningRateIsAFunctionOfTheModelsStep) {
-  OptimizerSpec halving{"sgd", {{"learning_rate", 1}}};
+  UpdateRuleSpec halving{"sgd", {{"learning_rate", 1}}};
   halving.schedule = {"exponential", {{"decay_steps", 1}, {"decay_rate", 0.5}}, {}, {}};
   Owner async(false, false, halving), sync(true, false, halving);
   async.pull({7});

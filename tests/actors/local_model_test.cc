@@ -1,4 +1,4 @@
-#include "actors/local_model.h"
+#include "actors/routing/local_model.h"
 
 #include <gtest/gtest.h>
 
@@ -13,11 +13,11 @@ namespace {
 
 using testing_support::expect_error;
 
-TableSpec dense(OptimizerSpec optimizer) {
+TableSpec dense(UpdateRuleSpec optimizer) {
   TableSpec spec;
   spec.name = kDenseTable;
   spec.dim = kDenseChunk;
-  spec.optimizer = std::move(optimizer);
+  spec.update_rule = std::move(optimizer);
   return spec;
 }
 
@@ -80,7 +80,7 @@ TEST(LocalModel, AnInfiniteGradientChangesNothingOfItsChunk) {
 
 // The model's step, not the copy's.
 TEST(LocalModel, TakesTheScheduledRateOfTheModelsStep) {
-  OptimizerSpec sgd{"sgd", {}};
+  UpdateRuleSpec sgd{"sgd", {}};
   sgd.schedule.name = "piecewise";
   sgd.schedule.boundaries = {40};
   sgd.schedule.values = {1, 0};

@@ -1,9 +1,9 @@
 // Conversations with one owner, message by message.
-#include "actors/owner.h"
+#include "actors/owner/owner.h"
 
 #include <gtest/gtest.h>
 
-#include "actors/staleness.h"
+#include "actors/owner/staleness.h"
 #include "tests/support/actors.h"
 #include "tests/support/deterministic.h"
 #include "tests/support/expect_error.h"
@@ -241,7 +241,7 @@ TEST(AsyncPush, BeginsTheStalenessOfItsEpochAnew) {
 // above 1. Buffers are set, so they know no learning rate.
 TEST(AsyncPush, HasItsLearningRateDividedByItsStalenessIfTheJobSaysSo) {
   TableSpec buffers = table(kBufferTable, 2);
-  buffers.optimizer = {"assign", {}};
+  buffers.update_rule = {"assign", {}};
   for (const bool modulated : {false, true}) {
     OwnerConfig config = owner_config(false, {table("a", 2), buffers});
     config.staleness_modulation = modulated;
@@ -455,7 +455,7 @@ TEST(Restore, OfTheWrongWidthIsRefused) {
 
 TEST(Scan, SeesEveryRowOnceWithItsSlotsIfAsked) {
   TableSpec spec = ones();
-  spec.optimizer.name = "adam";
+  spec.update_rule.name = "adam";
   Owner owner(false, {spec});
   std::vector<int64_t> keys(100);
   std::iota(keys.begin(), keys.end(), -50);
@@ -552,7 +552,7 @@ TEST(SpawnOwner, RefusesAnUnknownBackendOrOptimizer) {
   config.backend = "disk";
   expect_error(ErrorCode::kInvalid, {"disk", "memory"}, [&] { spawn_owner(d.system(), config); });
   config = owner_config(false, {table("a", 1)});
-  config.tables[0].optimizer.name = "adamm";
+  config.tables[0].update_rule.name = "adamm";
   expect_error(ErrorCode::kInvalid, {"adam"}, [&] { spawn_owner(d.system(), config); });
 }
 

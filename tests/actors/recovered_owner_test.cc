@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "actors/ask.h"
-#include "actors/ledger.h"
-#include "actors/owner.h"
+#include "actors/owner/ledger.h"
+#include "actors/owner/owner.h"
 #include "tests/support/actors.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/servers.h"
@@ -68,7 +68,7 @@ class RecoveredOwner : public testing::TestWithParam<std::string> {
 
   OwnerConfig config(bool sync) const {
     TableSpec adam = table("a", 1), other = table("b", 1);
-    adam.optimizer = {"adam", {{"learning_rate", 0.5}}};
+    adam.update_rule = {"adam", {{"learning_rate", 0.5}}};
     OwnerConfig c = owner_config(sync, {adam, other});
     c.backend = GetParam();
     c.servers = {server_.address()};

@@ -1,10 +1,10 @@
-#include "actors/route.h"
+#include "actors/routing/route.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "actors/accumulate.h"
+#include "actors/owner/accumulate.h"
 #include "tests/support/actors.h"
 
 namespace embers {
@@ -27,7 +27,7 @@ Keys random_keys(std::mt19937_64& random, KeyKind kind, size_t n) {
 TEST(Route, GivesEveryKeyToTheOwnerOfItsBucketInOrder) {
   std::mt19937_64 random(1);
   for (const size_t owners : {1, 2, 3, 7}) {
-    const ShardMap map = even_shard_map(static_cast<uint32_t>(owners), 64);
+    const OwnerMap map = even_owner_map(static_cast<uint32_t>(owners), 64);
     const Keys ints = random_keys(random, KeyKind::kInt64, 300),
                strings = random_keys(random, KeyKind::kBytes, 200);
     const std::vector<TableKeyList> lists{{5, ints}, {2, strings}};
@@ -42,7 +42,7 @@ TEST(Route, GivesEveryKeyToTheOwnerOfItsBucketInOrder) {
         for (size_t i = 0; i < part.keys.size(); ++i) {
           const KeysView source = lists[part.source].keys;
           EXPECT_EQ(to_string(part.keys, i), to_string(source, part.positions[i]));
-          EXPECT_EQ(shard_of(map, hash_key(source, part.positions[i])), owner);
+          EXPECT_EQ(owner_of(map, hash_key(source, part.positions[i])), owner);
           ++seen[part.source];
         }
       }
@@ -54,7 +54,7 @@ TEST(Route, GivesEveryKeyToTheOwnerOfItsBucketInOrder) {
 TEST(Route, LeavesOutTablesWithoutAKeyAndKeepsOwnersWithNone) {
   const Keys one(std::vector<int64_t>{42}), none;
   const std::vector<TableKeyList> lists{{0, none}, {1, one}};
-  const Routed routed = route(lists, even_shard_map(4, 64), 4);
+  const Routed routed = route(lists, even_owner_map(4, 64), 4);
   size_t parts = 0;
   for (const auto& owner : routed) parts += owner.size();
   EXPECT_EQ(routed.size(), 4);
@@ -70,7 +70,7 @@ TEST(Route, WhatIsCollectedAndScatteredIsBackInItsPlace) {
   const TableKeyList list{0, keys};
   for (const uint32_t owners : {1, 2, 3}) {
     std::vector<float> back(values.size(), -1);
-    for (const auto& owner : route({&list, 1}, even_shard_map(owners, 64), owners))
+    for (const auto& owner : route({&list, 1}, even_owner_map(owners, 64), owners))
       for (const RoutedTable& part : owner) {
         std::vector<float> rows(part.keys.size() * dim);
         collect(values, dim, part.positions, rows);

@@ -1,4 +1,4 @@
-#include "actors/staleness.h"
+#include "actors/owner/staleness.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "apps/bench/latencies.h"
+#include "bench/latencies.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "schema/errors.h"
+#include "base/errors.h"
 #include "tests/support/expect_error.h"
 
 namespace embers {

@@ -1,7 +1,7 @@
 // main of every benchmark program: runs as the embers command does.
 #include <benchmark/benchmark.h>
 
-#include "schema/tune_malloc.h"
+#include "base/tune_malloc.h"
 
 int main(int argc, char** argv) {
   embers::tune_malloc();

@@ -11,7 +11,7 @@
 #include <random>
 
 #include "storage/apply.h"
-#include "storage/initializer.h"
+#include "storage/initializers/initializer.h"
 
 namespace embers::storage {
 namespace {
@@ -77,7 +77,7 @@ void gather(benchmark::State& state, KeyKind kind) {
 
 void update_adam(benchmark::State& state) {
   const TableSpec table = spec(KeyKind::kInt64, state);
-  const auto adam = Optimizer::make({"adam", {}});
+  const auto adam = UpdateRule::make({"adam", {}});
   const auto store = filled(table, slot_init(*adam, table.dim));
   const std::vector<Keys> batches = random_batches(KeyKind::kInt64);
   const std::vector<float> grads(kBatch * table.dim, 0.01f);

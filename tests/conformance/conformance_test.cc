@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "apps/op.h"
+#include "apps/op/op.h"
 #include "tests/support/temp_dir.h"
 
 namespace embers::op {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <set>
 
-#include "apps/op.h"
-#include "storage/optimizer.h"
-#include "storage/schedule.h"
+#include "apps/op/op.h"
+#include "storage/update_rules/schedule.h"
+#include "storage/update_rules/update_rule.h"
 
 namespace embers::op {
 namespace {

@@ -6,7 +6,7 @@ namespace embers::data {
 namespace {
 
 Dialect dialect(char separator = ',', bool trim = true, std::string comment = "") {
-  DataSection data;
+  job::DataSection data;
   data.separator = separator;
   data.trim = trim;
   data.comment = std::move(comment);

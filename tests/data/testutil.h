@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "data/dataset.h"
-#include "data/job.h"
-#include "schema/errors.h"
+#include "job/job.h"
 #include "tests/support/temp_dir.h"
 
 namespace embers::data {
 
+using namespace job;
 using testing_support::TempDir;
 
 // Writes a file into the folder and returns its path.

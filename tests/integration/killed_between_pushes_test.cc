@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "actors/errors.h"
-#include "actors/owner.h"
+#include "actors/owner/owner.h"
 #include "data/dataset.h"
 #include "master/master.h"
 #include "model/step.h"
@@ -59,7 +59,7 @@ std::string run(const TempDir& dir, bool kill, Report* report) {
   caf::actor_system_config settings;
   settings.set("scheduler.policy", caf::atom("sharing"));
   caf::actor_system system(settings);
-  const data::Job job = data::parse_job({"job.toml", job_text(dir.path().string()), {}});
+  const job::Job job = job::parse_job({"job.toml", job_text(dir.path().string()), {}});
   const std::shared_ptr<const data::Dataset> train = data::Dataset::open(job, data::Split::kTrain, "");
   const std::shared_ptr<ModelRunner> runner = ModelRunner::make(job);
 
@@ -80,7 +80,7 @@ std::string run(const TempDir& dir, bool kill, Report* report) {
     owner.seed = job.job.seed;
     owner.sync = true;
     owner.tables = config->model.tables;
-    owner.map = even_shard_map(2, job.storage.buckets);
+    owner.map = even_owner_map(2, job.storage.buckets);
     config->local_owners.push_back(spawn_owner(system, owner));
   }
   std::promise<JobResult> ended;

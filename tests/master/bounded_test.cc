@@ -6,7 +6,7 @@ namespace {
 
 using namespace testing_support;
 
-constexpr auto kBounded = data::Mode::kBounded;
+constexpr auto kBounded = job::Mode::kBounded;
 
 size_t size(const Lease& lease) { return lease.get().getMinibatches().size(); }
 bool waits(const std::future<Lease>& lease) { return lease.wait_for(100ms) == std::future_status::timeout; }

@@ -15,7 +15,7 @@ namespace {
 
 using namespace testing_support;
 
-constexpr auto kSync = data::Mode::kSync;
+constexpr auto kSync = job::Mode::kSync;
 
 // What a test and the actors of its job share. Any thread.
 struct Shared {
@@ -224,7 +224,7 @@ TEST(LostOwner, ThatComesBackWithAnotherVersionEndsASyncJob) {
   ASSERT_TRUE(job.has_event("lost shard 1")) << job.events();
   const OwnerHandles old = job.owners_[1];
   OwnerConfig empty = owner_config(true, {table("a", 1)});
-  empty.map = even_shard_map(2, 16);
+  empty.map = even_owner_map(2, 16);
   empty.shard = 1;
   job.owners_[1] = spawn_owner(job.system_, empty);
   job.join_owner(1);

@@ -15,7 +15,7 @@ namespace {
 using namespace testing_support;
 
 TEST(Master, LeasesEveryMinibatchOfEveryEpochAndEnds) {
-  for (const auto mode : {data::Mode::kAsync, data::Mode::kSync}) {
+  for (const auto mode : {job::Mode::kAsync, job::Mode::kSync}) {
     Job job({.mode = mode, .minibatches = 3, .epochs = 2});
     EXPECT_EQ(Worker(job).work_to_the_end(), (std::vector<uint64_t>{0, 1, 2, 0, 1, 2}));
     const JobResult result = job.result();
@@ -37,7 +37,7 @@ TEST(Master, StartsWhenSoManyWorkersHaveJoined) {
 }
 
 TEST(Master, ASyncVersionIsCommittedBeforeTheNextIsLeased) {
-  Job job({.mode = data::Mode::kSync, .minibatches = 4, .workers = 2, .grads_to_wait = 2});
+  Job job({.mode = job::Mode::kSync, .minibatches = 4, .workers = 2, .grads_to_wait = 2});
   Worker a(job), b(job);
   const Lease first = a.lease(), second = b.lease();
   EXPECT_EQ(first.get().getMinibatches().size(), 1);
@@ -93,7 +93,7 @@ TEST(Master, LeasesWhatAWorkerGaveBackOrLeftBehind) {
 
 // An owner refused it as stale: it is computed again, by whoever asks first, and its version waits for it.
 TEST(Master, LeasesARefusedMinibatchOfASyncVersionAgainOnTheSameVersion) {
-  Job job({.mode = data::Mode::kSync, .minibatches = 4, .workers = 2, .grads_to_wait = 2});
+  Job job({.mode = job::Mode::kSync, .minibatches = 4, .workers = 2, .grads_to_wait = 2});
   Worker first(job), second(job);
   const Lease refused = first.lease();
   second.finish(second.lease());
@@ -145,7 +145,7 @@ TEST(Master, AWorkersErrorEndsTheJobAndTellsTheOthers) {
 }
 
 TEST(Master, ALostOwnerEndsTheJobNamingTheShard) {
-  Job job({.mode = data::Mode::kSync});
+  Job job({.mode = job::Mode::kSync});
   Worker worker(job);
   const Lease lease = worker.lease();
   worker.push(lease, 0);
@@ -191,7 +191,7 @@ TEST(MasterStop, BeforeTheStartAnswersWhoWaits) {
 }
 
 TEST(MasterStop, WhileTrainingFinishesWhatIsLeasedAndResumesThere) {
-  for (const auto mode : {data::Mode::kAsync, data::Mode::kSync}) {
+  for (const auto mode : {job::Mode::kAsync, job::Mode::kSync}) {
     TempDir dir;
     const Options options{.mode = mode, .minibatches = 6, .output = dir / "model"};
     uint64_t next = 0;
@@ -282,7 +282,7 @@ TEST(MasterStop, WithAHoleInTheMiddleGoesOnInAsyncModeOnly) {
   }
   options.resume = dir / "model";
   {
-    options.mode = data::Mode::kSync;
+    options.mode = job::Mode::kSync;
     Job job(options);
     Worker worker(job);
     const JobResult result = job.result();
@@ -292,7 +292,7 @@ TEST(MasterStop, WithAHoleInTheMiddleGoesOnInAsyncModeOnly) {
     for (const char* said : {"epoch 1", "missing in the middle", "go on in async mode"})
       EXPECT_NE(what.find(said), std::string::npos) << what;
   }
-  options.mode = data::Mode::kBounded;
+  options.mode = job::Mode::kBounded;
   Job job(options);
   EXPECT_EQ(Worker(job).work_to_the_end(), (std::vector<uint64_t>{0, 2, 3, 4, 5}));
   EXPECT_FALSE(job.result().error);

@@ -16,7 +16,7 @@ using Lease = Message<wire::LeaseReply>;
 using Kinds = wire::LeaseReply::Kind;
 
 struct Options {
-  data::Mode mode = data::Mode::kAsync;
+  job::Mode mode = job::Mode::kAsync;
   uint32_t minibatches = 3, test_minibatches = 0, epochs = 1, workers = 1, grads_to_wait = 1;
   double heartbeat_timeout = 30, worker_timeout = 30;
   std::string output = {}, resume = {};
@@ -35,7 +35,7 @@ class Job {
     config->run = 7;
     config->model.tables = {table("a", 1)};
     config->dense = config->buffers = std::make_shared<FloatBuffer>();
-    data::Job& job = config->job;
+    job::Job& job = config->job;
     job.job.heartbeat_timeout = options.heartbeat_timeout;
     job.job.worker_timeout = options.worker_timeout;
     job.training.mode = options.mode;
@@ -52,8 +52,8 @@ class Job {
     config->test_minibatches = options.test_minibatches;
     config->output = options.output;
     config->resume = options.resume;
-    OwnerConfig owner = owner_config(options.mode == data::Mode::kSync, config->model.tables);
-    owner.map = even_shard_map(options.shards, 16);
+    OwnerConfig owner = owner_config(options.mode == job::Mode::kSync, config->model.tables);
+    owner.map = even_owner_map(options.shards, 16);
     for (owner.shard = 0; owner.shard < options.shards; ++owner.shard)
       owners_.push_back(spawn_owner(system_, owner));
     config->local_owners = owners_;

@@ -83,7 +83,7 @@ TEST(LeaseBook, DropsNothingAndHasNeverTwoHolders) {
 }
 
 TEST(VersionWindow, IsReadyWhenAllItsMinibatchesAre) {
-  VersionWindow window(7, 0, 5, 2, data::Reduction::kMean);
+  VersionWindow window(7, 0, 5, 2, job::Reduction::kMean);
   EXPECT_EQ(window.limit(), 2);
   window.complete(1, 3, 30);
   EXPECT_FALSE(window.ready());
@@ -115,7 +115,7 @@ TEST(VersionWindow, IsReadyWhenAllItsMinibatchesAre) {
 }
 
 TEST(VersionWindow, WeighsNothingForASumAndSurvivesEmptyMinibatches) {
-  VersionWindow sum(0, 0, 1, 1, data::Reduction::kSum), mean(0, 0, 1, 1, data::Reduction::kMean);
+  VersionWindow sum(0, 0, 1, 1, job::Reduction::kSum), mean(0, 0, 1, 1, job::Reduction::kMean);
   sum.complete(0, 1, 30);
   mean.complete(0, 1, 0);
   EXPECT_EQ(sum.commit(1).get().getMinibatches()[0].getWeight(), 1);

@@ -1,4 +1,4 @@
-#include "model/combine.h"
+#include "model/lookup/combine.h"
 
 #include <gtest/gtest.h>
 

@@ -50,8 +50,8 @@ TEST(ModelConfig, NamesAKeyThatNobodyAskedFor) {
 }
 
 TEST(ModelConfig, DimsComeFromTheStorageSectionFirst) {
-  data::Job job = toy::job_of({toy::numeric("x")});
-  data::TableOverride entry;
+  job::Job job = toy::job_of({toy::numeric("x")});
+  job::TableOverride entry;
   entry.match = "t";
   entry.dim = 16;
   job.storage.tables.push_back(entry);

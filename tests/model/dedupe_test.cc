@@ -1,4 +1,4 @@
-#include "model/dedupe.h"
+#include "model/lookup/dedupe.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 namespace embers {
 namespace {
 
-const std::vector<data::Feature> kFeatures{toy::feature("age", KeyKind::kInt64),
-                                           toy::feature("job", KeyKind::kBytes)};
+const std::vector<job::Feature> kFeatures{toy::feature("age", KeyKind::kInt64),
+                                          toy::feature("job", KeyKind::kBytes)};
 
 std::shared_ptr<toy::ToyModel> bare() {
   return std::make_shared<toy::ToyModel>([](toy::ToyModel&, const Batch&) { return torch::Tensor(); });
@@ -36,21 +36,21 @@ struct Tower : torch::nn::Module {
 TEST(Discovery, WalksNestedModulesAndPutsReservedTablesLast) {
   auto model = with({toy::options("wide", 1, {"job"}, Combiner::kSum, KeyKind::kBytes)});
   model->add("tower", std::make_shared<Tower>());
-  data::Job job = toy::job_of(kFeatures);
+  job::Job job = toy::job_of(kFeatures);
   job.optimizer = {"adam", {{"learning_rate", 0.5}}};
   const ModelSpec spec = model_spec(*model, job);
   ASSERT_EQ(spec.tables.size(), 4u);
   EXPECT_EQ(spec.tables[0].name, "wide");
   EXPECT_EQ(spec.tables[0].key_kind, KeyKind::kBytes);
-  EXPECT_EQ(spec.tables[0].optimizer, job.optimizer);
+  EXPECT_EQ(spec.tables[0].update_rule, job.optimizer);
   EXPECT_EQ(spec.tables[1].name, "deep");
   EXPECT_EQ(spec.tables[1].dim, 4u);
   EXPECT_EQ(spec.tables[2].name, kDenseTable);
   EXPECT_EQ(spec.tables[2].dim, kDenseChunk);
-  EXPECT_EQ(spec.tables[2].optimizer, job.optimizer);
+  EXPECT_EQ(spec.tables[2].update_rule, job.optimizer);
   EXPECT_EQ(spec.tables[2].accumulation, Accumulation::kSum);
   EXPECT_EQ(spec.tables[3].name, kBufferTable);
-  EXPECT_EQ(spec.tables[3].optimizer.name, "assign");
+  EXPECT_EQ(spec.tables[3].update_rule.name, "assign");
   EXPECT_EQ(spec.tables[3].accumulation, Accumulation::kLast);
   std::vector<std::string> dense;
   for (const DenseParam& p : spec.dense) dense.push_back(p.name);
@@ -124,8 +124,8 @@ TEST(Discovery, RefusesFeaturesThatTheDataDoesNotHave) {
 }
 
 TEST(Discovery, RefusesADimThatTheModelDidNotTake) {
-  data::Job job = toy::job_of(kFeatures);
-  data::TableOverride entry;
+  job::Job job = toy::job_of(kFeatures);
+  job::TableOverride entry;
   entry.match = "t";
   entry.dim = 16;
   job.storage.tables.push_back(entry);

@@ -1,4 +1,4 @@
-#include "model/dropout.h"
+#include "model/layers/dropout.h"
 
 #include <gtest/gtest.h>
 

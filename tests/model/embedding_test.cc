@@ -1,5 +1,5 @@
 // Lookups of Embedding layers inside a training pass, against dense libtorch arithmetic on the same rows.
-#include "model/embedding.h"
+#include "model/layers/embedding.h"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ constexpr int64_t kRows = 20, kDim = 3;
 class Lookup : public testing::Test {
  protected:
   void make(const std::vector<EmbeddingOptions>& layers, toy::ToyModel::Forward forward,
-            const std::vector<data::Feature>& features = {toy::feature("a", KeyKind::kInt64),
-                                                          toy::feature("b", KeyKind::kInt64)}) {
+            const std::vector<job::Feature>& features = {toy::feature("a", KeyKind::kInt64),
+                                                         toy::feature("b", KeyKind::kInt64)}) {
     auto model = std::make_shared<toy::ToyModel>(std::move(forward));
     for (const EmbeddingOptions& options : layers)
       layers_.push_back(model->add(fmt::format("l{}", layers_.size()), Embedding(options)));

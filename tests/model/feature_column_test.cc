@@ -1,5 +1,5 @@
 // tf.feature_column's columns in C++: names, parameters, and the input they build, against dense arithmetic.
-#include "model/feature_column.h"
+#include "model/columns/feature_column.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 using toy::Ints;
 using toy::Strings;
 
-std::vector<data::Feature> features() {
+std::vector<job::Feature> features() {
   return {toy::feature("n", KeyKind::kInt64), toy::feature("m", KeyKind::kInt64),
           toy::feature("town", KeyKind::kBytes), toy::numeric("h"), toy::numeric("w")};
 }
@@ -29,7 +29,7 @@ class InputLayerTest : public testing::Test {
  protected:
   // Trains one minibatch on a model whose output is the layer's.
   StepResult train(const std::vector<DenseColumn>& columns, data::Minibatch m = minibatch()) {
-    const data::Job job = toy::job_of(features());
+    const job::Job job = toy::job_of(features());
     auto model = std::make_shared<toy::ToyModel>([this](toy::ToyModel&, const Batch& batch) {
       seen_ = layer_->forward(batch);
       return seen_ * (at::arange(1, seen_.numel() + 1).to(torch::kFloat).view(seen_.sizes()) / 7);
@@ -213,14 +213,14 @@ TEST_F(InputLayerTest, NamesColumnsThatTheDataDoesNotFit) {
 }
 
 // [columns] of a job over the same features.
-data::Job declared(const std::string& columns, const std::string& model = "dnn") {
-  return data::parse_job({"job.toml",
-                          "[model]\nname = \"" + model +
-                              "\"\n[data]\ntrain = \"t\"\ncolumns = [ { name = \"a\", type = \"int\" }, "
-                              "{ name = \"b\" }, { name = \"h\", type = \"float\" } ]\n[features]\n"
-                              "a = { as = \"identity\", num_buckets = 3 }\nb = {}\nh = {}\n" +
-                              columns,
-                          {}});
+job::Job declared(const std::string& columns, const std::string& model = "dnn") {
+  return job::parse_job({"job.toml",
+                         "[model]\nname = \"" + model +
+                             "\"\n[data]\ntrain = \"t\"\ncolumns = [ { name = \"a\", type = \"int\" }, "
+                             "{ name = \"b\" }, { name = \"h\", type = \"float\" } ]\n[features]\n"
+                             "a = { as = \"identity\", num_buckets = 3 }\nb = {}\nh = {}\n" +
+                             columns,
+                         {}});
 }
 
 std::vector<std::string> names(const std::vector<DenseColumn>& columns) {

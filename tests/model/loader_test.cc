@@ -12,17 +12,17 @@
 namespace embers {
 namespace {
 
-const std::vector<data::Feature> kFeatures{toy::feature("a", KeyKind::kInt64), toy::numeric("x"),
-                                           toy::numeric("y")};
+const std::vector<job::Feature> kFeatures{toy::feature("a", KeyKind::kInt64), toy::numeric("x"),
+                                          toy::numeric("y")};
 
-data::Job library_job(const std::string& library, const std::string& model = "mine",
-                      nlohmann::json params = nlohmann::json::object()) {
-  data::Job job = toy::job_of(kFeatures, model, std::move(params));
+job::Job library_job(const std::string& library, const std::string& model = "mine",
+                     nlohmann::json params = nlohmann::json::object()) {
+  job::Job job = toy::job_of(kFeatures, model, std::move(params));
   job.model.library = library;
   return job;
 }
 
-void expect_refused(const std::vector<std::string>& parts, const data::Job& job) {
+void expect_refused(const std::vector<std::string>& parts, const job::Job& job) {
   toy::expect_invalid(parts, [&] { make_model(job); });
 }
 
@@ -37,7 +37,7 @@ TEST(Library, ModelTrainsLikeOneFromTheBox) {
 
 TEST(Library, IsFoundBesideTheJobFile) {
   const std::filesystem::path plugin = GOOD_PLUGIN;
-  data::Job job = library_job(plugin.filename());
+  job::Job job = library_job(plugin.filename());
   job.source.path = plugin.parent_path() / "job.toml";
   EXPECT_NE(make_model(job), nullptr);
 }
@@ -81,7 +81,7 @@ TEST(MakeModel, SuggestsTheNearestModel) {
 }
 
 TEST(MakeModel, BuildsTheSameParametersInEveryThread) {
-  const data::Job job = toy::job_of(kFeatures, "wide_deep");
+  const job::Job job = toy::job_of(kFeatures, "wide_deep");
   std::vector<std::vector<float>> values(4);
   std::vector<std::thread> threads;
   for (std::vector<float>& mine : values)
@@ -92,7 +92,7 @@ TEST(MakeModel, BuildsTheSameParametersInEveryThread) {
     });
   for (std::thread& thread : threads) thread.join();
   for (const std::vector<float>& other : values) EXPECT_EQ(other, values[0]);
-  data::Job reseeded = job;
+  job::Job reseeded = job;
   reseeded.job.seed = 12;
   const FloatBuffer chunks = dense_values(*make_model(reseeded), model_spec(*make_model(job), job), false);
   EXPECT_NE(std::vector<float>(chunks.data(), chunks.data() + chunks.size()), values[0]);

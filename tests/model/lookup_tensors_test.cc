@@ -1,4 +1,4 @@
-#include "model/lookup_tensors.h"
+#include "model/lookup/lookup_tensors.h"
 
 #include <gtest/gtest.h>
 

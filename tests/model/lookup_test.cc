@@ -5,11 +5,11 @@
 #include <cmath>
 #include <random>
 
-#include "model/coordinates.h"
-#include "model/lookup_operators.h"
-#include "model/post_lookup.h"
-#include "model/pre_lookup.h"
-#include "model/table_keys.h"
+#include "model/lookup/coordinates.h"
+#include "model/lookup/lookup_operators.h"
+#include "model/lookup/post_lookup.h"
+#include "model/lookup/pre_lookup.h"
+#include "model/lookup/table_keys.h"
 #include "tests/support/expect_error.h"
 
 namespace embers {

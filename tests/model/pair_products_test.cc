@@ -1,4 +1,4 @@
-#include "model/pair_products.h"
+#include "model/layers/pair_products.h"
 
 #include <gtest/gtest.h>
 

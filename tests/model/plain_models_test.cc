@@ -1,5 +1,5 @@
 // The plain process of `embers bench train`: what embers is compared with, in speed and in losses.
-#include "model/plain_models.h"
+#include "bench/peers/plain_models.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class PlainModelTest : public testing::TestWithParam<const char*> {
       text += fmt::format("I{} = {{ as = \"numeric\", transform = \"log1p\" }}\n", i);
     for (int i = 1; i <= 26; ++i)
       text += fmt::format("C{} = {{ as = \"hash_bucket\", hash_bucket_size = 50, missing = \"\" }}\n", i);
-    job_ = data::parse_job({"job.toml", text, {}});
+    job_ = job::parse_job({"job.toml", text, {}});
     reader_ = data::MinibatchReader::make(data::Dataset::open(job_, data::Split::kTrain, ""), false);
   }
   data::Minibatch minibatch(uint64_t number) { return reader_->read(1, number); }
@@ -35,7 +35,7 @@ class PlainModelTest : public testing::TestWithParam<const char*> {
   double train(PlainModel& model, uint64_t number) { return model.train(minibatch(number), times_); }
 
   testing_support::TempDir dir_;
-  data::Job job_;
+  job::Job job_;
   std::unique_ptr<data::MinibatchReader> reader_;
   PlainModel::Times times_;
 };

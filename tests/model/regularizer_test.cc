@@ -1,5 +1,5 @@
 // Regularizers of Embedding layers, against the same penalty on a dense table.
-#include "model/regularizer.h"
+#include "model/layers/regularizer.h"
 
 #include <gtest/gtest.h>
 

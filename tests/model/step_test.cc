@@ -17,8 +17,8 @@ namespace {
 using toy::ids_of;
 using toy::Ints;
 
-const std::vector<data::Feature> kFeatures{toy::feature("a", KeyKind::kInt64), toy::numeric("x"),
-                                           toy::numeric("y")};
+const std::vector<job::Feature> kFeatures{toy::feature("a", KeyKind::kInt64), toy::numeric("x"),
+                                          toy::numeric("y")};
 
 // Logistic model over two numerics, one embedding of dim 2 and whatever a test puts between.
 class Logistic : public Model {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "model/embedding.h"
-#include "model/model.h"
+#include "model/layers/embedding.h"
+#include "model/layers/model.h"
 #include "model/step.h"
 
 namespace embers::toy {
@@ -60,23 +60,23 @@ Ids ids_of(const std::vector<std::vector<T>>& examples) {
 using Ints = std::vector<std::vector<int64_t>>;
 using Strings = std::vector<std::vector<std::string>>;
 
-inline data::Feature feature(const std::string& name, KeyKind kind) {
-  data::Feature feature;
+inline job::Feature feature(const std::string& name, KeyKind kind) {
+  job::Feature feature;
   feature.name = feature.column = name;
   feature.key_kind = kind;
   return feature;
 }
 
-inline data::Feature numeric(const std::string& name) {
-  data::Feature feature;
+inline job::Feature numeric(const std::string& name) {
+  job::Feature feature;
   feature.name = feature.column = name;
   feature.categorical = false;
   return feature;
 }
 
-inline data::Job job_of(const std::vector<data::Feature>& features, const std::string& model = "toy",
-                        nlohmann::json params = nlohmann::json::object()) {
-  data::Job job;
+inline job::Job job_of(const std::vector<job::Feature>& features, const std::string& model = "toy",
+                       nlohmann::json params = nlohmann::json::object()) {
+  job::Job job;
   job.source.path = "toy.toml";
   job.model.name = model;
   job.model.params = std::move(params);

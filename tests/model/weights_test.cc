@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "model/embedding.h"
+#include "model/layers/embedding.h"
 #include "tests/model/toy.h"
 
 namespace embers {

@@ -29,8 +29,8 @@ data::Minibatch teacher(int64_t n, bool categorical, bool numeric, uint64_t seed
   return m;
 }
 
-std::vector<data::Feature> features(bool categorical, bool numeric) {
-  std::vector<data::Feature> all;
+std::vector<job::Feature> features(bool categorical, bool numeric) {
+  std::vector<job::Feature> all;
   if (categorical) all = {toy::feature("a", KeyKind::kInt64), toy::feature("tags", KeyKind::kBytes)};
   if (numeric) all.insert(all.end(), {toy::numeric("x"), toy::numeric("y")});
   return all;
@@ -40,7 +40,7 @@ std::vector<data::Feature> features(bool categorical, bool numeric) {
 // step.
 class Trainer {
  public:
-  explicit Trainer(const data::Job& job) : runner_(ModelRunner::make(job)) {
+  explicit Trainer(const job::Job& job) : runner_(ModelRunner::make(job)) {
     dense_ = dense_values(runner_->model(), runner_->spec(), false);
   }
 
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Zoo,
                                   (info.param.numeric ? "_numeric" : "");
                          });
 
-std::vector<std::string> tables_of(const data::Job& job) {
+std::vector<std::string> tables_of(const job::Job& job) {
   std::vector<std::string> lines;
   const auto runner = ModelRunner::make(job);
   for (const TableSpec& t : runner->spec().tables)
@@ -158,8 +158,8 @@ TEST(WideDeep, HasAWideAndADeepTableForEachFeature) {
 }
 
 TEST(WideDeep, TakesDimsOfSingleTablesFromTheStorageSection) {
-  data::Job job = toy::job_of(features(true, false), "wide_deep");
-  data::TableOverride entry;
+  job::Job job = toy::job_of(features(true, false), "wide_deep");
+  job::TableOverride entry;
   entry.match = "tags";
   entry.dim = 32;
   job.storage.tables.push_back(entry);
@@ -170,8 +170,8 @@ TEST(WideDeep, TakesDimsOfSingleTablesFromTheStorageSection) {
 }
 
 TEST(DeepFm, NeedsOneDim) {
-  data::Job job = toy::job_of(features(true, false), "deepfm");
-  data::TableOverride entry;
+  job::Job job = toy::job_of(features(true, false), "deepfm");
+  job::TableOverride entry;
   entry.match = "tags";
   entry.dim = 32;
   job.storage.tables.push_back(entry);
@@ -205,8 +205,8 @@ TEST(ZooSettings, AreChecked) {
 
 TEST(ZooSettings, DropoutChangesTrainingButNotEvaluation) {
   const data::Minibatch m = teacher(64, true, true, 4);
-  const data::Job plain = toy::job_of(features(true, true), "wide_deep");
-  const data::Job dropping = toy::job_of(features(true, true), "wide_deep", {{"dropout", 0.5}});
+  const job::Job plain = toy::job_of(features(true, true), "wide_deep");
+  const job::Job dropping = toy::job_of(features(true, true), "wide_deep", {{"dropout", 0.5}});
   auto a = ModelRunner::make(plain), b = ModelRunner::make(dropping);
   toy::Server server;
   EXPECT_EQ(toy::evaluate(*a, server, m).scores, toy::evaluate(*b, server, m).scores);

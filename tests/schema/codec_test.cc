@@ -138,7 +138,7 @@ TEST(Codec, TheScheduleOfATablesOptimizerReadsBackWhole) {
   table.dim = 1;
   table.number_type = NumberType::kBfloat16;
   table.rounding = Rounding::kStochastic;
-  table.optimizer.schedule = {"piecewise", {{"alpha", 0.5}}, {1, 2}, {0.1, 1.0 / 3, 0}};
+  table.update_rule.schedule = {"piecewise", {{"alpha", 0.5}}, {1, 2}, {0.1, 1.0 / 3, 0}};
   const auto m =
       make_message<wire::JoinReply>([&](wire::JoinReply::Builder b) { write(b.initTables(1)[0], table); });
   EXPECT_EQ(read(m.get().getTables()[0]), table);
@@ -168,13 +168,13 @@ TEST(Codec, TablesReadBackWhole) {
 TEST(Codec, ShardMapsNameOnlyShardsThatExist) {
   const auto m = make_message<wire::JoinReply>([](wire::JoinReply::Builder b) {
     b.setMapVersion(3);
-    b.initShardOfBucket(2).set(1, 1);
+    b.initOwnerOfBucket(2).set(1, 1);
   });
-  EXPECT_EQ(read_shard_map(m.get(), 2).shard_of_bucket, (std::vector<uint16_t>{0, 1}));
-  EXPECT_EQ(read_shard_map(m.get(), 2).version, 3);
-  expect_error(ErrorCode::kBadFrame, {"shard 1"}, [&] { read_shard_map(m.get(), 1); });
+  EXPECT_EQ(read_owner_map(m.get(), 2).owner_of_bucket, (std::vector<uint16_t>{0, 1}));
+  EXPECT_EQ(read_owner_map(m.get(), 2).version, 3);
+  expect_error(ErrorCode::kBadFrame, {"shard 1"}, [&] { read_owner_map(m.get(), 1); });
   expect_error(ErrorCode::kBadFrame, {"empty"},
-               [] { read_shard_map(make_message<wire::JoinReply>().get(), 1); });
+               [] { read_owner_map(make_message<wire::JoinReply>().get(), 1); });
 }
 
 TEST(Codec, TextsAndNumbersReadBack) {
@@ -263,7 +263,7 @@ uint64_t read_all(wire::PullReply::Reader m) {
 }
 uint64_t read_all(wire::ErrorReply::Reader m) { return m.getCode() + m.getMessage().size(); }
 uint64_t read_all(wire::JoinReply::Reader m) {
-  uint64_t sum = read_shard_map(m, 2).shard_of_bucket.size();
+  uint64_t sum = read_owner_map(m, 2).owner_of_bucket.size();
   for (const auto table : m.getTables()) sum += read(table).name.size();
   for (const auto owner : m.getOwners())
     sum += read_texts(owner.getEndpoints()).size() + owner.getBootId().size();
@@ -323,7 +323,7 @@ TEST(Mutations, OfEveryKindEndInValuesOrBadFrame) {
   mutate(make_error(ErrorCode::kTimeout, "no answer"));
   mutate(make_message<wire::JoinReply>([&](wire::JoinReply::Builder b) {
     write(b.initTables(1)[0], table);
-    b.initShardOfBucket(8);
+    b.initOwnerOfBucket(8);
     write_texts(b.initOwners(1)[0].initEndpoints(2), texts);
   }));
   mutate(make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {

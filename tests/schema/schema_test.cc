@@ -3,8 +3,8 @@
 
 #include <cerrno>
 
+#include "base/suggest.h"
 #include "schema/partition.h"
-#include "schema/suggest.h"
 #include "schema/table_spec.h"
 #include "tests/support/expect_error.h"
 
@@ -44,9 +44,9 @@ TEST(Hash, NeverChanges) {
 
 TEST(Partition, IsEvenWhateverTheNumberOfShards) {
   for (const uint32_t shards : {1u, 2u, 3u, 7u, 64u}) {
-    const ShardMap map = even_shard_map(shards, 64);
+    const OwnerMap map = even_owner_map(shards, 64);
     std::vector<uint32_t> buckets(shards);
-    for (const uint16_t shard : map.shard_of_bucket) ++buckets.at(shard);
+    for (const uint16_t shard : map.owner_of_bucket) ++buckets.at(shard);
     const auto [least, most] = std::minmax_element(buckets.begin(), buckets.end());
     EXPECT_LE(*most - *least, 1);
   }
@@ -64,8 +64,8 @@ TEST(Partition, CoversTheWholeRangeOfHashes) {
 }
 
 TEST(Partition, RefusesMoreShardsThanBucketsAndNone) {
-  expect_error(ErrorCode::kInvalid, {"65 shards", "between 1 and 64"}, [] { even_shard_map(65, 64); });
-  expect_error(ErrorCode::kInvalid, {"0 shards"}, [] { even_shard_map(0); });
+  expect_error(ErrorCode::kInvalid, {"65 shards", "between 1 and 64"}, [] { even_owner_map(65, 64); });
+  expect_error(ErrorCode::kInvalid, {"0 shards"}, [] { even_owner_map(0); });
 }
 
 TEST(Suggest, NamesTheNearestOrAllThatAreKnown) {

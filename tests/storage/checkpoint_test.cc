@@ -1,4 +1,4 @@
-#include "storage/checkpoint.h"
+#include "storage/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <map>
 
-#include "storage/checkpoint_paths.h"
-#include "storage/output_file.h"
+#include "base/files/output_file.h"
+#include "storage/checkpoint/checkpoint_paths.h"
 #include "tests/storage/file_testing.h"
 #include "tests/storage/store_testing.h"
 #include "tests/support/expect_error.h"
@@ -29,9 +29,9 @@ ModelSpec model() {
               spec(kDenseTable, kDenseChunk, KeyKind::kBytes), spec("empty", 4)};
   m.tables[0].initializer = {"uniform", {{"minval", -0.1}, {"maxval", 1.0 / 3}}};
   m.tables[0].input_dim = 77;
-  m.tables[1].optimizer = {"adam", {{"beta_1", 0.8}}};
-  m.tables[1].optimizer.schedule = {"piecewise", {}, {10}, {0.5, 1.0 / 3}};
-  m.tables[2].optimizer = {"assign", {}};
+  m.tables[1].update_rule = {"adam", {{"beta_1", 0.8}}};
+  m.tables[1].update_rule.schedule = {"piecewise", {}, {10}, {0.5, 1.0 / 3}};
+  m.tables[2].update_rule = {"assign", {}};
   m.tables[2].accumulation = Accumulation::kLast;
   m.dense = {{"fc.weight", {2, 3}, false}, {"bn.mean", {}, true}};
   return m;

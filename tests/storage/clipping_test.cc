@@ -1,4 +1,4 @@
-#include "storage/clipping.h"
+#include "storage/update_rules/clipping.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using Floats = std::vector<float>;
 
 TableSpec clipped(const std::string& name, uint32_t dim, std::map<std::string, double> params) {
   TableSpec table = spec(name, dim);
-  table.optimizer = {"sgd", std::move(params)};
+  table.update_rule = {"sgd", std::move(params)};
   return table;
 }
 

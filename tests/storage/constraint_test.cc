@@ -1,5 +1,5 @@
 // Constraints by Keras' formulas, and where they are applied.
-#include "storage/constraint.h"
+#include "storage/rows/constraint.h"
 
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ TEST(Constraint, RefusesWhatKerasDoesNotHave) {
 
 TEST(Constraint, HoldsAfterAnApplyForTheRowsThatItTouched) {
   const auto store = make_memory_store();
-  const auto sgd = Optimizer::make({"sgd", {}});
+  const auto sgd = UpdateRule::make({"sgd", {}});
   const auto constraint = Constraint::make({"non_neg", {}});
   store->add_table(spec("t", 2), {});
   store->add_if_absent(0, ints({1, 2}), Floats{1, -1, 1, -1});

@@ -1,5 +1,5 @@
 // What a worker reads straight from servers is what owners wrote there.
-#include "storage/external_reader.h"
+#include "storage/external/external_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What external stores promise beside the contract that all stores share.
-#include "storage/external_store.h"
+#include "storage/external/external_store.h"
 
 #include <algorithm>
 #include <barrier>

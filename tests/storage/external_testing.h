@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "storage/external_store.h"
+#include "storage/external/external_store.h"
 #include "tests/support/servers.h"
 
 namespace embers::storage {

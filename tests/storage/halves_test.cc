@@ -7,7 +7,7 @@
 #include <random>
 
 #include "storage/apply.h"
-#include "storage/memory_table.h"
+#include "storage/memory/memory_table.h"
 #include "tests/storage/store_testing.h"
 
 namespace embers::storage {
@@ -195,7 +195,7 @@ TEST(Halves, AStepBeyondTheLargestHalfStopsThere) {
 
 TEST(Halves, ARowThatWouldNotBeFiniteStaysAsItWas) {
   const auto store = make_memory_store();
-  const auto optimizer = Optimizer::make({"adagrad", {{"learning_rate", 1}}});
+  const auto optimizer = UpdateRule::make({"adagrad", {{"learning_rate", 1}}});
   store->add_table(halves(NumberType::kBfloat16, Rounding::kStochastic, 2), slot_init(*optimizer, 2));
   store->add_if_absent(0, ints({1, 2}), Rows{0.3f, 0.4f, 0.5f, 0.6f});
   Rows before(4), after(4);

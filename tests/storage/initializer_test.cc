@@ -1,4 +1,4 @@
-#include "storage/initializer.h"
+#include "storage/initializers/initializer.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "storage/normal_quantile.h"
-#include "storage/philox.h"
+#include "base/philox.h"
+#include "storage/initializers/normal_quantile.h"
 #include "tests/storage/store_testing.h"
 #include "tests/support/expect_error.h"
 

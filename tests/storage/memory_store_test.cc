@@ -3,13 +3,13 @@
 #include <numeric>
 #include <random>
 
-#include "storage/key_bytes.h"
-#include "storage/key_column.h"
-#include "storage/key_of_hash.h"
-#include "storage/memory_table.h"
-#include "storage/pages.h"
-#include "storage/row_index.h"
-#include "storage/row_slabs.h"
+#include "storage/memory/key_of_hash.h"
+#include "storage/memory/memory_table.h"
+#include "storage/memory/pages.h"
+#include "storage/memory/row_index.h"
+#include "storage/memory/row_slabs.h"
+#include "storage/rows/key_bytes.h"
+#include "storage/rows/key_column.h"
 #include "tests/storage/store_contract.h"
 #include "tests/storage/store_testing.h"
 

@@ -1,4 +1,4 @@
-#include "storage/optimizer.h"
+#include "storage/update_rules/update_rule.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
+#include "base/floats/finite.h"
 #include "storage/apply.h"
-#include "storage/finite.h"
 #include "tests/storage/store_testing.h"
 #include "tests/support/expect_error.h"
 
@@ -20,8 +20,8 @@ using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 using Params = std::map<std::string, double>;
 
-std::unique_ptr<const Optimizer> make(const std::string& name, std::map<std::string, double> params = {}) {
-  return Optimizer::make({name, std::move(params)});
+std::unique_ptr<const UpdateRule> make(const std::string& name, std::map<std::string, double> params = {}) {
+  return UpdateRule::make({name, std::move(params)});
 }
 
 // One element of a row by the formulas of torch's documentation, in float64.
@@ -52,7 +52,7 @@ Floats random_floats(size_t n, uint64_t seed) {
 // Runs 200 steps of both and compares the row after each. Every step rounds a few times, at most 2^-24 of the
 // weight or the change each.
 template <class ExactStep>
-void expect_as_exact(const Optimizer& optimizer, double lr, const ExactStep& exact_step) {
+void expect_as_exact(const UpdateRule& optimizer, double lr, const ExactStep& exact_step) {
   constexpr size_t kDim = 13;
   Floats row = random_floats(kDim, 1);
   Floats slots = slot_init(optimizer, kDim);
@@ -68,23 +68,23 @@ void expect_as_exact(const Optimizer& optimizer, double lr, const ExactStep& exa
   }
 }
 
-TEST(Optimizer, SgdFollowsItsFormula) {
+TEST(UpdateRule, SgdFollowsItsFormula) {
   expect_as_exact(*make("sgd"), 0.01, [](Exact& e, uint64_t, double g) { e.sgd(0.01, g); });
 }
 
-TEST(Optimizer, AdagradFollowsItsFormula) {
+TEST(UpdateRule, AdagradFollowsItsFormula) {
   expect_as_exact(*make("adagrad"), 0.05, [](Exact& e, uint64_t, double g) { e.adagrad(0.05, g); });
   expect_as_exact(*make("adagrad", {{"epsilon", 0.5}}), 0.05,
                   [](Exact& e, uint64_t, double g) { e.adagrad(0.05, g, 0.5); });
 }
 
-TEST(Optimizer, AdamFollowsItsFormula) {
+TEST(UpdateRule, AdamFollowsItsFormula) {
   expect_as_exact(*make("adam"), 0.001, [](Exact& e, uint64_t t, double g) { e.adam(t, 0.001, g); });
   expect_as_exact(*make("adam", {{"beta_1", 0.5}, {"beta_2", 0.75}, {"epsilon", 0.01}}), 0.01,
                   [](Exact& e, uint64_t t, double g) { e.adam(t, 0.01, g, 0.5, 0.75, 0.01); });
 }
 
-TEST(Optimizer, AdamUsesTheModelsStepForARowSeenForTheFirstTime) {
+TEST(UpdateRule, AdamUsesTheModelsStepForARowSeenForTheFirstTime) {
   for (const uint64_t t : {1ull, 2ull, 1000ull, 1'000'000ull, 1'000'000'000'000ull}) {
     const auto adam = make("adam");
     Floats row{1}, slots = slot_init(*adam, 1);
@@ -95,7 +95,7 @@ TEST(Optimizer, AdamUsesTheModelsStepForARowSeenForTheFirstTime) {
   }
 }
 
-TEST(Optimizer, AdamWithoutMemoryDividesByNothingWrong) {
+TEST(UpdateRule, AdamWithoutMemoryDividesByNothingWrong) {
   const auto adam = make("adam", {{"beta_1", 0}, {"beta_2", 0}});
   Floats row{1, 1}, slots = slot_init(*adam, 2);
   adam->apply({1, 0.25}, row, slots, Floats{4, 0});
@@ -103,7 +103,7 @@ TEST(Optimizer, AdamWithoutMemoryDividesByNothingWrong) {
   EXPECT_EQ(row[1], 1.0f);
 }
 
-TEST(Optimizer, AZeroGradientNeverMakesANumberThatIsNone) {
+TEST(UpdateRule, AZeroGradientNeverMakesANumberThatIsNone) {
   for (const std::string& name : optimizer_names()) {
     const auto optimizer = make(name, name == "adamw" ? Params{{"weight_decay", 0}} : Params{});
     Floats row{1, -2}, slots = slot_init(*optimizer, 2);
@@ -113,14 +113,14 @@ TEST(Optimizer, AZeroGradientNeverMakesANumberThatIsNone) {
   }
 }
 
-TEST(Optimizer, AssignSetsTheRow) {
+TEST(UpdateRule, AssignSetsTheRow) {
   Floats row{1, 2};
   make("assign")->apply({9, 0.5}, row, {}, Floats{3, -4});
   EXPECT_EQ(row, (Floats{3, -4}));
 }
 
 // Vector code handles most elements and scalar code the rest; both must round alike.
-TEST(Optimizer, AnElementDoesNotDependOnDimOrPlace) {
+TEST(UpdateRule, AnElementDoesNotDependOnDimOrPlace) {
   constexpr size_t kDim = 67;
   const Floats weights = random_floats(kDim, 1), grads = random_floats(kDim, 2);
   for (const std::string& name : optimizer_names()) {
@@ -137,20 +137,20 @@ TEST(Optimizer, AnElementDoesNotDependOnDimOrPlace) {
   }
 }
 
-TEST(Optimizer, TheLearningRateComesWithTheStep) {
+TEST(UpdateRule, TheLearningRateComesWithTheStep) {
   Floats row{1};
   make("sgd", {{"learning_rate", 0.5}})->apply({1, 0.25}, row, {}, Floats{1});
   EXPECT_EQ(row[0], 0.75f);
 }
 
-TEST(Optimizer, DefaultsAreKerass) {
+TEST(UpdateRule, DefaultsAreKerass) {
   EXPECT_EQ(make("sgd")->learning_rate(1), 0.01);
   EXPECT_EQ(make("adagrad")->learning_rate(1), 0.01);
   EXPECT_EQ(make("adam")->learning_rate(1), 0.001);
   EXPECT_EQ(make("adam", {{"learning_rate", 0.25}})->learning_rate(1), 0.25);
 }
 
-TEST(Optimizer, SlotsHaveNamesAndFirstValues) {
+TEST(UpdateRule, SlotsHaveNamesAndFirstValues) {
   EXPECT_EQ(slot_init(*make("sgd"), 3), Floats());
   EXPECT_EQ(slot_init(*make("assign"), 3), Floats());
   EXPECT_EQ(slot_init(*make("adagrad"), 3), Floats(3, 0.1f));
@@ -161,7 +161,7 @@ TEST(Optimizer, SlotsHaveNamesAndFirstValues) {
   EXPECT_EQ(make("adam")->slots()[1].name, "v");
 }
 
-TEST(Optimizer, UsersAreOfferedAllButAssign) {
+TEST(UpdateRule, UsersAreOfferedAllButAssign) {
   EXPECT_EQ(optimizer_names(),
             (std::vector<std::string>{"sgd", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "adamax",
                                       "nadam", "ftrl", "lion", "rowwise_adagrad", "group_ftrl"}));
@@ -172,13 +172,13 @@ void expect_refused(const std::string& name, std::map<std::string, double> param
   expect_error(ErrorCode::kInvalid, parts, [&] { make(name, params); });
 }
 
-TEST(Optimizer, AnUnknownNameSuggestsTheNearest) {
+TEST(UpdateRule, AnUnknownNameSuggestsTheNearest) {
   expect_refused("adagard", {}, {"'adagard'", "did you mean 'adagrad'?"});
   expect_refused("", {}, {"known: sgd, adagrad, rmsprop"});
   expect_refused("assing", {}, {"unknown optimizer 'assing'"});
 }
 
-TEST(Optimizer, AnUnknownParameterSuggestsTheNearest) {
+TEST(UpdateRule, AnUnknownParameterSuggestsTheNearest) {
   expect_refused("adam", {{"beta1", 0.5}}, {"'adam'", "'beta1'", "did you mean 'beta_1'?"});
   expect_refused("sgd", {{"momentun", 0.5}}, {"'sgd'", "'momentun'", "did you mean 'momentum'?"});
   expect_refused("ftrl", {{"weight_decay", 0.5}}, {"'ftrl'", "'weight_decay'"});
@@ -186,7 +186,7 @@ TEST(Optimizer, AnUnknownParameterSuggestsTheNearest) {
   expect_refused("assign", {{"learning_rate", 1}}, {"'assign'", "takes no parameters"});
 }
 
-TEST(Optimizer, ValuesOutOfRangeAreRefused) {
+TEST(UpdateRule, ValuesOutOfRangeAreRefused) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
                    kInf = std::numeric_limits<double>::infinity();
   for (const std::string& name : optimizer_names())
@@ -211,30 +211,30 @@ TEST(Optimizer, ValuesOutOfRangeAreRefused) {
     expect_refused("adam", {{name, -1}}, {name, "at least 0"});
 }
 
-TEST(Optimizer, OnlyOneKindOfClippingCanBeSet) {
+TEST(UpdateRule, OnlyOneKindOfClippingCanBeSet) {
   expect_refused("adam", {{"clipvalue", 1}, {"clipnorm", 1}},
                  {"only one of clipvalue, clipnorm and global_clipnorm"});
   EXPECT_EQ(make("adam", {{"clipvalue", 0}, {"clipnorm", 2}})->clipping().norm, 2);
 }
 
-TEST(Optimizer, AScheduleStartsWithTheFirstStepAtTheOptimizersLearningRate) {
-  OptimizerSpec spec{"adam", {{"learning_rate", 0.5}}};
+TEST(UpdateRule, AScheduleStartsWithTheFirstStepAtTheOptimizersLearningRate) {
+  UpdateRuleSpec spec{"adam", {{"learning_rate", 0.5}}};
   spec.schedule = {"exponential", {{"decay_steps", 1}, {"decay_rate", 0.5}}, {}, {}};
-  EXPECT_EQ(Optimizer::make(spec)->learning_rate(1), 0.5);
-  EXPECT_EQ(Optimizer::make(spec)->learning_rate(3), 0.125);
+  EXPECT_EQ(UpdateRule::make(spec)->learning_rate(1), 0.5);
+  EXPECT_EQ(UpdateRule::make(spec)->learning_rate(3), 0.125);
   spec.schedule.params["initial_learning_rate"] = 1;
-  expect_error(ErrorCode::kInvalid, {"learning_rate", "not both"}, [&] { Optimizer::make(spec); });
+  expect_error(ErrorCode::kInvalid, {"learning_rate", "not both"}, [&] { UpdateRule::make(spec); });
   spec.params.clear();
-  EXPECT_EQ(Optimizer::make(spec)->learning_rate(2), 0.5);
+  EXPECT_EQ(UpdateRule::make(spec)->learning_rate(2), 0.5);
   spec = {"adam", {{"learning_rate", 0.5}}, {"piecewise", {}, {5}, {0.25, 0.125}}};
-  expect_error(ErrorCode::kInvalid, {"values", "not both"}, [&] { Optimizer::make(spec); });
+  expect_error(ErrorCode::kInvalid, {"values", "not both"}, [&] { UpdateRule::make(spec); });
 }
 
-TEST(Optimizer, SlotsComeAndGoWithHyperParameters) {
+TEST(UpdateRule, SlotsComeAndGoWithHyperParameters) {
   const auto names = [](const std::string& name, Params params) {
     std::vector<std::string> names;
     const auto optimizer = make(name, std::move(params));
-    for (const Optimizer::Slot& slot : optimizer->slots()) names.push_back(slot.name);
+    for (const UpdateRule::Slot& slot : optimizer->slots()) names.push_back(slot.name);
     return names;
   };
   using Names = std::vector<std::string>;
@@ -246,13 +246,13 @@ TEST(Optimizer, SlotsComeAndGoWithHyperParameters) {
   EXPECT_EQ(names("adam", {{"amsgrad", 1}}), (Names{"m", "v", "v_hat"}));
 }
 
-TEST(Optimizer, ASlotOfTheWholeRowIsOneFloat) {
+TEST(UpdateRule, ASlotOfTheWholeRowIsOneFloat) {
   EXPECT_EQ(slot_init(*make("rowwise_adagrad", {{"initial_accumulator_value", 0.5}}), 7), Floats{0.5f});
   EXPECT_EQ(slot_floats(*make("rowwise_adagrad"), 7), 1u);
   EXPECT_EQ(slot_floats(*make("ftrl"), 7), 14u);
 }
 
-TEST(Optimizer, ALearningRateOfZeroMovesNothing) {
+TEST(UpdateRule, ALearningRateOfZeroMovesNothing) {
   for (const std::string& name : optimizer_names()) {
     const auto optimizer = make(name);
     Floats row{1, -2}, slots = slot_init(*optimizer, 2);
@@ -261,7 +261,7 @@ TEST(Optimizer, ALearningRateOfZeroMovesNothing) {
   }
 }
 
-TEST(Optimizer, RowsOfAnotherOptimizersTableAreRefused) {
+TEST(UpdateRule, RowsOfAnotherOptimizersTableAreRefused) {
   Floats row(2), grad(2), slots(3);
   for (const char* name : {"sgd", "adagrad", "adam", "assign"})
     expect_error(ErrorCode::kInternal, {"slots"}, [&] { make(name)->apply({}, row, slots, grad); });
@@ -316,7 +316,7 @@ TEST(Apply, ABatchIsItsRowsOneAfterAnotherWithoutThoseThatWouldNotBeFinite) {
       store->add_if_absent(0, ints(numbers), first);
       size_t left_out = 0;
       for (const bool again : {false, true}) {
-        const Optimizer::Step step{again ? 2u : 1u, name == "sgd" ? 1e10 : 0.1};
+        const UpdateRule::Step step{again ? 2u : 1u, name == "sgd" ? 1e10 : 0.1};
         left_out = apply(*store, 0, *optimizer, step, ints(numbers), grads).rows;
       }
       size_t expected_left_out = 0;

@@ -1,4 +1,4 @@
-#include "storage/pages.h"
+#include "storage/memory/pages.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "storage/page_filler.h"
+#include "storage/memory/page_filler.h"
 
 namespace embers::storage {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <random>
 
-#include "storage/checkpoint.h"
-#include "storage/checkpoint_paths.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "storage/checkpoint/checkpoint_paths.h"
 #include "tests/storage/file_testing.h"
 #include "tests/storage/store_testing.h"
 #include "tests/support/expect_error.h"

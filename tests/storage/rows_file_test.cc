@@ -1,4 +1,4 @@
-#include "storage/rows_file.h"
+#include "storage/checkpoint/rows_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Values are checked in tests/conformance; here is what is refused.
-#include "storage/schedule.h"
+#include "storage/update_rules/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "storage/store.h"
+#include "storage/rows/store.h"
 
 namespace embers::storage {
 

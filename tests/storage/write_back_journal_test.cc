@@ -1,5 +1,5 @@
 // What a shard's journal gives back to its next process.
-#include "storage/write_back_journal.h"
+#include "storage/journal/write_back_journal.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/owner.h"
+#include "actors/owner/owner.h"
 #include "schema/codec.h"
 
 namespace embers::testing_support {
@@ -34,7 +34,7 @@ inline TableSpec table(const std::string& name, uint32_t dim, KeyKind kind = Key
   spec.dim = dim;
   spec.key_kind = kind;
   spec.initializer = {"zeros", {}};
-  spec.optimizer = {"sgd", {{"learning_rate", 1.0}}};
+  spec.update_rule = {"sgd", {{"learning_rate", 1.0}}};
   return spec;
 }
 
@@ -44,7 +44,7 @@ inline OwnerConfig owner_config(bool sync, std::vector<TableSpec> tables) {
   config.job = 7;
   config.sync = sync;
   config.tables = std::move(tables);
-  config.map = even_shard_map(1, 16);
+  config.map = even_owner_map(1, 16);
   return config;
 }
 

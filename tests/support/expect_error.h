@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "schema/errors.h"
+#include "base/errors.h"
 
 namespace embers::testing_support {
 

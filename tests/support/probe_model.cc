@@ -12,8 +12,8 @@
 #include <chrono>
 #include <thread>
 
-#include "model/embedding.h"
-#include "model/model.h"
+#include "model/layers/embedding.h"
+#include "model/layers/model.h"
 
 namespace {
 

@@ -127,8 +127,8 @@ class ServerProxy {
     return true;
   }
 
-  // Where in `bytes` to stop: behind the head of a value (see storage/stored_value.h) of the writer and
-  // version that was waited for; kWriter: of the second such one.
+  // Where in `bytes` to stop: behind the head of a value (see storage/external/stored_value.h) of the writer
+  // and version that was waited for; kWriter: of the second such one.
   size_t find_value(std::string_view bytes, std::string& tail) const {
     const std::string window = tail + std::string(bytes);
     const size_t head = 4 + 4 + 8 + 8;

@@ -16,7 +16,7 @@ class CachedPlan : public testing::Test {
 
   CachedPlan() {
     owners_.handles.resize(kOwners);
-    owners_.map = even_shard_map(kOwners, 64);
+    owners_.map = even_owner_map(kOwners, 64);
     owners_.tables = model_.tables;
     caches_ = std::make_unique<RowCaches>(owners_, 1000, 2);
   }

@@ -80,7 +80,7 @@ class DirectPull : public testing::Test {
     auto owners = std::make_shared<Owners>();
     for (int i = 0; i < 2; ++i)
       owners->handles.push_back({OptimizerActor(), system.spawn(scripted_owner, asked_)});
-    owners->map = even_shard_map(2, 16);
+    owners->map = even_owner_map(2, 16);
     owners->tables = {table("a", 1)};
     owners->direct = system.spawn(scripted_servers, servers_);
     owners_ = owners;
@@ -99,7 +99,7 @@ class DirectPull : public testing::Test {
   std::vector<int64_t> keys_of(size_t owner, size_t n) const {
     std::vector<int64_t> keys;
     for (int64_t key = 0; keys.size() < n; ++key)
-      if (shard_of(owners_->map, hash_key(key)) == owner) keys.push_back(key);
+      if (owner_of(owners_->map, hash_key(key)) == owner) keys.push_back(key);
     return keys;
   }
   static WorkPtr work_of(std::vector<int64_t> keys, bool exact = false) {

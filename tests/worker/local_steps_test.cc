@@ -74,7 +74,7 @@ class LocalSteps : public testing::Test {
  protected:
   void start(uint32_t get_model_steps, size_t held = 0) {
     model_.tables = {table("a", 1), table(kDenseTable, kDenseChunk, KeyKind::kBytes)};
-    model_.tables[1].optimizer = {"sgd", {{"learning_rate", 0.5}}};
+    model_.tables[1].update_rule = {"sgd", {{"learning_rate", 0.5}}};
     model_.dense = {{"w", {kDenseChunk}, false}};
     auto rows = std::make_shared<Rows>();
     rows->tables = model_.tables;
@@ -83,9 +83,9 @@ class LocalSteps : public testing::Test {
     auto owners = std::make_shared<Owners>();
     owners->handles = {{OptimizerActor(), system.spawn(scripted_shard, rows)}};
     shard_ = owners->handles[0].shard;
-    owners->map = even_shard_map(1, 16);
+    owners->map = even_owner_map(1, 16);
     owners->tables = model_.tables;
-    data::Job job;
+    job::Job job;
     job.training.get_model_steps = get_model_steps;
     const auto end = system.spawn(collector, finished_);
     worker_ = system.spawn(note_failures, failures_);

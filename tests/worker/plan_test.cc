@@ -16,7 +16,7 @@ class Plan : public testing::Test {
  protected:
   Plan() {
     owners_.handles.resize(3);
-    owners_.map = even_shard_map(3, 64);
+    owners_.map = even_owner_map(3, 64);
     owners_.tables = model_.tables;
     std::vector<int64_t> ints;
     std::vector<std::string> strings;
@@ -49,7 +49,7 @@ TEST_F(Plan, EveryRowArrivesInItsPlaceFromTheOwnerOfItsKey) {
     std::vector<RowsShape> shapes;
     for (const TableSlices& t : tables) {
       shapes.push_back({t.table, model_.tables[t.table].dim, t.keys.size()});
-      for (size_t i = 0; i < t.keys.size(); ++i) EXPECT_EQ(shard_of(owners_.map, hash_key(t.keys, i)), owner);
+      for (size_t i = 0; i < t.keys.size(); ++i) EXPECT_EQ(owner_of(owners_.map, hash_key(t.keys, i)), owner);
     }
     const auto reply = make_pull_reply(9, shapes, [&](size_t t, std::span<float> rows) {
       for (size_t i = 0; i < rows.size(); ++i)
@@ -89,7 +89,7 @@ TEST_F(Plan, EveryGradientGoesOnceToTheOwnerOfItsKey) {
         << "async: what this owner had";
     for (const TableSlices& t : read_slices(requests[owner].get().getTables(), model_.tables.size()))
       for (size_t i = 0; i < t.keys.size(); ++i) {
-        EXPECT_EQ(shard_of(owners_.map, hash_key(t.keys, i)), owner);
+        EXPECT_EQ(owner_of(owners_.map, hash_key(t.keys, i)), owner);
         EXPECT_TRUE(seen.insert({t.table, to_string(t.keys, i)}).second);
         EXPECT_EQ(t.values[i * t.width], t.table == 2 ? 2.0f : value(t.table, t.keys, i, 0));
       }

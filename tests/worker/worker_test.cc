@@ -72,7 +72,7 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
           b.setMapVersion(1);
           auto list = b.initTables(static_cast<unsigned>(tables.size()));
           for (unsigned i = 0; i < tables.size(); ++i) write(list[i], tables[i]);
-          b.initShardOfBucket(16);
+          b.initOwnerOfBucket(16);
           b.initOwners(1);
         });
       },
@@ -133,7 +133,7 @@ class WorkerTest : public testing::Test {
   // The owner has seen `version` commits already when the worker starts; leases are of version 0.
   void start(bool sync = false, const std::string& records = kRecords, uint64_t version = 0) {
     std::ofstream(dir_ / "t.csv") << records;
-    job_ = data::parse_job(
+    job_ = job::parse_job(
         {"job.toml",
          "[model]\nname = \"count\"\nlibrary = \"" PROBE_MODEL "\"\n"
          "[data]\ntrain = \"t.csv\"\ntest = \"t.csv\"\ncolumns = [{ name = \"k\", type = \"int\" }]\n"
@@ -194,7 +194,7 @@ class WorkerTest : public testing::Test {
   TempDir dir_;
   System system_;
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
-  data::Job job_;
+  job::Job job_;
   bool owner_moves_ = false;  // the job keeps a journal: a lost owner's next process takes its place
   OwnerHandles owner_, next_owner_;
   MasterActor master_;

@@ -1,7 +1,7 @@
 // A model library with one class, as most users write it.
 #include <torch/nn/modules/linear.h>
 
-#include "model/model.h"
+#include "model/layers/model.h"
 
 namespace {
 

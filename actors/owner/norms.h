@@ -1,0 +1,18 @@
+#pragma once
+
+#include "schema/message.h"
+#include "schema/messages.h"
+#include "storage/update_rules/clipping.h"
+
+namespace embers {
+
+// Norms of gradients between owners and master: each owner's sums go to the master, the norms of the whole
+// come back with the commit.
+Message<wire::NormsReply> make_norms_reply(const storage::SquareSums& sums);
+// kBadFrame for sums that none of ours would write.
+storage::SquareSums read(wire::NormsReply::Reader reply);
+
+void write_norms(wire::CommitRequest::Builder out, const storage::SquaredNorms& norms);
+storage::SquaredNorms read_norms(wire::CommitRequest::Reader commit);
+
+}  // namespace embers

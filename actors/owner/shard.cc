@@ -1,0 +1,312 @@
+#include "actors/owner/shard.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "actors/errors.h"
+#include "base/cpus.h"
+#include "storage/apply.h"
+#include "storage/initializers/initializer.h"
+#include "storage/rows/store.h"
+
+namespace embers {
+namespace {
+
+// Rows, slots and what is needed to create and change them. Owned by the shard actor.
+class Rows {
+ public:
+  explicit Rows(const OwnerConfig& config) : config_(config) {
+    make_store();
+    for (const TableSpec& spec : config_.tables) {
+      initializers_.push_back(storage::Initializer::make(config_.seed, spec));
+      optimizers_.push_back(storage::UpdateRule::make(spec.update_rule));
+      constraints_.push_back(storage::Constraint::make(spec.constraint));
+      slot_init_.push_back(storage::slot_init(*optimizers_.back(), spec.dim));
+      store_->add_table(spec, slot_init_.back());
+    }
+    if (external_ != nullptr) recover();
+  }
+
+  // Of the shard's last process.
+  const std::vector<AppliedNote>& left() const { return left_; }
+
+  uint64_t version() const { return version_; }
+  void resume(const AppliedNote& note) {
+    if (external_ != nullptr) external_->keep(to_note(note));
+    version_ = note.version;
+    try {
+      publish();
+    } catch (const Error&) {  // what is wrong with its servers the store says whenever it is asked
+    }
+  }
+
+  Message<wire::PullReply> pull(wire::PullRequest::Reader request) {
+    const auto tables = read_slices(request.getTables(), config_.tables.size());
+    std::vector<RowsShape> shapes;
+    const NumberType rows_as = number_type(request.getNumberType());
+    for (const TableSlices& t : tables)
+      shapes.push_back(
+          {t.table, config_.tables[t.table].dim, t.keys.size(), sent_as(config_.tables[t.table], rows_as)});
+    return make_pull_reply(version_, shapes, [&](size_t i, std::span<float> out) {
+      lookup(tables[i].table, tables[i].keys, request.getCreate(), out);
+    });
+  }
+
+  void apply(const ApplyBatch& batch) {
+    if (external_ != nullptr)
+      external_->apply(to_note(batch.note), [&] { apply_tables(batch); });
+    else
+      apply_tables(batch);
+    version_ = batch.version;
+    publish();
+  }
+
+  void apply_tables(const ApplyBatch& batch) {
+    for (const TableSlices& t : batch.tables) {
+      const storage::UpdateRule& optimizer = *optimizers_[t.table];
+      const storage::LeftOut left_out = storage::apply(
+          *store_, t.table, optimizer, {batch.step, optimizer.learning_rate(batch.step) * batch.rate_factor},
+          t.keys, t.values, constraints_[t.table].get());
+      left_out_ += left_out.rows;
+      if (left_out.rows > 0 && !config_.skip_bad_gradients)
+        fail(ErrorCode::kInvalid,
+             "step {} would make the row of key '{}' of table '{}' infinite or NaN: lower the learning rate, "
+             "clip "
+             "gradients, or set training.on_bad_gradient = \"skip\"",
+             batch.step, to_string(t.keys, left_out.first), config_.tables[t.table].name);
+    }
+  }
+
+  void restore(wire::RestoreRequest::Reader request) {
+    for (const TableSlices& t : read_slices(request.getTables(), config_.tables.size())) {
+      if (t.keys.empty()) continue;
+      if (request.getOnlyAbsent())
+        store_->add_if_absent(t.table, t.keys, t.values);
+      else
+        store_->restore(t.table, t.keys, t.values);
+    }
+  }
+
+  Message<wire::ScanReply> scan(wire::ScanRequest::Reader request) {
+    const TableId id = request.getTable();
+    if (id >= config_.tables.size())
+      fail(ErrorCode::kUnknownTable, "scan of table number {} of a job with {} tables", id,
+           config_.tables.size());
+    const uint32_t dim = config_.tables[id].dim;
+    const uint32_t stride = dim + static_cast<uint32_t>(slot_init_[id].size());
+    const size_t limit = std::min<size_t>(request.getLimit(), kScanBytes / (stride * sizeof(float)) + 1);
+    Keys keys(config_.tables[id].key_kind);
+    std::vector<float> values;
+    const uint64_t next =
+        store_->scan(id, request.getCursor(), limit, [&](KeysView k, std::span<const float> v) {
+          keys = Keys(k);
+          if (request.getSlots())
+            values.assign(v.begin(), v.end());
+          else
+            for (size_t i = 0; i < k.size(); ++i)
+              values.insert(values.end(), v.begin() + i * stride, v.begin() + i * stride + dim);
+        });
+    return make_scan_reply(next, {id, keys, request.getSlots() ? stride : dim, values});
+  }
+
+  StoreStats stats() const {
+    StoreStats s{0, store_->resident_bytes(), left_out_};
+    for (TableId t = 0; t < config_.tables.size(); ++t)
+      if (!is_reserved(config_.tables[t].name)) s.rows += store_->rows(t);
+    return s;
+  }
+
+ private:
+  static constexpr size_t kScanBytes = 4 << 20;
+
+  void make_store() {
+    if (config_.backend == "memory") {
+      store_ = storage::make_memory_store();
+      return;
+    }
+    auto external = storage::make_external_store(
+        storage::connect_servers(config_.backend, config_.servers, config_.timeouts), config_.external);
+    external_ = external.get();
+    store_ = std::move(external);
+  }
+
+  // For workers that read straight from the servers.
+  void publish() {
+    if (external_) external_->publish(version_);
+  }
+
+  void recover() {
+    for (const std::string& bytes : external_->take_notes()) left_.push_back(read_note(bytes));
+    if (!left_.empty()) version_ = left_.back().version;
+    if (config_.takes_over && left_.empty())
+      fail(ErrorCode::kInvalid,
+           "shard {} lost its process, and storage.journal '{}' on this host holds nothing of it: start the "
+           "shard where it ran before, with the same directory, or go on from the last checkpoint (--resume)",
+           config_.shard, config_.external.journal);
+    if (!left_.empty()) publish();
+  }
+
+  // The seed's lookup_embedding: gets; initial values for unknown keys; set if not exists; gets again; a key
+  // still missing is an error. Without `create` unknown keys read as their initial values and stay unknown.
+  void lookup(TableId id, KeysView keys, bool create, std::span<float> out) {
+    found_.resize(keys.size());
+    if (store_->gather(id, keys, out, found_) == keys.size()) return;
+    const TableSpec& spec = config_.tables[id];
+    if (is_reserved(spec.name)) fail_missing(spec, keys);
+    initializers_[id]->fill(keys, out, found_);
+    if (!create) return round_unknown(spec, out);
+    store_->add_if_absent(id, keys, out, found_);
+    if (store_->gather(id, keys, out, found_) != keys.size()) fail_missing(spec, keys);
+  }
+
+  // Rows that nobody keeps read as those that are kept would.
+  void round_unknown(const TableSpec& spec, std::span<float> out) const {
+    for (size_t i = 0; i < found_.size(); ++i)
+      if (!found_[i]) round_to(spec.number_type, out.subspan(i * spec.dim, spec.dim));
+  }
+
+  [[noreturn]] void fail_missing(const TableSpec& spec, KeysView keys) const {
+    const size_t i = std::find(found_.begin(), found_.end(), 0) - found_.begin();
+    fail(ErrorCode::kMissingKey, "table '{}' has no row for key '{}'", spec.name, to_string(keys, i));
+  }
+
+  const OwnerConfig config_;
+  storage::ExternalStore* external_ = nullptr;  // store_, if it is one
+  std::unique_ptr<storage::Store> store_;
+  std::vector<AppliedNote> left_;
+  std::vector<std::unique_ptr<const storage::Initializer>> initializers_;
+  std::vector<std::unique_ptr<const storage::UpdateRule>> optimizers_;
+  std::vector<std::unique_ptr<const storage::Constraint>> constraints_;  // null for none
+  std::vector<std::vector<float>> slot_init_;
+  std::vector<uint8_t> found_;  // scratch of lookup
+  uint64_t version_ = 0;
+  uint64_t left_out_ = 0;
+};
+
+using PullPromise = caf::typed_response_promise<Message<wire::PullReply>>;
+
+struct ShardState {
+  ShardState() = default;  // no aggregate: see actors/README.md
+  std::unique_ptr<Rows> rows;
+  uint64_t job = 0;
+  uint32_t map_version = 0;
+  bool sync = false;
+  struct Waiting {
+    Message<wire::PullRequest> request;
+    PullPromise promise;
+  };
+  std::deque<Waiting> waiting;  // pulls of versions to come
+  static inline const char* name = "shard";
+
+  void check(const Origin& origin) const {
+    if (origin.job != job)
+      fail(ErrorCode::kMismatch, "a pull of job {:016x} at an owner of job {:016x}", origin.job, job);
+    if (origin.map_version != map_version)
+      fail(ErrorCode::kStaleMap, "a pull routed by owner map {}, now {}", origin.map_version, map_version);
+  }
+
+  bool must_wait(const Message<wire::PullRequest>& m) const {
+    return sync && m.get().getOrigin().getVersion() > rows->version();
+  }
+
+  void answer(const Message<wire::PullRequest>& m, PullPromise& promise) {
+    guarded(
+        Kind::kPullRequest,
+        [&] {
+          const uint64_t wanted = m.get().getOrigin().getVersion();
+          if (m.get().getMode() == wire::ReadMode::EXACT && wanted != rows->version())
+            fail(ErrorCode::kStaleVersion, "version {} was asked for, the owner is at {}", wanted,
+                 rows->version());
+          promise.deliver(rows->pull(m.get()));
+        },
+        [&](const Error& e) { promise.deliver(to_caf(e)); });
+  }
+
+  // Answers those waiting pulls whose version has come.
+  void wake() {
+    std::deque<Waiting> still;
+    for (Waiting& w : waiting) {
+      if (must_wait(w.request))
+        still.push_back(std::move(w));
+      else
+        answer(w.request, w.promise);
+    }
+    waiting = std::move(still);
+  }
+};
+
+// In the actor's own thread. It may have been allowed when the process began, and not be any longer.
+void bind_shard(const OwnerConfig& config) {
+  try {
+    bind_thread(*config.cpu);
+  } catch (const Error& e) {
+    spdlog::warn("shard {} goes on unbound: {}", config.shard, e.what());
+  }
+}
+
+LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<ShardState> self,
+                                              std::shared_ptr<std::unique_ptr<Rows>> rows,
+                                              const OwnerConfig& config) {
+  if (config.cpu) bind_shard(config);
+  self->state.rows = std::move(*rows);
+  self->state.job = config.job;
+  self->state.map_version = config.map.version;
+  self->state.sync = config.sync;
+  return {
+      [self](const Message<wire::PullRequest>& m) -> caf::result<Message<wire::PullReply>> {
+        auto promise = self->make_response_promise<Message<wire::PullReply>>();
+        guarded(
+            Kind::kPullRequest,
+            [&] {
+              self->state.check(read(m.get().getOrigin()));
+              if (self->state.must_wait(m))
+                self->state.waiting.push_back({m, promise});
+              else
+                self->state.answer(m, promise);
+            },
+            [&](const Error& e) { promise.deliver(to_caf(e)); });
+        return promise;
+      },
+      [self](const Message<wire::RestoreRequest>& m) {
+        return guarded(Kind::kRestoreRequest, [&] {
+          self->state.rows->restore(m.get());
+          return make_message<wire::Empty>();
+        });
+      },
+      [self](const Message<wire::ScanRequest>& m) {
+        return guarded(Kind::kScanRequest, [&] { return self->state.rows->scan(m.get()); });
+      },
+      [self](apply_atom, const ApplyPtr& batch) {
+        return guarded(Kind::kPushRequest, [&] {
+          self->state.rows->apply(*batch);
+          self->state.wake();
+          return self->state.rows->version();
+        });
+      },
+      [self](resume_atom, const NotePtr& note) {
+        return guarded(Kind::kResumeRequest, [&] {
+          self->state.rows->resume(*note);
+          self->state.wake();
+          return note->version;
+        });
+      },
+      [self](map_atom, uint32_t version) {
+        return self->state.map_version = std::max(self->state.map_version, version);
+      },
+      [self](stats_atom) { return self->state.rows->stats(); },
+  };
+}
+
+}  // namespace
+
+LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config,
+                            std::vector<AppliedNote>* left) {
+  auto rows = std::make_shared<std::unique_ptr<Rows>>(std::make_unique<Rows>(config));
+  if (left != nullptr) *left = (*rows)->left();
+  if (config.backend == "memory" && !config.cpu) return system.spawn(shard_behavior, rows, config);
+  return system.spawn<caf::detached>(shard_behavior, rows, config);
+}
+
+}  // namespace embers

@@ -1,0 +1,32 @@
+#include "actors/owner/staged_journal.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "schema/codec.h"
+#include "storage/journal/journal_file.h"
+
+namespace embers {
+
+StagedJournal::StagedJournal(const std::string& directory, uint32_t shard, uint64_t run)
+    : path_(fmt::format("{}/shard-{}.staged", directory, shard)), run_(run) {
+  storage::read_records(path_, run_, [&](storage::RecordReader& record) {
+    const std::string_view bytes = record.rest();
+    Words words(bytes.size() / sizeof(capnp::word));
+    std::memcpy(words.data(), bytes.data(), words.bytes().size());
+    left_.push_back(
+        decoding(Kind::kPushRequest, [&] { return Message<wire::PushRequest>(std::move(words)); }));
+  });
+  file_.emplace(File::append(path_));
+}
+
+void StagedJournal::add(const Message<wire::PushRequest>& push) {
+  storage::begin_record(record_);
+  storage::append_span(record_, push.words().bytes());
+  storage::write_record(*file_, record_, run_);
+}
+
+void StagedJournal::clear() { file_.emplace(File::create(path_)); }
+
+}  // namespace embers

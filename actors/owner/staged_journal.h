@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/files/file.h"
+#include "schema/message.h"
+
+namespace embers {
+
+// The pushes of a sync job that an owner has acknowledged and not applied yet, in a file of its journal: so
+// that the shard's next process has them. What the system has taken counts as written.
+class StagedJournal {
+ public:
+  // kInvalid naming a path that cannot be written.
+  StagedJournal(const std::string& directory, uint32_t shard, uint64_t run);
+
+  // What the last process left, in the order of staging; once.
+  std::vector<Message<wire::PushRequest>> take_left() { return std::move(left_); }
+
+  // Before the push is acknowledged.
+  void add(const Message<wire::PushRequest>& push);
+  // Those before are applied.
+  void clear();
+
+ private:
+  const std::string path_;
+  const uint64_t run_;
+  std::vector<Message<wire::PushRequest>> left_;
+  std::optional<File> file_;
+  std::string record_;  // scratch
+};
+
+}  // namespace embers

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <caf/all.hpp>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/routing/route.h"
+#include "schema/table_spec.h"
+#include "storage/external/external_reader.h"
+
+namespace embers {
+
+// One read of the latest rows straight from the servers of a job, of whichever owners.
+struct DirectRead {
+  std::vector<TableKeyList> lists;       // what is asked
+  std::vector<std::span<float>> places;  // of each list's rows: keys x dim
+
+  std::vector<std::vector<uint8_t>> found;  // of each list: which keys' rows are in their places now
+  // Of each owner: what was read is of it or later. Where an owner's is not known, nothing is found.
+  std::vector<std::optional<uint64_t>> versions;
+  std::shared_ptr<const void> keepalive;  // owner of keys and places
+};
+using DirectReadPtr = std::shared_ptr<DirectRead>;
+
+// Reads; the versions first, so that no row is taken for newer than it is. Returns how many keys were found.
+uint64_t read_directly(storage::ExternalReader& reader, DirectRead& read);
+
+// Answers how many keys were found; kUnavailable or kUnreachable naming a server that did not answer, and
+// from then on the same to all.
+using DirectReader = caf::typed_actor<caf::replies_to<DirectReadPtr>::with<uint64_t>>;
+
+struct DirectReaderConfig {
+  std::string backend;  // memcached | redis
+  std::vector<std::string> servers;
+  storage::ServerTimeouts timeouts;
+  storage::ReaderOptions rows;  // whose
+  std::vector<TableSpec> tables;
+};
+
+// Spawns the reader of a worker, with a thread of its own, which waits for servers. It connects to each of
+// them once, when it is first asked.
+DirectReader spawn_direct_reader(caf::actor_system& system, const DirectReaderConfig& config);
+
+}  // namespace embers
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::DirectReadPtr)

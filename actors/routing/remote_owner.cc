@@ -1,0 +1,35 @@
+#include "actors/routing/remote_owner.h"
+
+#include <algorithm>
+
+namespace embers {
+
+OwnerHandles remote_owner(Transport& transport, const std::vector<std::string>& texts, bool same_host,
+                          const HelloInfo& hello, std::chrono::duration<double> timeout, bool control_apart) {
+  std::vector<Endpoint> endpoints;
+  for (const std::string& text : texts) {
+    Endpoint e = parse_endpoint(text);
+    if (same_host || !e.unix_socket) endpoints.push_back(std::move(e));
+  }
+  std::stable_partition(endpoints.begin(), endpoints.end(), [](const Endpoint& e) { return e.unix_socket; });
+  if (endpoints.empty())
+    fail(ErrorCode::kInvalid, "an owner process gave no address that this host can reach");
+  const auto link = [&](wire::Channel channel) {
+    HelloInfo h = hello;
+    h.channel = channel;
+    return Link::open(transport, endpoints, h, timeout);
+  };
+  const auto bulk = link(wire::Channel::BULK);
+  const auto control = control_apart ? link(wire::Channel::CONTROL) : bulk;
+  return {control->proxy<OptimizerInterface>(Destination::kOptimizer),
+          bulk->proxy<ShardInterface>(Destination::kShard)};
+}
+
+void drop_remote_owner(const OwnerHandles& owner, const std::string& why) {
+  const Error reason(ErrorCode::kUnavailable, why);
+  for (const auto& actor : {caf::actor_cast<caf::strong_actor_ptr>(owner.optimizer),
+                            caf::actor_cast<caf::strong_actor_ptr>(owner.shard)})
+    if (auto* proxy = dynamic_cast<Proxy*>(actor->get())) proxy->end_link(reason);
+}
+
+}  // namespace embers

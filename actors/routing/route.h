@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schema/codec.h"
+#include "schema/partition.h"
+
+namespace embers {
+
+// Stage "route": unique keys -> one part per owner. Plain arithmetic, no actors.
+
+// The keys of one table that one owner holds.
+struct RoutedTable {
+  TableId table;
+  size_t source;  // index of the table in the routed list
+  Keys keys;
+  std::vector<uint32_t> positions;  // of each key in the source table's list, ascending
+};
+
+// For each owner (by shard id) its tables, those without a key left out. An owner may end up with none.
+using Routed = std::vector<std::vector<RoutedTable>>;
+
+// One list of keys to be routed.
+struct TableKeyList {
+  TableId table;
+  KeysView keys;
+};
+
+// `found`, unless empty, has a flag for each key of each list: those that are set are left out.
+Routed route(std::span<const TableKeyList> tables, const OwnerMap& map, size_t owners,
+             std::span<const std::vector<uint8_t>> found = {});
+
+// Rows that came from one owner go to their places: out[positions[i]] = rows[i], rows of `dim` floats.
+void scatter(const SentRows& rows, uint32_t dim, std::span<const uint32_t> positions, std::span<float> out);
+
+// The other way for gradients: out[i] = values[positions[i]].
+void collect(std::span<const float> values, uint32_t dim, std::span<const uint32_t> positions,
+             std::span<float> out);
+
+}  // namespace embers

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "apps/op/op_json.h"
+
+// `embers op`: runs one case, given as JSON, through the code that training uses, so that anybody can check
+// embers against another system. Each kind of op has a file of its own, with one function that takes the
+// whole case and returns the whole result; it is entered in the list in op.cc.
+namespace embers::op {
+
+// The five lookup operators; op_lookup.cc documents the case.
+Json lookup(const Json& the_case);
+// Steps of an optimizer, first values of rows, learning rates; op.cc documents the cases.
+Json optimizer(const Json& the_case);
+Json initializer(const Json& the_case);
+Json schedule(const Json& the_case);
+
+// Runs a case: the result, or {"error": "..."}.
+struct Answer {
+  Json json;
+  bool failed = false;
+};
+Answer answer(const std::string& text);
+Answer answer(const Json& the_case);
+
+// For `embers help op`.
+extern const char* const kHelp;
+
+}  // namespace embers::op

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <limits>
+#include <span>
+
+namespace embers {
+
+// Gradients from here on count as infinite: their squares, which optimizers keep, would be.
+inline constexpr float kInfiniteGradient = 9.223372e18F;  // 2^63
+
+// Whether every value is a number of a magnitude below `limit`.
+bool all_below(float limit, std::span<const float> values);
+
+inline bool all_finite(std::span<const float> values) {
+  return all_below(std::numeric_limits<float>::infinity(), values);
+}
+
+}  // namespace embers

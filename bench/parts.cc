@@ -1,0 +1,66 @@
+// The processes of embers bench wire and embers bench storage; see child.h.
+#include <fmt/ranges.h>
+
+#include <sstream>
+
+#include "apps/commands.h"
+#include "apps/runtime.h"
+#include "base/errors.h"
+#include "bench/child.h"
+#include "bench/owner.h"
+#include "bench/sockets.h"
+#include "bench/store_client.h"
+
+namespace embers {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+TripSize size_of(const Arguments& words) { return {std::stoul(words.at(3)), std::stoul(words.at(4))}; }
+
+// "client ADDRESS|local ROWS": answers "pull N" by its seconds and latencies in ms, "train SECONDS DEPTH" by
+// rows a second.
+void run_client(const Arguments& words) {
+  BenchClient client(words.at(1) == "local" ? "" : words.at(1), "adam", std::stol(words.at(2)));
+  answer_lines("", [&](const std::string& line) {
+    std::istringstream in(line);
+    std::string what;
+    double count = 0;
+    size_t depth = 0;
+    in >> what >> count >> depth;
+    if (what == "train") return fmt::format("{}", client.train(count, depth));
+    const auto pulls = client.pull(static_cast<size_t>(count));
+    return fmt::format("{} {:.4f}", pulls.seconds, fmt::join(pulls.latencies.all(), " "));
+  });
+}
+
+// "socket-client KIND ADDRESS REQUEST_WORDS REPLY_WORDS OUTSTANDING": answers N by the seconds of N trips.
+void run_socket_client(const Arguments& words) {
+  const auto client = connect_sockets(words.at(1), words.at(2), size_of(words), std::stoul(words.at(5)));
+  answer_lines("",
+               [&](const std::string& line) { return fmt::format("{}", client->trips(std::stoul(line))); });
+}
+
+}  // namespace
+
+int bench_part(const Arguments& words) {
+  const std::string role = words.empty() ? "" : words[0];
+  const std::string kind = words.size() > 1 ? words[1] : "";
+  // As the processes of a job do, and the peers to which it is a gain: a bare program of one thread loses.
+  if (role == "owner" || role == "client" || kind == "rows2") run_as_batch();
+  if (role == "owner")
+    serve_bench_owner(words.at(1), words.at(2), std::stol(words.at(3)));
+  else if (role == "client")
+    run_client(words);
+  else if (role == "store-client")
+    run_store_client(words);
+  else if (role == "sockets")
+    serve_sockets(words.at(1), words.at(2), size_of(words));
+  else if (role == "socket-client")
+    run_socket_client(words);
+  else
+    fail(ErrorCode::kInvalid, "'bench part' is for the benchmarks' own use");
+  end_process(0);
+}
+
+}  // namespace embers

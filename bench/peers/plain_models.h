@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+
+#include "data/minibatch.h"
+#include "job/job.h"
+
+namespace embers {
+
+// wide_deep, deepfm and dlrm of the zoo as one writes them with libtorch alone, in one process, for
+// `embers bench train`: an EmbeddingBag(sparse) a table, SparseAdam on their gradients (operator by operator
+// what torch.optim.SparseAdam does: the C++ library has none), torch::optim::Adam on the rest. Layer sizes,
+// learning rate, betas and epsilon are the job's; first values are those of the zoo's model, of rows drawn
+// from the same distribution.
+class PlainModel {
+ public:
+  // Seconds of a step's parts.
+  struct Times {
+    double lookup = 0, dense = 0, gradient = 0, sparse_adam = 0, dense_adam = 0;
+    // All that embeddings cost.
+    double embedding() const { return lookup + gradient + sparse_adam; }
+  };
+
+  // kInvalid unless the job's model is one of the three, its optimizer adam, and all its categorical features
+  // have a number of ids, of which each table has as many rows. `late`: gradients are applied after those of
+  // the next minibatch were computed, or before an evaluation, as they are where the next minibatch's rows
+  // are pulled ahead.
+  static std::unique_ptr<PlainModel> make(const job::Job& job, bool late = false);
+  virtual ~PlainModel() = default;
+  // The mean loss; adds to `times`.
+  virtual double train(const data::Minibatch& minibatch, Times& times) = 0;
+  virtual double evaluate(const data::Minibatch& minibatch) = 0;
+};
+
+}  // namespace embers

@@ -1,0 +1,245 @@
+#include "storage/checkpoint/checkpoint.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <charconv>
+#include <map>
+
+#include "base/files/output_file.h"
+#include "storage/checkpoint/checkpoint_paths.h"
+#include "storage/checkpoint/model_json.h"
+#include "storage/checkpoint/rows_file.h"
+#include "storage/update_rules/update_rule.h"
+
+namespace embers::storage {
+namespace {
+
+using nlohmann::json;
+
+// Manifest, beside the job's own entries:
+//   format    1
+//   tables    [{name, dim, key_kind, input_dim, initializer, optimizer, constraint, slots, accumulation}],
+//   table
+//             0 first
+//   dense     [{name, shape, buffer}]
+//   files     [{name (with its rows-N/), rows, bytes, checksum}], that of table 0 first
+//   checksum  XXH3 of the manifest without this entry, in nlohmann's shortest form (keys sorted, no blanks)
+constexpr int kFormat = 1;
+
+std::string rows_file(TableId table) { return fmt::format("{:04}.rows", table); }
+
+std::string hex(uint64_t checksum) { return fmt::format("{:016x}", checksum); }
+
+// 0, which then is the wrong checksum, for what hex() never gives.
+uint64_t from_hex(const std::string& text) {
+  uint64_t checksum = 0;
+  std::from_chars(text.data(), text.data() + text.size(), checksum, 16);
+  return checksum;
+}
+
+std::string checksum_of(json manifest) {
+  manifest.erase("checksum");
+  const std::string text = manifest.dump();
+  return hex(XXH3_64bits(text.data(), text.size()));
+}
+
+RowShape shape_of(const TableSpec& table) {
+  const size_t slots = slot_floats(*UpdateRule::make(table.update_rule), table.dim);
+  return {table.key_kind, static_cast<uint32_t>(table.dim + slots)};
+}
+
+std::string to_string(RowShape shape) {
+  return fmt::format("{} keys, {} floats a row", name(shape.kind), shape.floats);
+}
+
+class Writer final : public CheckpointWriter {
+ public:
+  explicit Writer(const std::string& directory) : paths_(checkpoint_paths(directory)) {
+    prepare_checkpoint(paths_);
+  }
+
+  ~Writer() override {
+    std::error_code ignored;  // a leftover is removed by the next writer
+    std::filesystem::remove_all(paths_.fresh_rows, ignored);
+    std::filesystem::remove(fresh_path(paths_.manifest), ignored);
+    std::filesystem::remove(paths_.directory, ignored);  // if it is empty: this writer made it for nothing
+  }
+
+  void add(TableId table, KeysView keys, std::span<const float> values) override {
+    if (keys.empty() && values.empty()) return;
+    if (keys.empty() || values.empty() || values.size() % keys.size() != 0)
+      fail(ErrorCode::kInvalid, "checkpoint '{}', table number {}: {} floats for {} keys", final(), table,
+           values.size(), keys.size());
+    const RowShape shape{keys.kind, static_cast<uint32_t>(values.size() / keys.size())};
+    RowsWriter& file = file_of(table, shape);
+    check_shape(table, shape, file.shape());
+    file.add(keys, values);
+  }
+
+  void finish(const ModelSpec& model, json manifest) override {
+    if (!files_.empty() && files_.rbegin()->first >= model.tables.size())
+      fail(ErrorCode::kInvalid, "checkpoint '{}': rows of table number {}, but the model has {} tables",
+           final(), files_.rbegin()->first, model.tables.size());
+    manifest["format"] = kFormat;
+    manifest["tables"] = json::array();
+    manifest["dense"] = json::array();
+    manifest["files"] = json::array();
+    for (const TableSpec& table : model.tables) manifest["tables"].push_back(table_to_json(table));
+    for (const DenseParam& param : model.dense) manifest["dense"].push_back(dense_to_json(param));
+    for (TableId table = 0; table < model.tables.size(); ++table)
+      manifest["files"].push_back(seal(table, shape_of(model.tables[table])));
+    const std::string rows = next_rows(paths_);
+    for (json& file : manifest["files"])
+      file["name"] = fmt::format("{}/{}", rows, file["name"].get<std::string>());
+    write_manifest(manifest);
+    replace_checkpoint(paths_, rows);
+  }
+
+ private:
+  std::string final() const { return paths_.directory.string(); }
+
+  RowsWriter& file_of(TableId table, RowShape shape) {
+    const auto found = files_.find(table);
+    if (found != files_.end()) return found->second;
+    return files_.try_emplace(table, (paths_.fresh_rows / rows_file(table)).string(), shape).first->second;
+  }
+
+  void check_shape(TableId table, RowShape got, RowShape expected) const {
+    if (got != expected)
+      fail(ErrorCode::kInvalid, "checkpoint '{}', table number {}: rows have {}, expected {}", final(), table,
+           to_string(got), to_string(expected));
+  }
+
+  // Ends the table's file (a table without rows gets one too) and describes it.
+  json seal(TableId table, RowShape shape) {
+    RowsWriter& file = file_of(table, shape);
+    check_shape(table, file.shape(), shape);
+    const RowsSeal seal = file.finish();
+    return {{"name", rows_file(table)},
+            {"rows", seal.rows},
+            {"bytes", seal.bytes},
+            {"checksum", hex(seal.checksum)}};
+  }
+
+  void write_manifest(json& manifest) const {
+    File file = File::create(fresh_path(paths_.manifest).string());
+    try {
+      manifest["checksum"] = checksum_of(manifest);
+      file.write(manifest.dump(2) + "\n");
+    } catch (const json::exception& error) {
+      fail(ErrorCode::kInvalid, "checkpoint '{}': the manifest cannot be written as JSON: {}", final(),
+           error.what());
+    }
+    file.sync();
+  }
+
+  CheckpointPaths paths_;
+  std::map<TableId, RowsWriter> files_;
+};
+
+// All files are opened at once, so that the checkpoint can be read to its end even when it is replaced
+// meanwhile.
+class Reader final : public CheckpointReader {
+ public:
+  explicit Reader(const std::string& directory) : directory_(open_directory(directory)) {
+    // The files that a manifest names are gone once the next one is in place: then that one is read.
+    for (int tries = 1;; ++tries) {
+      try {
+        load();
+        return;
+      } catch (const Error&) {
+        if (tries == kTries ||
+            !std::filesystem::exists(std::filesystem::path(directory_.path()) / kManifestFile))
+          throw;
+      }
+    }
+  }
+
+  const json& manifest() const override { return manifest_; }
+  const ModelSpec& model() const override { return model_; }
+
+  void read(TableId table, size_t limit, const Visitor& visit) const override {
+    if (table >= files_.size())
+      fail(ErrorCode::kUnknownTable, "checkpoint '{}' has no table number {}: it has {}", directory_.path(),
+           table, files_.size());
+    files_[table].read(limit, visit);
+  }
+
+ private:
+  static constexpr int kTries = 3;
+
+  static File open_directory(const std::string& directory) {
+    const CheckpointPaths paths = checkpoint_paths(directory);
+    std::error_code unreadable;  // then it holds none
+    if (!std::filesystem::exists(paths.manifest, unreadable))
+      fail(ErrorCode::kInvalid, "there is no checkpoint at '{}': it has no {}", paths.directory.string(),
+           kManifestFile);
+    return File::open(paths.directory.string());
+  }
+
+  void load() {
+    const File file = File::open_in(directory_, kManifestFile);
+    model_ = {};
+    files_.clear();
+    try {
+      load_manifest(file);
+      load_model();
+      open_files();
+    } catch (const json::exception& error) {
+      fail(ErrorCode::kCorrupt, "'{}' does not read back: {}; use another checkpoint", file.path(),
+           error.what());
+    }
+  }
+
+  void load_manifest(const File& file) {
+    std::string text(file.size(), '\0');
+    text.resize(file.read_at(0, text.data(), text.size()));
+    manifest_ = json::parse(text);
+    if (manifest_.at("checksum") != checksum_of(manifest_))
+      fail(ErrorCode::kCorrupt, "'{}' does not read back: its checksum is wrong; use another checkpoint",
+           file.path());
+    if (manifest_.at("format") != kFormat)
+      fail(ErrorCode::kInvalid,
+           "'{}' has format {}, this program reads format {}: use the embers that wrote it", file.path(),
+           manifest_.at("format").dump(), kFormat);
+  }
+
+  void load_model() {
+    for (const json& table : manifest_.at("tables")) model_.tables.push_back(table_from_json(table));
+    for (const json& param : manifest_.at("dense")) model_.dense.push_back(dense_from_json(param));
+  }
+
+  void open_files() {
+    for (TableId table = 0; table < model_.tables.size(); ++table) {
+      const json& entry = manifest_.at("files").at(table);
+      const RowsSeal seal{entry.at("rows"), entry.at("bytes"), from_hex(entry.at("checksum"))};
+      files_.emplace_back(open_rows(entry.at("name")), shape_of(model_.tables[table]), seal);
+    }
+  }
+
+  File open_rows(const std::string& name) const {
+    try {
+      return File::open_in(directory_, name);
+    } catch (const Error& error) {
+      fail(ErrorCode::kCorrupt, "{}; the checkpoint is not complete, use another one", error.what());
+    }
+  }
+
+  File directory_;
+  json manifest_;
+  ModelSpec model_;
+  std::vector<RowsReader> files_;  // one a table
+};
+
+}  // namespace
+
+std::unique_ptr<CheckpointWriter> CheckpointWriter::make(const std::string& directory) {
+  return std::make_unique<Writer>(directory);
+}
+
+std::unique_ptr<CheckpointReader> CheckpointReader::open(const std::string& directory) {
+  return std::make_unique<Reader>(directory);
+}
+
+}  // namespace embers::storage

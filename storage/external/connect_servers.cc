@@ -1,0 +1,24 @@
+#include <algorithm>
+
+#include "base/errors.h"
+#include "storage/external/key_value_server.h"
+
+namespace embers::storage {
+
+ServerTimeouts server_timeouts(double seconds) {
+  constexpr double kLeast = 0.001, kMost = 86'400;  // 0 would be for ever
+  const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(std::clamp(seconds / 2, kLeast, kMost)));
+  return {std::min(ServerTimeouts{}.connect, time), time};
+}
+
+KeyValueServers connect_servers(const std::string& backend, const std::vector<std::string>& addresses,
+                                const ServerTimeouts& timeouts) {
+  const bool memcached = backend == "memcached";
+  if (!memcached && backend != "redis")
+    fail(ErrorCode::kInvalid, "storage.backend '{}' is not known; known: memory, memcached, redis", backend);
+  if (addresses.empty()) fail(ErrorCode::kInvalid, "storage.backend '{}' without servers", backend);
+  return memcached ? connect_memcached(addresses, timeouts) : connect_redis(addresses, timeouts);
+}
+
+}  // namespace embers::storage

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "storage/external/key_value_server.h"
+#include "storage/journal/write_back_journal.h"
+#include "storage/rows/store.h"
+
+namespace embers::storage {
+
+// Whose rows an external store holds.
+struct ExternalOptions {
+  std::string job;      // name: jobs that share servers differ in it
+  uint64_t run = 0;     // number of the job's run: rows of other runs count as absent and are written over
+  uint32_t shard = 0;   // the one writer of its keys
+  std::string journal;  // directory for a WriteBackJournal, "" for none
+};
+
+// A Store on key-value servers: *storage does not optimize*. update() is ElasticDL's OptimizerWrapper: look
+// up rows and slots, initialize unknown slots, apply, write rows back, write slots back.
+//
+// Beside what Store says: (1) the keys it created are remembered here, since servers cannot list them; a key
+// that was created elsewhere joins them when it is first gathered. (2) A row that was created and is gone, a
+// server that cannot be reached, that was restarted or flushed, that refused a write or that evicted rows, is
+// kLost naming server, reason and how many rows: nothing is ever created in place of a lost row, and what
+// failed was not acknowledged. (3) An update has reached all servers when it returns, those of apply() when
+// that does; with a journal, one that was cut off is finished by the next store of the same run and shard,
+// when its tables are added.
+class ExternalStore : public Store {
+ public:
+  // Runs `updates`, which calls update() at most once a table and nothing else of the store, and writes back
+  // what they changed when all have succeeded: all tables or, if one throws, none. The keys given to update()
+  // stay valid until then. With a journal `note` is kept with it: it is among take_notes() of the next
+  // process exactly if the updates took effect.
+  virtual void apply(const Note& note, const std::function<void()>& updates) = 0;
+  // Keeps a note without updates.
+  virtual void keep(const Note& note) = 0;
+
+  // Whether it goes on where the shard's last process was cut off, and the notes of that, in order; the last
+  // may come twice. Once.
+  virtual bool recovered() const = 0;
+  virtual std::vector<std::string> take_notes() = 0;
+
+  // Updates and restores that the table has seen, those finished after a restart included.
+  virtual uint64_t version(TableId table) const = 0;
+
+  // Tells readers (external_reader.h) that all tables are at this version of their owner, all of which was
+  // written before. Not waited for; lost or late, it makes readers take rows for older than they are.
+  virtual void publish(uint64_t version) = 0;
+};
+
+std::unique_ptr<ExternalStore> make_external_store(KeyValueServers servers, const ExternalOptions& options);
+
+}  // namespace embers::storage

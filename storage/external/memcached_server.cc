@@ -1,0 +1,212 @@
+// The one file that knows libmemcached.
+//
+// Binary protocol: measured 1.4 times as fast at multi-gets as the text protocol, and its barrier works while
+// replies are off. Reads and writes have a handle, and so a connection, each: writes are buffered and
+// unanswered, which would leave reads without their answers. What a server says to a refused write is thrown
+// away by libmemcached, so the barrier compares how many items the server counted.
+#include <libmemcached/memcached.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <system_error>
+
+#include "base/errors.h"
+#include "storage/external/key_value_server.h"
+
+namespace embers::storage {
+namespace {
+
+constexpr uint64_t kItemOverhead = 128;  // more than an item's header, its name's end and checksum
+
+struct FreeHandle {
+  void operator()(memcached_st* handle) const { memcached_free(handle); }
+};
+using Handle = std::unique_ptr<memcached_st, FreeHandle>;
+
+using Milliseconds = std::chrono::milliseconds;
+
+Handle make_handle(const ServerAddress& address, bool writes, Milliseconds connect, Milliseconds answer) {
+  Handle handle(memcached_create(nullptr));
+  memcached_server_add(handle.get(), address.host.c_str(), address.port);
+  const auto set = [&](memcached_behavior_t what, auto to) {
+    memcached_behavior_set(handle.get(), what, static_cast<uint64_t>(to));
+  };
+  set(MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, 1);
+  set(MEMCACHED_BEHAVIOR_TCP_NODELAY, 1);
+  set(MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT, connect.count());
+  set(MEMCACHED_BEHAVIOR_POLL_TIMEOUT, answer.count());
+  set(MEMCACHED_BEHAVIOR_NOREPLY, writes);
+  set(MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, writes);
+  return handle;
+}
+
+class MemcachedServer final : public KeyValueServer {
+ public:
+  MemcachedServer(const std::string& address, const ServerTimeouts& timeouts)
+      : address_(address), timeouts_(timeouts) {
+    if (const memcached_return_t rc = connect(); rc != MEMCACHED_SUCCESS)
+      fail(ErrorCode::kUnreachable, "memcached server {}: {}: is memcached running there?", address_,
+           reason(reads_, rc));
+  }
+  ~MemcachedServer() override { memcached_result_free(&result_); }
+
+  const std::string& address() const override { return address_; }
+  uint64_t longest_value() override {
+    return read_counters("settings").item_size_max - kLongestName - kItemOverhead;
+  }
+
+  void request(std::span<const std::string_view> names) override {
+    names_ = names;
+    if (names.empty()) return;
+    pointers_.clear();
+    lengths_.clear();
+    for (const std::string_view name : names) {
+      pointers_.push_back(name.data());
+      lengths_.push_back(name.size());
+    }
+    check(reads_, memcached_mget(reads_.get(), pointers_.data(), lengths_.data(), names.size()));
+  }
+
+  // The server answers in the order of the names, and leaves out those that it does not have.
+  void receive(const Visit& visit) override {
+    if (names_.empty()) return;
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    size_t i = 0;
+    while (memcached_fetch_result(reads_.get(), &result_, &rc) != nullptr) {
+      const std::string_view name(memcached_result_key_value(&result_),
+                                  memcached_result_key_length(&result_));
+      while (i < names_.size() && names_[i] != name) ++i;
+      if (i == names_.size())
+        fail(ErrorCode::kUnavailable, "memcached server {} answered a name that was not asked", address_);
+      visit(i++, {memcached_result_value(&result_), memcached_result_length(&result_)});
+    }
+    if (rc != MEMCACHED_END && rc != MEMCACHED_NOTFOUND) check(reads_, rc);
+  }
+
+  void set(std::string_view name, std::string_view value) override {
+    write(memcached_set(writes(), name.data(), name.size(), value.data(), value.size(), 0, 0));
+    ++sets_;
+  }
+  void add(std::string_view name, std::string_view value) override {
+    write(memcached_add(writes(), name.data(), name.size(), value.data(), value.size(), 0, 0));
+  }
+
+  void flush() override {
+    if (writes_) check(writes_, memcached_flush_buffers(writes_.get()));
+  }
+
+  // On the connection of the writes, which the server works off in order.
+  Health barrier(std::string_view sentinel) override {
+    Health health;
+    size_t size = 0;
+    uint32_t flags = 0;
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    const std::unique_ptr<char, decltype(&std::free)> value(
+        memcached_get(writes(), sentinel.data(), sentinel.size(), &size, &flags, &rc), &std::free);
+    if (rc != MEMCACHED_NOTFOUND) check(writes_, rc);
+    if (value) health.sentinel.assign(value.get(), size);
+    const Counters counters = read_counters(nullptr);
+    health.evictions = counters.evictions;
+    const uint64_t stored = counters.total_items - stored_;
+    if (stored < sets_)
+      health.refused_writes = fmt::format("it stored {} of {} values: it is out of memory", stored, sets_);
+    stored_ = counters.total_items;
+    sets_ = 0;
+    return health;
+  }
+
+  void reconnect() override {
+    if (const memcached_return_t rc = connect(); rc != MEMCACHED_SUCCESS) check(reads_, rc);
+  }
+
+ private:
+  struct Counters {
+    uint64_t evictions = 0, total_items = 0, item_size_max = 0;
+  };
+
+  // Until the server has answered once. Writes get their connection with the first of them.
+  memcached_return_t connect() {
+    memcached_result_free(&result_);
+    writes_.reset();
+    sets_ = 0;
+    reads_ = make_handle(parse_server(address_), false, timeouts_.connect, timeouts_.connect);
+    memcached_result_create(reads_.get(), &result_);
+    const memcached_return_t rc = memcached_version(reads_.get());
+    memcached_behavior_set(reads_.get(), MEMCACHED_BEHAVIOR_POLL_TIMEOUT,
+                           static_cast<uint64_t>(timeouts_.answer.count()));
+    return rc;
+  }
+
+  memcached_st* writes() {
+    if (!writes_) {
+      writes_ = make_handle(parse_server(address_), true, timeouts_.connect, timeouts_.answer);
+      stored_ = read_counters(nullptr).total_items;
+    }
+    return writes_.get();
+  }
+
+  static memcached_return_t read_counter(const memcached_instance_st*, const char* key, size_t key_size,
+                                         const char* value, size_t value_size, void* context) {
+    auto& counters = *static_cast<Counters*>(context);
+    const std::string_view name(key, key_size);
+    uint64_t* const to = name == "evictions"       ? &counters.evictions
+                         : name == "total_items"   ? &counters.total_items
+                         : name == "item_size_max" ? &counters.item_size_max
+                                                   : nullptr;
+    if (to != nullptr) std::from_chars(value, value + value_size, *to);
+    return MEMCACHED_SUCCESS;
+  }
+
+  Counters read_counters(const char* group) {
+    Counters counters;
+    memcached_st* const handle = writes();
+    check(writes_, memcached_stat_execute(handle, group, read_counter, &counters));
+    return counters;
+  }
+
+  void write(memcached_return_t rc) const {
+    if (rc != MEMCACHED_BUFFERED) check(writes_, rc);
+  }
+
+  static std::string reason(const Handle& handle, memcached_return_t rc) {
+    const int error = memcached_last_error_errno(handle.get());
+    if (rc == MEMCACHED_SOME_ERRORS) rc = memcached_last_error(handle.get());
+    const std::string text = memcached_strerror(handle.get(), rc);
+    return error == 0 ? text : fmt::format("{} ({})", text, std::generic_category().message(error));
+  }
+
+  void check(const Handle& handle, memcached_return_t rc) const {
+    if (rc != MEMCACHED_SUCCESS)
+      fail(ErrorCode::kUnavailable, "memcached server {}: {}", address_, reason(handle, rc));
+  }
+
+  const std::string address_;
+  const ServerTimeouts timeouts_;
+  Handle reads_, writes_;  // writes_: null before the first write
+  memcached_result_st result_{};
+  std::span<const std::string_view> names_;  // of the request under way
+  std::vector<const char*> pointers_;
+  std::vector<size_t> lengths_;
+  uint64_t sets_ = 0;    // since the last barrier
+  uint64_t stored_ = 0;  // items that the server had counted at the last barrier
+};
+
+}  // namespace
+
+KeyValueServers connect_memcached(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts) {
+  KeyValueServers servers;
+  const std::shared_ptr<memcached_st> ring(memcached_create(nullptr), memcached_free);
+  memcached_behavior_set(ring.get(), MEMCACHED_BEHAVIOR_DISTRIBUTION,
+                         MEMCACHED_DISTRIBUTION_CONSISTENT_KETAMA);
+  for (const std::string& text : addresses) {
+    servers.all.push_back(std::make_unique<MemcachedServer>(text, timeouts));
+    const ServerAddress address = parse_server(text);
+    memcached_server_add(ring.get(), address.host.c_str(), address.port);
+  }
+  servers.server_of = [ring](std::string_view name) -> size_t {
+    return memcached_generate_hash(ring.get(), name.data(), name.size());
+  };
+  return servers;
+}
+
+}  // namespace embers::storage

@@ -1,0 +1,188 @@
+// The one file that knows hiredis.
+//
+// Commands are pipelined: appended to the connection's buffer, sent together, and every reply is read.
+#include <hiredis/hiredis.h>
+
+#include <cerrno>
+#include <charconv>
+#include <utility>
+
+#include "base/errors.h"
+#include "schema/ids.h"
+#include "storage/external/key_value_server.h"
+
+namespace embers::storage {
+namespace {
+
+constexpr uint64_t kLongestString = 512 << 20;  // Redis' own limit
+
+struct FreeContext {
+  void operator()(redisContext* context) const { redisFree(context); }
+};
+struct FreeReply {
+  void operator()(redisReply* reply) const { freeReplyObject(reply); }
+};
+using Reply = std::unique_ptr<redisReply, FreeReply>;
+
+timeval to_timeval(std::chrono::milliseconds time) {
+  return {time.count() / 1000, time.count() % 1000 * 1000};
+}
+
+std::string_view text(const redisReply& reply) { return {reply.str, reply.len}; }
+
+class RedisServer final : public KeyValueServer {
+ public:
+  RedisServer(const std::string& address, const ServerTimeouts& timeouts)
+      : address_(address), timeouts_(timeouts) {
+    const ServerAddress at = parse_server(address);
+    context_.reset(redisConnectWithTimeout(at.host.c_str(), at.port, to_timeval(timeouts.connect)));
+    const auto refuse = [&](std::string_view why) {
+      fail(ErrorCode::kUnreachable, "Redis server {}: {}: is Redis running there?", address_, why);
+    };
+    if (!context_) refuse("no memory for a connection");
+    if (context_->err != 0) refuse(context_->errstr);
+    if (const std::string why = greet(); !why.empty()) refuse(why);
+  }
+
+  const std::string& address() const override { return address_; }
+  uint64_t longest_value() override { return kLongestString; }
+
+  void request(std::span<const std::string_view> names) override {
+    asked_ = names.size();
+    if (names.empty()) return;
+    words_.assign({"MGET"});
+    words_.insert(words_.end(), names.begin(), names.end());
+    append(words_);
+  }
+
+  void receive(const Visit& visit) override {
+    if (asked_ == 0) return;
+    read_writes();
+    const Reply reply = read();
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != asked_)
+      fail(ErrorCode::kUnavailable, "Redis server {}: MGET: {}", address_,
+           reply->type == REDIS_REPLY_ERROR ? text(*reply) : "an answer of another length");
+    for (size_t i = 0; i < reply->elements; ++i)
+      if (reply->element[i]->type == REDIS_REPLY_STRING) visit(i, text(*reply->element[i]));
+  }
+
+  void set(std::string_view name, std::string_view value) override { write({"SET", name, value}); }
+  void add(std::string_view name, std::string_view value) override { write({"SET", name, value, "NX"}); }
+
+  void flush() override {
+    for (int done = 0; done == 0;)
+      if (redisBufferWrite(context_.get(), &done) != REDIS_OK) fail_unavailable();
+  }
+
+  Health barrier(std::string_view sentinel) override {
+    Health health;
+    append({"GET", sentinel});
+    append({"INFO", "stats"});
+    read_writes();
+    health.refused_writes = std::exchange(refused_, {});
+    if (const Reply reply = read(); reply->type == REDIS_REPLY_STRING) health.sentinel = text(*reply);
+    const Reply info = read();
+    if (info->type != REDIS_REPLY_STRING)
+      fail(ErrorCode::kUnavailable, "Redis server {}: INFO: no answer", address_);
+    constexpr std::string_view kEvicted = "evicted_keys:";
+    const std::string_view lines = text(*info);
+    if (const size_t at = lines.find(kEvicted); at != lines.npos)
+      std::from_chars(lines.data() + at + kEvicted.size(), lines.data() + lines.size(), health.evictions);
+    return health;
+  }
+
+  void reconnect() override {
+    asked_ = writes_ = 0;
+    refused_.clear();
+    if (redisReconnect(context_.get()) != REDIS_OK) fail_unavailable();
+    if (const std::string why = greet(); !why.empty()) fail_unavailable(why);
+  }
+
+ private:
+  using Words = std::span<const std::string_view>;
+
+  // The first answer of a new connection. Returns what is wrong with it, or "".
+  std::string greet() {
+    redisSetTimeout(context_.get(), to_timeval(timeouts_.connect));
+    append({"PING"});
+    redisReply* reply = nullptr;
+    if (redisGetReply(context_.get(), reinterpret_cast<void**>(&reply)) != REDIS_OK) return said();
+    const Reply pong(reply);
+    redisSetTimeout(context_.get(), to_timeval(timeouts_.answer));
+    return pong->type == REDIS_REPLY_ERROR ? std::string(text(*pong)) : "";
+  }
+
+  // What went wrong; a socket's timeout reads as EAGAIN.
+  std::string said() const {
+    const bool timed_out = context_->err == REDIS_ERR_IO && errno == EAGAIN;
+    return timed_out ? "no answer in time" : context_->errstr;
+  }
+
+  void append(std::initializer_list<std::string_view> words) { append(Words(words.begin(), words.size())); }
+  void append(Words words) {
+    pointers_.clear();
+    lengths_.clear();
+    for (const std::string_view word : words) {
+      pointers_.push_back(word.data());
+      lengths_.push_back(word.size());
+    }
+    if (redisAppendCommandArgv(context_.get(), static_cast<int>(words.size()), pointers_.data(),
+                               lengths_.data()) != REDIS_OK)
+      fail_unavailable();
+  }
+  void write(std::initializer_list<std::string_view> words) {
+    append(words);
+    ++writes_;
+  }
+
+  // The replies to writes that were sent before what is to be read next.
+  void read_writes() {
+    for (; writes_ > 0; --writes_)
+      if (const Reply reply = read(); reply->type == REDIS_REPLY_ERROR && refused_.empty())
+        refused_ = text(*reply);
+  }
+
+  Reply read() {
+    redisReply* reply = nullptr;
+    if (redisGetReply(context_.get(), reinterpret_cast<void**>(&reply)) != REDIS_OK) fail_unavailable();
+    return Reply(reply);
+  }
+
+  [[noreturn]] void fail_unavailable() const { fail_unavailable(said()); }
+  [[noreturn]] void fail_unavailable(const std::string& why) const {
+    fail(ErrorCode::kUnavailable, "Redis server {}: {}", address_, why);
+  }
+
+  const std::string address_;
+  const ServerTimeouts timeouts_;
+  std::unique_ptr<redisContext, FreeContext> context_;
+  size_t asked_ = 0;     // names of the request under way
+  size_t writes_ = 0;    // whose replies are still to be read
+  std::string refused_;  // what it said to the first write since the last barrier that it refused
+  std::vector<std::string_view> words_;
+  std::vector<const char*> pointers_;
+  std::vector<size_t> lengths_;
+};
+
+}  // namespace
+
+KeyValueServers connect_redis(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts) {
+  KeyValueServers servers;
+  for (const std::string& address : addresses)
+    servers.all.push_back(std::make_unique<RedisServer>(address, timeouts));
+  servers.server_of = [addresses](std::string_view name) {
+    size_t best = 0;
+    uint64_t most = 0;
+    for (size_t s = 0; s < addresses.size(); ++s) {
+      const auto mixed = static_cast<int64_t>(hash_key(name) ^ hash_key(addresses[s]));
+      if (const uint64_t weight = hash_key(mixed); weight >= most) {
+        most = weight;
+        best = s;
+      }
+    }
+    return best;
+  };
+  return servers;
+}
+
+}  // namespace embers::storage

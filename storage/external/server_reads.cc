@@ -1,0 +1,77 @@
+#include "storage/external/server_reads.h"
+
+#include <algorithm>
+
+namespace embers::storage {
+namespace {
+
+constexpr size_t kMostNameBytes = 256 << 10;  // of one request
+
+}  // namespace
+
+ServerReads::ServerReads(KeyValueServers servers)
+    : servers_(std::move(servers)), parts_(servers_.all.size()) {}
+
+void ServerReads::fetch(const std::vector<std::string_view>& names, const Visit& visit) {
+  for (size_t begin = 0; begin < names.size();) {
+    size_t end = begin, bytes = 0;
+    while (end < names.size() && end - begin < KeyValueServer::kMostNames && bytes < kMostNameBytes)
+      bytes += names[end++].size();
+    if (servers_.all.size() == 1)
+      fetch_one(std::span(names).subspan(begin, end - begin), begin, visit);
+    else
+      fetch_spread(names, begin, end, visit);
+    begin = end;
+  }
+}
+
+void ServerReads::fetch_one(std::span<const std::string_view> names, size_t begin, const Visit& visit) {
+  servers_.all[0]->request(names);
+  servers_.all[0]->receive([&](size_t i, std::string_view value) { visit(begin + i, names[i], value); });
+}
+
+// All servers are asked before the first answer is read.
+void ServerReads::fetch_spread(const std::vector<std::string_view>& names, size_t begin, size_t end,
+                               const Visit& visit) {
+  for (Part& part : parts_) {
+    part.names.clear();
+    part.places.clear();
+  }
+  for (size_t i = begin; i < end; ++i) {
+    Part& part = parts_[server_of(names[i])];
+    part.names.push_back(names[i]);
+    part.places.push_back(i);
+  }
+  for (size_t s = 0; s < parts_.size(); ++s) servers_.all[s]->request(parts_[s].names);
+  for (size_t s = 0; s < parts_.size(); ++s)
+    servers_.all[s]->receive([&, &part = parts_[s]](size_t i, std::string_view value) {
+      visit(part.places[i], part.names[i], value);
+    });
+}
+
+size_t ServerReads::gather(uint64_t run, std::span<const TableRead> tables, const Each& each) {
+  names_.clear();
+  ends_.clear();
+  for (const TableRead& table : tables) {
+    std::fill(table.found.begin(), table.found.end(), 0);
+    table.names->assign(table.keys, false);
+    names_.insert(names_.end(), table.names->names().begin(), table.names->names().end());
+    ends_.push_back(names_.size());
+  }
+  size_t count = 0;
+  fetch(names_, [&](size_t place, std::string_view name, std::string_view value) {
+    const auto t = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), place) - ends_.begin());
+    const TableRead& table = tables[t];
+    const size_t i = place - (t == 0 ? 0 : ends_[t - 1]);
+    ValueTag tag;
+    if (!read_value(value, name, run, table.names->rest(table.keys, i), tag,
+                    table.out.subspan(i * table.dim, table.dim)))
+      return;
+    table.found[i] = 1;
+    ++count;
+    each(t, i, tag);
+  });
+  return count;
+}
+
+}  // namespace embers::storage

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "storage/external/key_value_server.h"
+#include "storage/external/stored_name.h"
+#include "storage/external/stored_value.h"
+
+namespace embers::storage {
+
+// Reads of a job's values from its servers: what the store of an owner and the reader of a worker share.
+// *Thread safety*: none.
+class ServerReads {
+ public:
+  explicit ServerReads(KeyValueServers servers);
+
+  // In order of the addresses that they were connected to by.
+  const std::vector<std::unique_ptr<KeyValueServer>>& servers() const { return servers_.all; }
+  // Place of the server that holds a name.
+  size_t server_of(std::string_view name) const {
+    return servers_.all.size() == 1 ? 0 : servers_.server_of(name);
+  }
+
+  // Calls visit(i, name, value) for each i-th name that is there. Any number of names, of any servers.
+  using Visit = std::function<void(size_t i, std::string_view name, std::string_view value)>;
+  void fetch(const std::vector<std::string_view>& names, const Visit& visit);
+
+  // Rows of one table to be read: `names` are the table's, and afterwards of `keys`.
+  struct TableRead {
+    StoredNames* names;
+    size_t dim;
+    KeysView keys;
+    std::span<float> out;      // keys x dim
+    std::span<uint8_t> found;  // one a key
+  };
+  // Copies the rows of this run that are there to their places, sets their found flags, and calls each(t, i,
+  // tag) for the i-th key of tables[t]. Returns how many they are. All tables are asked at once; each has
+  // names of its own. kCorrupt naming the name of a value that is no row of its table and key.
+  using Each = std::function<void(size_t t, size_t i, const ValueTag& tag)>;
+  size_t gather(uint64_t run, std::span<const TableRead> tables, const Each& each);
+
+ private:
+  void fetch_one(std::span<const std::string_view> names, size_t begin, const Visit& visit);
+  void fetch_spread(const std::vector<std::string_view>& names, size_t begin, size_t end, const Visit& visit);
+
+  const KeyValueServers servers_;
+
+  // Scratch: what of a request goes to each server.
+  struct Part {
+    std::vector<std::string_view> names;
+    std::vector<size_t> places;
+  };
+  std::vector<Part> parts_;
+  std::vector<std::string_view> names_;  // of a gather
+  std::vector<size_t> ends_;             // of each table's in names_
+};
+
+}  // namespace embers::storage

@@ -1,0 +1,56 @@
+#include "storage/journal/journal_file.h"
+
+#include <filesystem>
+
+#include "schema/ids.h"
+
+namespace embers::storage {
+namespace {
+
+constexpr size_t kCheck = sizeof(uint64_t), kHeader = 2 * sizeof(uint64_t);
+
+std::string read_all(const std::string& path) {
+  if (!std::filesystem::exists(path)) return "";
+  const File file = File::open(path);
+  std::string text(file.size(), 0);
+  text.resize(file.read_at(0, text.data(), text.size()));
+  return text;
+}
+
+uint64_t check_of(std::string_view record, uint64_t run) { return hash_key(record.substr(kCheck)) ^ run; }
+
+}  // namespace
+
+uint64_t read_records(const std::string& path, uint64_t run,
+                      const std::function<void(RecordReader&)>& visit) {
+  const std::string text = read_all(path);
+  std::string_view rest = text;
+  try {
+    while (rest.size() >= kHeader) {
+      RecordReader header(rest);
+      const auto check = header.number<uint64_t>(), size = header.number<uint64_t>();
+      if (size > rest.size() - kHeader) break;
+      const std::string_view record = rest.substr(0, kHeader + size);
+      if (check != check_of(record, run)) break;
+      RecordReader reader(record.substr(kHeader));
+      visit(reader);
+      rest.remove_prefix(record.size());
+    }
+  } catch (const RecordReader::BadRecord&) {
+  }
+  const uint64_t good = text.size() - rest.size();
+  if (!rest.empty()) std::filesystem::resize_file(path, good);
+  return good;
+}
+
+void begin_record(std::string& record) { record.assign(kHeader, 0); }
+
+void write_record(File& file, std::string& record, uint64_t run) {
+  const uint64_t size = record.size() - kHeader;
+  std::memcpy(record.data() + kCheck, &size, sizeof size);
+  const uint64_t check = check_of(record, run);
+  std::memcpy(record.data(), &check, sizeof check);
+  file.write(record);
+}
+
+}  // namespace embers::storage

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files/file.h"
+
+namespace embers::storage {
+
+// Records of a file that is only appended to, each
+//
+//   check u64   XXH3 of all that follows, xored with the run
+//   size  u64   bytes of what follows
+//   ...         the caller's
+//
+// so that what was being written when the process died, and what another run left, does not read back.
+
+// What a record says, front to back. Asking for more than is there ends the file there, as a record that does
+// not read back.
+class RecordReader {
+ public:
+  explicit RecordReader(std::string_view text) : rest_(text) {}
+  bool empty() const { return rest_.empty(); }
+  template <class T>
+  T number() {
+    T out;
+    std::memcpy(&out, bytes(sizeof out).data(), sizeof out);
+    return out;
+  }
+  template <class T>
+  std::vector<T> list(uint64_t n) {
+    if (n > rest_.size() / sizeof(T)) fail();
+    std::vector<T> out(n);
+    const std::string_view from = bytes(n * sizeof(T));
+    if (n > 0) std::memcpy(out.data(), from.data(), from.size());
+    return out;
+  }
+  std::string_view bytes(uint64_t n) {
+    if (n > rest_.size()) fail();
+    const std::string_view out = rest_.substr(0, n);
+    rest_.remove_prefix(n);
+    return out;
+  }
+  std::string_view rest() { return bytes(rest_.size()); }
+  [[noreturn]] void fail() const { throw BadRecord(); }
+
+  struct BadRecord {};
+
+ private:
+  std::string_view rest_;
+};
+
+// Visits the records of a file, which need not exist, and leaves it with those that read back; returns its
+// bytes. The reader's views are valid within the visit only.
+uint64_t read_records(const std::string& path, uint64_t run,
+                      const std::function<void(RecordReader& record)>& visit);
+
+// A record is made in `record`: begin_record, append what it says, write_record.
+void begin_record(std::string& record);
+template <class T>
+void append_number(std::string& record, const T& number) {
+  record.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+template <class T>
+void append_span(std::string& record, std::span<const T> from) {
+  if (!from.empty()) record.append(reinterpret_cast<const char*>(from.data()), from.size_bytes());
+}
+void write_record(File& file, std::string& record, uint64_t run);
+
+}  // namespace embers::storage

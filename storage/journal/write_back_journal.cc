@@ -1,0 +1,191 @@
+#include "storage/journal/write_back_journal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/errors.h"
+#include "storage/journal/journal_file.h"
+
+namespace embers::storage {
+namespace {
+
+// A record of each file (see journal_file.h for what surrounds it), little-endian:
+//
+//   .keys    a part without floats
+//   .values  kind u64:
+//              kApply    note bytes u64, first u64; the note; parts
+//              kDone     nothing: the apply before it is written back
+//              kVersions parts without keys and floats
+//   .ledger  first u64, the note
+//
+// A part:
+//   version u64, table u32, kind u32 (KeyKind), keys, key bytes, floats u64 each
+//   int64 keys, or u32 ends and bytes;  then the floats
+//
+// The first record that does not read back ends its file: it was being written when the shard died, and
+// nothing was done about it yet.
+enum : uint64_t { kApply = 1, kDone = 2, kVersions = 3 };
+
+constexpr uint64_t kMostValues = 64 << 20;  // bytes of the file of values before it begins anew
+constexpr uint32_t kMostTables = 1 << 20;
+
+struct PartHeader {
+  uint64_t version = 0;
+  uint32_t table = 0, kind = 0;
+  uint64_t keys = 0, key_bytes = 0, floats = 0;
+};
+
+void append_part(std::string& to, const WriteBackJournal::Part& part) {
+  append_number(to, PartHeader{part.version, part.table, static_cast<uint32_t>(part.keys.kind),
+                               part.keys.size(), part.keys.bytes.size(), part.floats.size()});
+  if (part.keys.kind == KeyKind::kInt64)
+    append_span(to, part.keys.ints);
+  else
+    append_span(to, part.keys.ends);
+  to += part.keys.bytes;
+  append_span(to, part.floats);
+}
+
+WriteBackJournal::OwnedPart split_part(RecordReader& from) {
+  const auto header = from.number<PartHeader>();
+  if (header.table >= kMostTables) from.fail();
+  WriteBackJournal::OwnedPart part{header.table, header.version, Keys(), {}};
+  if (header.kind == static_cast<uint32_t>(KeyKind::kInt64)) {
+    part.keys = Keys(from.list<int64_t>(header.keys));
+    from.bytes(header.key_bytes);
+  } else {
+    const auto ends = from.list<uint32_t>(header.keys);
+    part.keys = Keys(KeysView{KeyKind::kBytes, {}, ends, from.bytes(header.key_bytes)});
+  }
+  part.floats = from.list<float>(header.floats);
+  return part;
+}
+
+}  // namespace
+
+WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t shard,
+                                   uint64_t run)
+    : path_(fmt::format("{}/shard-{}", directory, shard)), run_(run) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error)
+    fail(file_error_code(error.value()), "cannot make directory '{}': {}", directory, error.message());
+  lock_ = JournalLock::take(directory, job, shard, run);
+  read_keys();
+  read_values();
+  read_notes();
+  keys_.emplace(File::append(path_ + ".keys"));
+  values_.emplace(File::append(path_ + ".values"));
+  ledger_.emplace(File::append(path_ + ".ledger"));
+  if (open_ && pending_.empty()) done();
+}
+
+void WriteBackJournal::read_keys() {
+  read_records(path_ + ".keys", run_, [&](RecordReader& record) {
+    OwnedPart part = split_part(record);
+    if (created_.size() <= part.table) created_.resize(part.table + 1);
+    created_[part.table].push_back(std::move(part.keys));
+    found_ = true;
+  });
+}
+
+void WriteBackJournal::read_values() {
+  values_bytes_ = read_records(path_ + ".values", run_, [&](RecordReader& record) {
+    const auto kind = record.number<uint64_t>();
+    found_ = true;
+    pending_.clear();
+    begun_ = {};
+    open_ = kind == kApply;
+    if (kind == kApply) {
+      const auto note_bytes = record.number<uint64_t>();
+      begun_.first = record.number<uint64_t>() != 0;
+      begun_.bytes = record.bytes(note_bytes);
+    }
+    while (!record.empty()) {
+      OwnedPart part = split_part(record);
+      version_at(part.table) = part.version;
+      if (kind == kApply) pending_.push_back(std::move(part));
+    }
+  });
+}
+
+void WriteBackJournal::read_notes() {
+  read_records(path_ + ".ledger", run_, [&](RecordReader& record) {
+    if (record.number<uint64_t>() != 0) notes_.clear();
+    notes_.emplace_back(record.rest());
+    found_ = true;
+  });
+  if (begun_.bytes.empty()) return;
+  // Its own record may be missing.
+  if (begun_.first) notes_.clear();
+  notes_.push_back(begun_.bytes);
+}
+
+uint64_t& WriteBackJournal::version_at(TableId table) {
+  if (versions_.size() <= table) versions_.resize(table + 1);
+  return versions_[table];
+}
+
+std::vector<Keys> WriteBackJournal::take_created(TableId table) {
+  return table < created_.size() ? std::move(created_[table]) : std::vector<Keys>();
+}
+
+void WriteBackJournal::created(TableId table, KeysView keys) {
+  begin_record(record_);
+  append_part(record_, {table, 0, keys, {}});
+  write_record(*keys_, record_, run_);
+}
+
+void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
+  begin_record(record_);
+  append_number(record_, uint64_t{kApply});
+  append_number(record_, uint64_t{note.bytes.size()});
+  append_number(record_, uint64_t{note.first});
+  record_ += note.bytes;
+  for (const Part& part : parts) {
+    append_part(record_, part);
+    version_at(part.table) = part.version;
+  }
+  write_record(*values_, record_, run_);
+  values_bytes_ += record_.size();
+  begun_ = note;
+  open_ = true;
+}
+
+void WriteBackJournal::done() {
+  if (!begun_.bytes.empty()) note(std::exchange(begun_, {}));
+  open_ = false;
+  if (values_bytes_ > kMostValues) return restart_values();
+  begin_record(record_);
+  append_number(record_, uint64_t{kDone});
+  write_record(*values_, record_, run_);
+  values_bytes_ += record_.size();
+}
+
+void WriteBackJournal::note(const Note& note) {
+  if (note.first) ledger_.emplace(File::create(path_ + ".ledger"));
+  begin_record(record_);
+  append_number(record_, uint64_t{note.first});
+  record_ += note.bytes;
+  write_record(*ledger_, record_, run_);
+}
+
+// The new file is whole before it takes the old one's name: nothing is pending, so versions are all it must
+// say.
+void WriteBackJournal::restart_values() {
+  const std::string fresh = path_ + ".values.new";
+  values_.emplace(File::create(fresh));
+  begin_record(record_);
+  append_number(record_, uint64_t{kVersions});
+  for (TableId table = 0; table < versions_.size(); ++table)
+    append_part(record_, {table, versions_[table], {}, {}});
+  write_record(*values_, record_, run_);
+  values_bytes_ = record_.size();
+  std::filesystem::rename(fresh, path_ + ".values");
+}
+
+}  // namespace embers::storage

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files/file.h"
+#include "schema/ids.h"
+#include "schema/table_spec.h"
+#include "storage/journal/journal_lock.h"
+
+namespace embers::storage {
+
+// What the caller wants to find again after a restart, of one apply: bytes that only it understands.
+struct Note {
+  std::string bytes;   // "": nothing
+  bool first = false;  // those before it are no longer of interest
+};
+
+// What a shard writes down of an external store's tables, so that one that was killed in the middle of a
+// write-back finishes it, knows its keys, and knows what it applied. Three files in its directory:
+//
+//   shard-<n>.keys    the keys it created; only appended to
+//   shard-<n>.values  each apply, whole, before the first of its values is written; begun anew when it has
+//                     grown, with nothing but the tables' versions
+//   shard-<n>.ledger  the notes of the applies that are written back; begun anew by a note that is `first`
+//
+// What the system has taken counts as written: it outlives the process, not the host. See
+// write_back_journal.cc for the bytes. *Thread safety*: none.
+class WriteBackJournal {
+ public:
+  // New values of one table.
+  struct Part {
+    TableId table = 0;
+    uint64_t version = 0;  // that they make
+    KeysView keys;
+    std::span<const float> floats;
+  };
+  struct OwnedPart {
+    TableId table = 0;
+    uint64_t version = 0;
+    Keys keys;
+    std::vector<float> floats;
+  };
+
+  // Opens the files of a shard, which no other process may hold (see JournalLock); those of another run are
+  // begun anew. kInvalid naming the path when they cannot be.
+  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t shard, uint64_t run);
+
+  // --- what the shard's last process left; each may be taken once --------------------------------
+
+  bool found() const { return found_; }  // files of this run
+  std::vector<Keys> take_created(TableId table);
+  uint64_t version(TableId table) const { return table < versions_.size() ? versions_[table] : 0; }
+  // The apply that may not have been written back; done() is to follow.
+  std::vector<OwnedPart> take_pending() { return std::move(pending_); }
+  // In order; the last may come twice.
+  std::vector<std::string> take_notes() { return std::move(notes_); }
+
+  // --- what happens --------------------------------------------------------------------------------
+
+  void created(TableId table, KeysView keys);
+  // Before the first value of an apply is written, and after the last.
+  void begin(std::span<const Part> parts, const Note& note);
+  void done();
+  // A note without an apply.
+  void note(const Note& note);
+
+ private:
+  void read_keys();
+  void read_values();
+  void read_notes();
+  void restart_values();
+  uint64_t& version_at(TableId table);
+
+  const std::string path_;  // of all files, without the ending
+  const uint64_t run_;
+  std::unique_ptr<const JournalLock> lock_;
+  bool found_ = false;
+  std::vector<std::vector<Keys>> created_;  // by table
+  std::vector<uint64_t> versions_;          // by table, the last one that began
+  std::vector<OwnedPart> pending_;
+  std::vector<std::string> notes_;
+  bool open_ = false;  // an apply has begun and is not done
+  Note begun_;         // its note
+  std::optional<File> keys_, values_, ledger_;
+  uint64_t values_bytes_ = 0;
+  std::string record_;  // scratch
+};
+
+}  // namespace embers::storage

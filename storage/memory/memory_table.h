@@ -1,0 +1,104 @@
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/floats/prefetch.h"
+#include "storage/memory/row_index.h"
+#include "storage/memory/row_slabs.h"
+#include "storage/rows/key_bytes.h"
+#include "storage/rows/row_format.h"
+#include "storage/rows/store.h"
+
+namespace embers::storage {
+
+// One table of the memory store; its members are Store's of the same names, with their contracts.
+//
+// A batch goes step by step: hashes of all keys, their rows (RowIndex::find_all), where those are, then what
+// is to be done with them. Each step is a plain loop over arrays that stay in cache and prefetches what it
+// will need some keys later, so nothing waits for one cache miss after another. Nothing is allocated for a
+// row, and nothing that grows is copied at once.
+//
+// *Thread safety*: none.
+class MemoryTable {
+ public:
+  MemoryTable(const TableSpec& spec, std::span<const float> slot_init);
+
+  size_t gather(KeysView keys, std::span<float> out, std::span<uint8_t> found);
+  size_t add_if_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
+  void update_rows(KeysView keys, std::span<const float> grads, const RowsKernel& kernel, uint64_t step);
+  void restore(KeysView keys, std::span<const float> values);
+  uint64_t scan(uint64_t cursor, size_t limit, const Store::Visitor& visit);
+
+  // Removes the rows of those `keys` that have one, with their slots; later rows take their place, so that a
+  // scan is no longer in order of creation. Returns how many were removed.
+  size_t remove(KeysView keys);
+
+  const std::string& name() const { return name_; }
+  uint64_t rows() const { return index_.size(); }
+  uint64_t resident_bytes() const;
+
+ private:
+  uint32_t find(uint64_t hash, const KeysView& keys, size_t i) const;
+  // Leaves hashes of the keys in hashes_ and in places_ where their rows are, nullptr for those that have
+  // none.
+  void find_all(KeysView keys);
+  void hash_all(KeysView keys) {
+    hashes_.resize(keys.size());
+    hash_keys(keys, hashes_.data());
+  }
+  // Of byte strings: the rows in rows_ have the hashes of the keys, from here on the keys themselves.
+  void compare_keys(KeysView keys);
+  // The row of the i-th key; a created one, its floats yet to be set, if it had none: zeros of a new place,
+  // or what a removed row left behind.
+  struct Created {
+    uint32_t row;
+    enum : uint8_t { kNo, kNew, kAgain } created;
+  };
+  Created find_or_create(uint64_t hash, const KeysView& keys, size_t i);
+  // Of the places, the one that is used some rows after the i-th.
+  EMBERS_PREFETCHES void prefetch_one_ahead(size_t i, size_t floats) const {
+    if (i + kRowsAhead < places_.size() && places_[i + kRowsAhead] != nullptr)
+      prefetch_row(places_[i + kRowsAhead], floats);
+  }
+  // What lies some rows behind a new one: rows in between that stay untouched defeat the processor's
+  // prefetcher.
+  EMBERS_PREFETCHES void prefetch_new_row(const float* row) const { prefetch_row(row + 4 * stride_, dim_); }
+  // Of a row that is no key's, which a scan leaves out.
+  bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
+  KeysView keys_from(uint32_t begin, size_t n);
+  // Rows [begin, begin + n) with their slots, as they lie or, where those are halves, in shown_.
+  std::span<const float> values_from(uint32_t begin, size_t n);
+  void update_halves(std::span<const float> grads, const RowsKernel& kernel, uint64_t step);
+  void list_keys();
+  uint64_t end_scan();
+
+  // Constant after construction.
+  std::string name_;
+  KeyKind kind_;
+  size_t dim_;
+  RowFormat format_;
+  size_t width_;   // dim + floats of slots: what callers see
+  size_t stride_;  // what a row and its slots take of a slab, in floats
+  std::vector<float> slot_init_;
+  bool zero_slots_;  // slot_init_ is what new places hold anyway
+
+  RowIndex index_;
+  RowSlabs slabs_;
+  KeyBytes key_bytes_;          // only for byte strings
+  std::vector<uint32_t> free_;  // rows whose keys were removed, taken again by new ones
+  std::vector<bool> used_;      // of each row; empty until the first remove()
+
+  std::vector<uint64_t> hashes_;  // scratch of one call
+  std::vector<uint32_t> rows_;
+  std::vector<float*> places_;
+  std::vector<int64_t> ints_;   // int64 keys of all rows, only while a scan goes on
+  std::vector<uint32_t> ends_;  // of the keys that a scan shows
+  std::string bytes_;           // their bytes
+  std::vector<float> shown_;    // and, of halves, their values
+  std::vector<float> row_;      // of halves, the row with slots that an update changes
+};
+
+}  // namespace embers::storage

@@ -1,0 +1,92 @@
+#include "storage/memory/page_filler.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+
+#include "storage/memory/pages.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace embers::storage {
+namespace {
+
+// Who starts this thread may be a shard that is bound to a CPU: it is not to be held up, nor are others'
+// pages its business. The process's first thread is bound to none. Failing, it stays where it is.
+void run_anywhere() {
+  pthread_setname_np(pthread_self(), "embers pages");
+  std::array<cpu_set_t, 8> mask{};  // as many CPUs as a kernel can be built for
+  if (sched_getaffinity(getpid(), sizeof mask, mask.data()) == 0)
+    sched_setaffinity(0, sizeof mask, mask.data());
+}
+
+}  // namespace
+
+PageFiller& PageFiller::instance() {
+  static PageFiller filler;
+  return filler;
+}
+
+PageFiller::~PageFiller() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void PageFiller::fill(std::byte* data, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (cannot_ || over_ || bytes == 0) return;
+  try {
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    ranges_.push_back({data, bytes});
+  } catch (const std::exception&) {  // no thread, or no memory for the list
+    cannot_ = true;
+  }
+  changed_.notify_all();
+}
+
+void PageFiller::leave(const std::byte* data, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(ranges_, [&](const Range& r) { return r.overlaps(data, bytes); });
+}
+
+void PageFiller::forget(const std::byte* data, size_t bytes) {
+  leave(data, bytes);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !at_hand_.overlaps(data, bytes); });
+}
+
+void PageFiller::run() {
+  run_anywhere();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return over_ || !ranges_.empty(); });
+    if (over_) return;
+    Range& next = ranges_.front();
+    const size_t piece = std::min(next.bytes, kHugePage);
+    next.bytes -= piece;
+    at_hand_ = {next.data + next.bytes, piece};
+    if (next.bytes == 0) ranges_.pop_front();
+    lock.unlock();
+    const bool filled = madvise(at_hand_.data, at_hand_.bytes, MADV_POPULATE_WRITE) == 0;
+    lock.lock();
+    at_hand_ = {nullptr, 0};
+    if (!filled) {
+      cannot_ = true;
+      ranges_.clear();
+    }
+    changed_.notify_all();
+  }
+}
+
+}  // namespace embers::storage

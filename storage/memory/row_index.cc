@@ -1,0 +1,155 @@
+#include "storage/memory/row_index.h"
+
+#include <algorithm>
+
+namespace embers::storage {
+
+constinit RowBucket RowBucket::kNoBucket{};
+
+namespace {
+
+// Keys between asking for a bucket and looking into it; the same for nodes.
+constexpr size_t kAhead = 24, kNodesAhead = 16;
+
+}  // namespace
+
+// Whatever cell the search shows is read, and every hash is put on the list, rather than to branch on what
+// cannot be predicted: it would cost more than all else.
+template <uint32_t (RowBucket::*matches)(uint64_t) const>
+EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows) {
+  constexpr size_t kPlaces = 32;
+  static_assert(kPlaces > kAhead);
+  const RowBucket* homes[kPlaces];
+  const size_t n = hashes.size();
+  const uint64_t* const hash = hashes.data();
+  uint32_t* const elsewhere = elsewhere_.data();
+  size_t left = 0;
+  const auto look = [&](size_t i) __attribute__((always_inline)) {
+    const RowBucket& bucket = *homes[i % kPlaces];
+    const uint32_t hits = (bucket.*matches)(hash[i]);
+    const uint32_t none = hits == 0;
+    rows[i] = bucket.row_at(__builtin_ctz(hits | 1u << (kCells - 1))) | (none ? kNone : 0);
+    elsewhere[left] = static_cast<uint32_t>(i);
+    left += none & (bucket.node() != 0 ? 1 : 0);
+  };
+  for (size_t i = 0; i < n; ++i) {
+    const RowBucket* const bucket = data_ + home(hash[i]);
+    __builtin_prefetch(bucket);
+    if (i >= kAhead) look(i - kAhead);
+    homes[i % kPlaces] = bucket;
+  }
+  for (size_t i = n - std::min(n, kAhead); i < n; ++i) look(i);
+  return left;
+}
+
+#if defined(EMBERS_AVX512)
+EMBERS_AVX512 size_t RowIndex::find_at_homes_avx512(std::span<const uint64_t> hashes, uint32_t* rows) {
+  return find_at_homes<&RowBucket::matches_avx512>(hashes, rows);
+}
+#endif
+
+void RowIndex::find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512) {
+  elsewhere_.resize(hashes.size() + 1);
+#if defined(EMBERS_AVX512)
+  const size_t left = avx512 ? find_at_homes_avx512(hashes, rows.data())
+                             : find_at_homes<&RowBucket::matches>(hashes, rows.data());
+#else
+  static_cast<void>(avx512);
+  const size_t left = find_at_homes<&RowBucket::matches>(hashes, rows.data());
+#endif
+  const auto hash = [&](size_t t) { return hashes[elsewhere_[t]]; };
+  for (size_t turn = 0; turn < left + 2 * kNodesAhead; ++turn) {
+    if (turn < left) prefetch(hash(turn));
+    if (const size_t t = turn - kNodesAhead; t < left) nodes_.prefetch(data_[home(hash(t))].node());
+    if (const size_t t = turn - 2 * kNodesAhead; t < left) rows[elsewhere_[t]] = find(hash(t));
+  }
+}
+
+void RowIndex::put_in_node(RowBucket& home, uint64_t hash, uint32_t row) {
+  if (home.node() == 0 || nodes_[home.node()].count == RowNode::kCells)
+    home.set_node(nodes_.take(home.node()));
+  RowNode& node = nodes_[home.node()];
+  node.hash[node.count] = hash;
+  node.row[node.count++] = row;
+}
+
+RowCell RowIndex::take_from_node(RowBucket& home) {
+  RowNode& node = nodes_[home.node()];
+  --node.count;
+  const RowCell cell{node.hash[node.count], node.row[node.count]};
+  if (node.count == 0) home.set_node(nodes_.give_back(home.node()));
+  return cell;
+}
+
+void RowIndex::erase(uint64_t hash, uint32_t row) {
+  const uint64_t at = home(hash);
+  RowBucket& bucket = data_[at];
+  --size_;
+  for (uint32_t k = 0; k < bucket.count(); ++k)
+    if (bucket.row_at(k) == row) {
+      bucket.remove(k);
+      if (bucket.node() == 0) return;
+      const RowCell cell = take_from_node(bucket);
+      return bucket.add(cell.hash, cell.row, small_at(at));
+    }
+  // Its place is taken by a cell of the first node.
+  const RowCell last = take_from_node(bucket);
+  if (last.row == row) return;
+  for (uint32_t n = bucket.node();; n = nodes_[n].next)
+    for (uint32_t k = 0; k < nodes_[n].count; ++k)
+      if (nodes_[n].row[k] == row) {
+        nodes_[n].hash[k] = last.hash;
+        nodes_[n].row[k] = last.row;
+        return;
+      }
+}
+
+void RowIndex::begin_growth() {
+  const uint64_t percent = size_ < kSmall ? 200 : kGrowth;
+  // At least as many as are there when the last bucket has moved.
+  const uint64_t rows = std::max(size_ * percent / 100, size_ + buckets_ / kMovesAtOnce + 1);
+  const uint64_t buckets = std::max({kFewest, buckets_, rows * 100 / (kFull * kCells) + 1});
+  const size_t bytes = buckets * sizeof(RowBucket);
+  const size_t before = pages_.size();
+  pages_.grow(bytes, bytes >= kHugePage);
+  if (bytes >= kHugePage) pages_.fill_soon(before, pages_.size() - before);
+  data_ = reinterpret_cast<RowBucket*>(pages_.data());
+  before_ = left_ = buckets_;
+  buckets_ = buckets;
+  limit_ = buckets_ * kCells * kFull / 100;
+  if (left_ != 0) move(kMovesAtOnce);
+}
+
+void RowIndex::move(uint64_t buckets) {
+  for (const uint64_t until = left_ - std::min(left_, buckets); left_ > until;) move_bucket();
+}
+
+void RowIndex::move_bucket() {
+  const uint64_t number = left_ - 1;
+  RowBucket& last = data_[number];
+  uint32_t cells = last.count();
+  for (uint32_t n = last.node(); n != 0; n = nodes_[n].next) cells += nodes_[n].count;
+  nodes_.reserve(cells);
+  on_move_.clear();
+  on_move_.reserve(cells);  // from here on nothing throws
+  while (last.node() != 0) on_move_.push_back(take_from_node(last));
+  const RowBucket bucket = last;
+  last = {};
+  --left_;
+  const auto put_again = [this](const RowCell& cell) {
+    put(RowBucket::home(cell.hash, buckets_), cell.hash, cell.row);
+  };
+  for (uint32_t k = 0; k < bucket.count(); ++k) put_again(bucket.cell(k, number, before_));
+  for (const RowCell& cell : on_move_) put_again(cell);
+}
+
+// Of the new layout only what has been written to, though pages may be there already.
+uint64_t RowIndex::resident_bytes() const {
+  const uint64_t others = on_move_.capacity() * sizeof(RowCell) + elsewhere_.capacity() * sizeof(uint32_t) +
+                          nodes_.resident_bytes();
+  if (left_ == 0) return pages_.size() + others;
+  const uint64_t written = std::max(before_, left_ * buckets_ / before_);
+  return before_ * sizeof(RowBucket) + pages_.size() - written * sizeof(RowBucket) + others;
+}
+
+}  // namespace embers::storage

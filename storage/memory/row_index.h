@@ -1,0 +1,178 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/floats/prefetch.h"
+#include "schema/ids.h"
+#include "storage/memory/pages.h"
+#include "storage/memory/row_bucket.h"
+#include "storage/memory/row_nodes.h"
+
+namespace embers::storage {
+
+// From a key to the number of its row: an array of buckets of one cache line (row_bucket.h). What a bucket
+// has no room for is in nodes that hang on it, so a key that is there mostly costs one miss, one that is not
+// the same, and neither more than a few however full the array is. (Open addressing makes long runs: at 85 %
+// the search for a key that is not there read five lines.)
+//
+// A key's home is its hash's share of the buckets, so that homes keep their order when the array grows. It
+// grows in place and gradually: from the last bucket to the first, a few with each insertion (and with each
+// batch that is read: settle()), each moving upwards into what is free already. Buckets below `left_` have
+// the old layout, those from there on the new one.
+//
+// Keys are told apart by their 64-bit hash, which for int64 keys is a permutation (key_of_hash.h). Rows are
+// numbered from 0 on, and no number is more than the most cells there were at once.
+//
+// Invariant: a bucket with nodes is full, as are its nodes but for the first.
+//
+// *Thread safety*: none.
+class RowIndex {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr size_t kCells = RowBucket::kCells;
+
+  RowIndex() = default;
+  RowIndex(const RowIndex&) = delete;
+  RowIndex& operator=(const RowIndex&) = delete;
+
+  EMBERS_PREFETCHES void prefetch(uint64_t hash) const { __builtin_prefetch(data_ + home(hash)); }
+
+  // Writes rows[i], the row of hashes[i] or kNone; of several cells with a byte string's hash it is the
+  // first. Faster than find() for each, as requests to memory go out ahead.
+  void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512 = has_avx512());
+
+  // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
+  template <class Same>
+  uint32_t find(uint64_t hash, const Same& same) const;
+  uint32_t find(uint64_t hash) const {
+    return find(hash, [](uint32_t) { return true; });
+  }
+  // The row of this hash that same(row) accepts, which becomes `row` if there is none. Throws std::bad_alloc,
+  // and then nothing was inserted.
+  template <class Same>
+  uint32_t find_or_insert(uint64_t hash, uint32_t row, const Same& same);
+  uint32_t find_or_insert(uint64_t hash, uint32_t row) {
+    return find_or_insert(hash, row, [](uint32_t) { return true; });
+  }
+  // Goes on with a growth that is under way, so that lookups need not tell two layouts apart for long.
+  void settle(uint64_t buckets) {
+    if (left_ != 0) move(buckets);
+  }
+  // Removes the cell of this row, which must be there.
+  void erase(uint64_t hash, uint32_t row);
+
+  // Calls visit(hash, row) for every cell.
+  template <class Visit>
+  void visit(const Visit& visit) const;
+
+  uint64_t size() const { return size_; }
+  uint64_t resident_bytes() const;
+
+ private:
+  static constexpr uint64_t kFewest = 64;  // buckets: a small page
+  static_assert(kFewest >= RowBucket::kFewest);
+  static constexpr uint64_t kSmall = 700'000;  // rows below which it doubles
+  static constexpr uint64_t kGrowth = 140;     // percent, from there on
+  static constexpr uint64_t kFull = 72;        // percent of the cells; from here on it grows
+  static constexpr uint64_t kMovesAtOnce = 4;  // buckets
+
+  // While growing, one of two places, chosen without a branch: it could not be predicted.
+  uint64_t home(uint64_t hash) const {
+    const uint64_t at = RowBucket::home(hash, buckets_);
+    if (left_ == 0) [[likely]]
+      return at;
+    const uint64_t before = RowBucket::home(hash, before_);
+    return before < left_ ? before : at;
+  }
+  // Of the layout that this bucket has now.
+  uint64_t buckets_at(uint64_t bucket) const { return bucket < left_ ? before_ : buckets_; }
+  bool small_at(uint64_t bucket) const { return buckets_at(bucket) < RowBucket::kLarge; }
+  // find_all() without what is in nodes: returns how many of elsewhere_ are numbers of hashes that may be
+  // there.
+  template <uint32_t (RowBucket::*matches)(uint64_t) const>
+  size_t find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows);
+  size_t find_at_homes_avx512(std::span<const uint64_t> hashes, uint32_t* rows);
+  template <class Same>
+  uint32_t find_in_nodes(uint32_t node, uint64_t hash, const Same& same) const;
+  // The caller has reserved a node.
+  void put(uint64_t bucket, uint64_t hash, uint32_t row) {
+    if (data_[bucket].count() < kCells) [[likely]]
+      data_[bucket].add(hash, row, small_at(bucket));
+    else
+      put_in_node(data_[bucket], hash, row);
+  }
+  void put_in_node(RowBucket& home, uint64_t hash, uint32_t row);
+  // A cell of the bucket's nodes, which has some.
+  RowCell take_from_node(RowBucket& home);
+  void make_room() {
+    if (left_ != 0)
+      move(kMovesAtOnce);
+    else if (size_ >= limit_)
+      begin_growth();
+  }
+  // To what fits size_, but never less than now.
+  void begin_growth();
+  // Moves `buckets` of the old layout.
+  void move(uint64_t buckets);
+  void move_bucket();
+
+  Pages pages_;
+  RowBucket* data_ = &RowBucket::kNoBucket;
+  uint64_t buckets_ = 0;
+  uint64_t before_ = 0;  // buckets of the old layout
+  uint64_t left_ = 0;    // buckets that have the old layout; 0 when nothing grows
+  uint64_t size_ = 0;
+  uint64_t limit_ = 0;  // from this size on it grows
+  RowNodes nodes_;
+  std::vector<RowCell> on_move_;     // scratch
+  std::vector<uint32_t> elsewhere_;  // scratch of a batch
+};
+
+template <class Same>
+[[gnu::always_inline]] inline uint32_t RowIndex::find(uint64_t hash, const Same& same) const {
+  const RowBucket& bucket = data_[home(hash)];
+  for (uint32_t hits = bucket.matches(hash); hits != 0; hits &= hits - 1) {
+    const uint32_t row = bucket.row_at(__builtin_ctz(hits));
+    if (same(row)) return row;
+  }
+  return find_in_nodes(bucket.node(), hash, same);
+}
+
+template <class Same>
+uint32_t RowIndex::find_in_nodes(uint32_t node, uint64_t hash, const Same& same) const {
+  for (; node != 0; node = nodes_[node].next)
+    for (uint32_t k = 0; k < nodes_[node].count; ++k)
+      if (nodes_[node].hash[k] == hash && same(nodes_[node].row[k])) return nodes_[node].row[k];
+  return kNone;
+}
+
+template <class Same>
+uint32_t RowIndex::find_or_insert(uint64_t hash, uint32_t row, const Same& same) {
+  make_room();
+  const uint64_t at = home(hash);
+  const RowBucket& bucket = data_[at];
+  for (uint32_t hits = bucket.matches(hash); hits != 0; hits &= hits - 1) {
+    const uint32_t found = bucket.row_at(__builtin_ctz(hits));
+    if (same(found)) return found;
+  }
+  if (const uint32_t found = find_in_nodes(bucket.node(), hash, same); found != kNone) return found;
+  nodes_.reserve(1);
+  put(at, hash, row);
+  ++size_;
+  return row;
+}
+
+template <class Visit>
+void RowIndex::visit(const Visit& visit) const {
+  const auto show = [&](const RowCell& cell) { visit(cell.hash, cell.row); };
+  for (uint64_t at = 0; at < buckets_; ++at) {
+    const RowBucket& bucket = data_[at];
+    for (uint32_t k = 0; k < bucket.count(); ++k) show(bucket.cell(k, at, buckets_at(at)));
+    for (uint32_t n = bucket.node(); n != 0; n = nodes_[n].next)
+      for (uint32_t k = 0; k < nodes_[n].count; ++k) show({nodes_[n].hash[k], nodes_[n].row[k]});
+  }
+}
+
+}  // namespace embers::storage

@@ -1,0 +1,27 @@
+#include "storage/memory/row_nodes.h"
+
+#include <algorithm>
+
+namespace embers::storage {
+namespace {
+
+constexpr size_t kHuge = 4 * kHugePage;  // bytes from which on huge pages are no waste
+
+}  // namespace
+
+void RowNodes::grow(uint32_t nodes) {
+  const size_t least = (size_t{end_} + nodes) * sizeof(RowNode);
+  const size_t bytes = std::max({kSmallPage, least, pages_.size() + pages_.size() / 8});
+  pages_.grow(bytes, bytes >= kHuge);
+  data_ = reinterpret_cast<RowNode*>(pages_.data());
+  room_ = static_cast<uint32_t>(
+      std::min<size_t>(pages_.size() / sizeof(RowNode), UINT32_MAX >> RowBucket::kNodeShift));
+}
+
+// Pages that no node was ever taken from are not there yet.
+uint64_t RowNodes::resident_bytes() const {
+  const size_t unit = pages_.size() >= kHuge ? kHugePage : kSmallPage;
+  return std::min(pages_.size(), (end_ * sizeof(RowNode) + unit - 1) / unit * unit);
+}
+
+}  // namespace embers::storage

@@ -1,0 +1,45 @@
+#include "storage/memory/row_slabs.h"
+
+#include <algorithm>
+
+namespace embers::storage {
+namespace {
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+RowSlabs::RowSlabs(size_t floats_per_row)
+    : floats_per_row_(floats_per_row),
+      slab_bytes_(std::max(kHugePage, round_up(2 * floats_per_row * sizeof(float), kHugePage))),
+      rows_per_slab_(static_cast<uint32_t>(slab_bytes_ / (floats_per_row * sizeof(float)))),
+      reciprocal_(UINT64_MAX / rows_per_slab_ + 1) {}
+
+// The first slab keeps small pages: most tables are small, and a huge page is resident from its first row on.
+// Those of a large table are mapped many at once, since mapping waits for a page that is being filled.
+void RowSlabs::add_slab() {
+  if (pages_.empty() || used_ == pages_.back().size()) {
+    pages_.emplace_back(slab_bytes_ * (ahead() > 0 ? kSlabsOfPages : 1), !pages_.empty());
+    used_ = filled_ = 0;
+  }
+  Pages& pages = pages_.back();
+  if (used_ < filled_) pages.take(used_, slab_bytes_);
+  slabs_.push_back(reinterpret_cast<float*>(pages.data() + used_));
+  used_ += slab_bytes_;
+  filled_ = std::max(filled_, used_);
+  const size_t until = std::min(pages.size(), used_ + ahead() * slab_bytes_);
+  for (; filled_ < until; filled_ += slab_bytes_) pages.fill_soon(filled_, slab_bytes_);
+}
+
+float* RowSlabs::append() {
+  reserve();
+  return row(rows_++);
+}
+
+uint64_t RowSlabs::resident_bytes() const {
+  if (slabs_.empty()) return 0;
+  const size_t in_first = std::min(rows_, rows_per_slab_) * floats_per_row_ * sizeof(float);
+  return round_up(in_first, kSmallPage) + (slabs_.size() - 1) * slab_bytes_ + (filled_ - used_);
+}
+
+}  // namespace embers::storage

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/floats/prefetch.h"
+
+namespace embers::storage {
+
+// The byte-string keys of a table's rows, in pieces that never move: growth copies nothing.
+//
+// *Thread safety*: none.
+class KeyBytes {
+ public:
+  // Sets the key of a row, which is at most one more than any before. The bytes of a key that it had stay
+  // taken.
+  void set(uint32_t row, std::string_view key);
+  // Of a row whose key was set; good until it is set again.
+  std::string_view at(uint32_t row) const {
+    const char* const key = place(row);
+    uint32_t size;
+    __builtin_memcpy(&size, key, sizeof size);
+    return {key + sizeof size, size};
+  }
+  // In two steps, as a key lies where its place says.
+  EMBERS_PREFETCHES void prefetch_place(uint32_t row) const { __builtin_prefetch(&place(row)); }
+  EMBERS_PREFETCHES void prefetch(uint32_t row) const { __builtin_prefetch(place(row)); }
+
+  uint64_t resident_bytes() const { return resident_; }
+
+ private:
+  static constexpr uint32_t kPlaces = 1 << 16;  // a piece of places
+  static constexpr size_t kPieceBytes = size_t{1}
+                                        << 20;  // a piece of bytes; longer keys have one of their own
+
+  char*& place(uint32_t row) const { return places_[row / kPlaces][row % kPlaces]; }
+  char* room(size_t bytes);
+
+  std::vector<std::unique_ptr<char*[]>>
+      places_;  // where the size of each row's key is, followed by its bytes
+  std::vector<std::unique_ptr<char[]>> pieces_;
+  char* free_ = nullptr;  // in the piece that is being filled
+  size_t left_ = 0;
+  uint64_t resident_ = 0;
+};
+
+}  // namespace embers::storage

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <bit>
+#include <span>
+
+#include "base/floats/copy_floats.h"
+#include "schema/table_spec.h"
+
+namespace embers::storage {
+
+// How the numbers of a row lie in the memory of a table: as float32, or as halves in the place of half as
+// many floats, rounded up. Its slots, float32, lie behind.
+class RowFormat {
+ public:
+  explicit RowFormat(const TableSpec& spec)
+      : type_(spec.number_type), rounding_(spec.rounding), dim_(spec.dim), table_(hash_key(spec.name)) {}
+
+  bool is_float32() const { return type_ == NumberType::kFloat32; }
+  // What a row takes of memory, in floats.
+  size_t floats() const { return is_float32() ? dim_ : (dim_ + 1) / 2; }
+
+  // Of halves.
+  void read(const float* row, float* out) const {
+    from_halves(type_, reinterpret_cast<const uint16_t*>(row), {out, dim_});
+  }
+  // Of a new or restored row: nearest.
+  void write(float* row, const float* in) const {
+    if (is_float32())
+      copy_floats(row, in, dim_);
+    else
+      to_halves(type_, {in, dim_}, reinterpret_cast<uint16_t*>(row));
+  }
+  // Of halves that an update changed.
+  void write_back(float* row, const float* in, uint64_t key_hash, uint64_t step) const {
+    auto* const halves = reinterpret_cast<uint16_t*>(row);
+    if (rounding_ == Rounding::kNearest)
+      to_halves(type_, {in, dim_}, halves);
+    else
+      to_halves_stochastic(type_, {in, dim_}, key_hash ^ std::rotl(table_ + step, 32), halves);
+  }
+
+ private:
+  NumberType type_;
+  Rounding rounding_;
+  size_t dim_;
+  uint64_t table_;  // a hash of its name
+};
+
+}  // namespace embers::storage

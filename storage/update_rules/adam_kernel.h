@@ -1,0 +1,19 @@
+#pragma once
+
+#include "storage/update_rules/update_formula.h"
+
+namespace embers::storage {
+
+// Where epsilon stands in adam's and adamw's common step.
+enum class AdamEpsilon : uint8_t {
+  kBeforeCorrection,  // sqrt(v) + epsilon, then corrected: torch.optim.SparseAdam
+  kAfterCorrection,   // sqrt(v / (1 - beta_2^t)) + epsilon: torch.optim.Adam and AdamW
+};
+
+// Slots m and v, and v_hat with amsgrad.
+std::vector<UpdateRule::Slot> adam_slots(const Params& params);
+UpdateKernel adam_kernel(const Params& params, const UpdateRule::Step& step, AdamEpsilon epsilon);
+// None with amsgrad.
+GuardedKernel guarded_adam_kernel(const Params& params, const UpdateRule::Step& step, AdamEpsilon epsilon);
+
+}  // namespace embers::storage

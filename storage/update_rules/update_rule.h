@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schema/table_spec.h"
+#include "storage/rows/store.h"
+#include "storage/update_rules/schedule.h"
+
+namespace embers::storage {
+
+struct UpdateFormula;
+
+// What is done to gradients before they are applied, with Keras's names; 0 for none, at most one is set.
+struct Clipping {
+  double value = 0;        // clipvalue: each element to [-value, value]
+  double norm = 0;         // clipnorm: each variable's gradient to this norm
+  double global_norm = 0;  // global_clipnorm: the gradient of all variables to this norm
+  bool needs_norms() const { return norm > 0 || global_norm > 0; }
+};
+
+// Steps that can be taken back: does what a RowsKernel does to rows from `begin` on, up to the first that is
+// not finite afterwards, itself or its slots. Returns its number, and leaves in before[dim + slot_floats]
+// what row and slots were; rows.size() if there is none.
+using GuardedKernel = std::function<size_t(const RowsToUpdate& rows, size_t begin, float* before)>;
+
+// How a row changes: a formula (optimizers/) with its hyper-parameters, its slots with their first values,
+// weight decay, clipping and learning-rate schedule. Stateless: the step and the learning rate come with the
+// call. *Lazy*: rows without a gradient are never touched.
+class UpdateRule {
+ public:
+  struct Slot {
+    std::string name;        // "m", "v", "accumulator"
+    float initial;           // never the table's initializer
+    bool whole_row = false;  // one float a row, not one for each of the row's
+    size_t width(size_t dim) const { return whole_row ? 1 : dim; }
+  };
+  // What one apply of one version has in common for all its rows.
+  struct Step {
+    uint64_t step = 1;  // the model's, global, 1 for the first apply
+    double learning_rate = 0.01;
+  };
+  // Each with the definition that its file in optimizers/ names, and Keras's names and defaults for
+  // hyper-parameters; also assign, for reserved buffers: row = gradient. kInvalid naming the nearest known
+  // optimizer, hyper-parameter or schedule, or the value that is out of range.
+  static std::unique_ptr<const UpdateRule> make(const UpdateRuleSpec& spec);
+  ~UpdateRule();
+
+  const std::vector<Slot>& slots() const { return slots_; }
+  // The spec's, or its schedule's for this step of the model (1 for the first apply).
+  double learning_rate(uint64_t step) const;
+  // Of gradients, before they come here.
+  const Clipping& clipping() const { return clipping_; }
+  // The kernel of one step, for any number of rows: what the step's rows share (Adam's bias correction) is
+  // computed here, once. Each element depends on its own row, slot and gradient elements alone, not on dim or
+  // place (rowwise_adagrad and group_ftrl: on those of its row). Outlived by the optimizer. The kernel throws
+  // kInternal when slots[] is not slot_floats(dim).
+  UpdateKernel kernel(const Step& step) const;
+  GuardedKernel guarded_kernel(const Step& step) const;
+  // One row: row[dim], slots[slot_floats(dim)], grad[dim].
+  void apply(const Step& step, std::span<float> row, std::span<float> slots,
+             std::span<const float> grad) const {
+    kernel(step)(row, slots, grad);
+  }
+
+ private:
+  UpdateRule(const UpdateFormula& rule, const UpdateRuleSpec& spec);
+
+  std::unique_ptr<const UpdateFormula> rule_;
+  std::map<std::string, double> params_;
+  std::vector<Slot> slots_;
+  Clipping clipping_;
+  std::optional<Schedule> schedule_;
+};
+
+// Those a user may choose: without assign.
+const std::vector<std::string>& optimizer_names();
+
+// Floats of all slots of a row of dim floats.
+size_t slot_floats(const UpdateRule& optimizer, size_t dim);
+// Their first values, as Store::add_table takes them.
+std::vector<float> slot_init(const UpdateRule& optimizer, uint32_t dim);
+
+}  // namespace embers::storage

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""usage: tests/arrows.py ROOT | --self-test
+
+The include arrows: what each folder may include of ours, directly or through other headers, and which folders may see which
+library. Prints each violation as file:line and fails if there is any."""
+import os
+import re
+import sys
+import tempfile
+
+# folder: folders it may include beside itself, those below them included.
+ARROWS = """
+base:
+base/floats:          base
+base/files:           base
+schema:               base
+job:                  base schema
+data:                 base schema job
+storage/rows:         base schema
+storage/update_rules: base schema storage/rows
+storage/initializers: base schema
+storage/memory:       base schema storage/rows
+storage/journal:      base schema
+storage/external:     base schema storage/rows storage/memory storage/journal
+storage/checkpoint:   base schema storage/rows storage/update_rules
+storage:              base schema storage
+model/lookup:         base schema job data
+model/layers:         base schema job data model/lookup
+model/columns:        base schema job data model/lookup model/layers
+model/zoo:            base schema job data model/lookup model/layers model/columns
+model:                base schema job data model
+actors:               base schema
+actors/transport:     base schema actors
+actors/routing:       base schema actors actors/transport storage
+actors/owner:         base schema actors storage
+master:               base schema job data storage actors
+worker:               base schema job data model actors storage
+bench:                base schema job data storage model actors master worker apps
+apps:                 base schema job data storage model actors master worker
+"""
+
+# library: its headers | files that may include them themselves | files that may see them through others' headers
+LIBRARIES = {
+    "CAF": (r"caf/", r"(actors|master|worker|apps|bench)/", r"(actors|master|worker|apps|bench)/"),
+    "libtorch": (r"(torch|ATen|c10)/", r"(model|bench/peers)/", r"(model|bench|apps)/"),
+    "Asio": (r"boost/asio", r"(actors/transport|apps|bench)/", r"(actors|master|worker|apps|bench)/"),
+    "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|worker|apps|bench)/"),
+    "TOML": (r"toml", r"job/", r"job/"),
+    "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/peers)[.]cc$", r"$."),
+    "hiredis": (r"hiredis/", r"(storage/external/redis_server|bench/peers)[.]cc$", r"$."),
+}
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]*)')
+
+
+def arrows():
+    allowed = {}
+    for line in ARROWS.strip().splitlines():
+        folder, others = line.split(":")
+        allowed[folder] = [folder] + others.split()
+    return allowed
+
+
+def below(folder, others):
+    return any(folder == other or folder.startswith(other + "/") for other in others)
+
+
+def check(root):
+    allowed = arrows()
+    tops = {folder.split("/")[0] for folder in allowed}
+    includes = {}  # file: [(line, quoted, name)]
+    for top in sorted(tops):
+        for directory, _, names in os.walk(os.path.join(root, top)):
+            for name in names:
+                if not name.endswith((".h", ".cc", ".inc")):
+                    continue
+                path = os.path.join(directory, name)
+                with open(path, encoding="utf-8") as file:
+                    found = [(n, m.group(1) == '"', m.group(2))
+                             for n, m in ((n, INCLUDE.match(line)) for n, line in enumerate(file, 1)) if m]
+                includes[os.path.relpath(path, root)] = found
+    violations = []
+
+    def violation(file, line, what):
+        violations.append((file, line, what))
+
+    reached_by = {}
+
+    # Libraries and folders that a file's includes lead to, each with the chain of headers to it.
+    def reached(file):
+        if file in reached_by:
+            return reached_by[file]
+        result = reached_by[file] = {}
+        for _, _, name in includes.get(file, []):
+            if name in includes:
+                result.setdefault("folder " + os.path.dirname(name), name)
+                for what, chain in reached(name).items():
+                    result.setdefault(what, f"{name}, {chain}")
+            for library, (headers, _, _) in LIBRARIES.items():
+                if re.match(headers, name):
+                    result.setdefault(library, name)
+        return result
+
+    closure = {}
+
+    def closed(folder):  # what a folder may reach through those it may include
+        if folder not in closure:
+            closure[folder] = set(allowed[folder])
+            for other in allowed[folder][1:]:
+                for known in allowed:
+                    if known != folder and below(known, [other]):
+                        closure[folder] |= closed(known)
+        return closure[folder]
+
+    for file, lines in sorted(includes.items()):
+        mine = os.path.dirname(file)
+        if mine not in allowed:
+            mine = next((f for f in sorted(allowed, key=len, reverse=True) if below(mine, [f])), mine.split("/")[0])
+        for line, quoted, name in lines:
+            theirs = os.path.dirname(name)
+            if name.split("/")[0] in tops:
+                if not below(theirs, allowed[mine]):
+                    violation(file, line, f"{mine}/ may not include {theirs}/: {name}")
+            elif quoted:
+                violation(file, line, f'"{name}" is no path from the root of the tree; write <...> for other libraries')
+            for library, (headers, owners, seers) in LIBRARIES.items():
+                if re.match(headers, name) and not re.match(owners, file):
+                    violation(file, line, f"{library} has no place here: {name}")
+                elif name in includes:
+                    chain = reached(name).get(library)
+                    if chain and not re.match(owners, file) and not re.match(seers, file):
+                        violation(file, line, f"{library} has no place here, but comes with {name}, {chain}")
+            if name in includes:
+                for what, chain in reached(name).items():
+                    if what.startswith("folder ") and below(theirs, allowed[mine]) and not below(what[7:], closed(mine)):
+                        violation(file, line, f"{mine}/ may not include {what[7:]}/, but does through {name}, {chain}")
+    for file, line, what in violations:
+        print(f"{file}:{line}: {what}")
+    return not violations
+
+
+def self_test():
+    """Each planted line must be found, with its place, among lines that are right."""
+    cases = [
+        ("storage/a.cc", '#include "data/job.h"', "storage/ may not include data/"),
+        ("storage/rows/a.cc", '#include "storage/memory/pages.h"', "storage/rows/ may not include storage/memory/"),
+        ("base/a.h", '#include "schema/ids.h"', "base/ may not include schema/"),
+        ("schema/a.h", '#include "storage/store.h"', "schema/ may not include storage/"),
+        ("model/a.h", "# include <actors/route.h>", "model/ may not include actors/"),
+        ("model/layers/a.h", '#include "model/step.h"', "model/layers/ may not include model/"),
+        ("master/a.h", '#include "worker/work.h"', "master/ may not include worker/"),
+        ("worker/sub/a.cc", '  #include "master/master.h"', "worker/ may not include master/"),
+        ("storage/a.cc", '#include "store.h"', '"store.h" is no path'),
+        ("data/a.h", "#include <caf/all.hpp>", "CAF has no place"),
+        ("worker/a.cc", "#include <torch/types.h>", "libtorch has no place"),
+        ("apps/a.cc", "#include <ATen/Parallel.h>", "libtorch has no place"),
+        ("worker/a.cc", '#include "model/seen.h"', "libtorch has no place here, but comes with model/seen.h, torch/"),
+        ("worker/a.cc", '#include "model/far.h"', "libtorch has no place here, but comes with model/far.h, model/seen.h, t"),
+        ("actors/a.cc", "#include <boost/asio/post.hpp>", "Asio has no place"),
+        ("actors/transport.cc", "#include <boost/asio.hpp>", "Asio has no place"),
+        ("storage/a.cc", "#include <capnp/message.h>", "Cap'n Proto has no place"),
+        ("storage/a.cc", "#include <libmemcached/memcached.h>", "libmemcached has no place"),
+        ("actors/a.cc", "#include <hiredis/hiredis.h>", "hiredis has no place"),
+        ("apps/a.cc", "#include <toml++/toml.h>", "TOML has no place"),
+        ("apps/a.cc", '#include "worker/worker.h"', ""),
+        ("actors/transport/a.cc", "#include <boost/asio.hpp>", ""),
+        ("worker/a.h", "#include <caf/all.hpp>", ""),
+        ("model/a.h", "#include <torch/types.h>", ""),
+        ("storage/a.cc", '#include "storage/memory/pages.h"', ""),
+        ("storage/a.cc", '// #include "data/job.h"', ""),
+    ]
+    failures = 0
+    for file, include, expected in cases:
+        with tempfile.TemporaryDirectory() as tree:
+            planted = {
+                "model/seen.h": "#include <torch/types.h>\n",
+                "model/far.h": '#include "model/seen.h"\n',
+                file: f'#include <vector>\n#include "base/errors.h"\n{include}\n',
+            }
+            for path, text in planted.items():
+                path = os.path.join(tree, path)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as out:
+                    out.write(text)
+            found = os.popen(f"'{sys.executable}' '{os.path.abspath(__file__)}' '{tree}'").read().strip()
+        wanted = f"{file}:3: {expected}" if expected else ""
+        if not (found.startswith(wanted) if expected else found == ""):
+            print(f"self-test: '{include}' in {file} gave '{found}', expected '{wanted}'")
+            failures += 1
+    return failures == 0
+
+
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
+sys.exit(0 if (self_test() if sys.argv[1] == "--self-test" else check(sys.argv[1])) else 1)
