@@ -54,6 +54,11 @@ struct SynthOptions {
   std::string out = "data";
 };
 
+struct HelpOptions {
+  std::vector<std::string> command;
+  bool json = false;
+};
+
 struct BenchOptions {
   std::string report;         // --report FILE
   bool quick = false;         // --quick: a smaller grid, for a look

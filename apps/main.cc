@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "apps/commands.h"
+#include "apps/describe.h"
 #include "apps/op/op.h"
 #include "apps/runtime.h"
 #include "base/errors.h"
@@ -209,18 +210,25 @@ CLI::App* find_command(CLI::App& app, const std::string& name) {
   return known.front();
 }
 
-void add_help(CLI::App& app, Chosen& chosen, std::vector<std::string>& path) {
+void add_help(CLI::App& app, Chosen& chosen, HelpOptions& options) {
   CLI::App* help = app.add_subcommand("help", "what embers can do, or the options of one command");
-  help->add_option("COMMAND", path, "e.g. train");
+  auto* const command = help->add_option("COMMAND", options.command, "e.g. train");
+  help->add_flag("--json", options.json,
+                 "all commands, their options, and all keys of job files, for programs")
+      ->excludes(command);
   help->callback([&] {
     chosen = [&] {
+      if (options.json) {
+        fmt::print("{}\n", describe(app).dump(2));
+        return 0;
+      }
       CLI::App* what = &app;
-      std::string before;
-      for (const std::string& name : path) {
-        before += what->get_name() + ' ';
+      std::string before;  // the names of the commands above it
+      for (const std::string& name : options.command) {
+        before += (before.empty() ? "" : " ") + what->get_name();
         what = find_command(*what, name);
       }
-      fmt::print("{}", what->help(before + what->get_name()));
+      fmt::print("{}", what->help(before));
       return 0;
     };
   });
@@ -240,11 +248,12 @@ int run(int argc, char** argv) {
   EvaluateOptions evaluate_options, predict_options;
   SynthOptions synth_options;
   BenchOptions bench_options;
-  std::vector<std::string> help_path, part;
+  HelpOptions help_options;
+  std::vector<std::string> part;
   add_training(app, chosen, train_options, master_options, shard_options, worker_options);
   add_using(app, chosen, evaluate_options, predict_options, check_options, synth_options);
   add_checking(app, chosen, bench_options, part);
-  add_help(app, chosen, help_path);
+  add_help(app, chosen, help_options);
   if (argc > 1 && argv[1][0] != '-') find_command(app, argv[1]);
   try {
     app.parse(argc, argv);

@@ -51,8 +51,8 @@ void read_job_section(Section section, Job& job) {
   section.done();
 }
 
-void read_model(const toml::table& table, Job& job) {
-  Section section(table, "[model]");
+void read_model(const toml::table& table, Job& job, KnownKeys* known_keys) {
+  Section section(table, "[model]", "model", known_keys);
   section.read("name", job.model.name);
   section.read("library", job.model.library);
   if (job.model.name.empty() && job.model.library.empty()) {
@@ -138,7 +138,7 @@ void read_storage(Section section, Job& job) {
                                           storage.shards, storage.buckets));
   }
   if (const toml::node* const tables = section.find("tables")) {
-    storage.tables = read_table_overrides(as_section(*tables, "[storage.tables]"));
+    storage.tables = read_table_overrides(section, as_section(*tables, "[storage.tables]"));
   }
   section.done();
   check_dtypes(job);
@@ -161,7 +161,9 @@ JobText read_job(const std::string& path, std::vector<std::string> overrides) {
   return {path, text.str(), std::move(overrides)};
 }
 
-Job parse_job(JobText text) {
+namespace {
+
+Job parse(JobText text, KnownKeys* known_keys) {
   const toml::table root = parse_document(text);
   check_sections(root);
   Job job;
@@ -170,23 +172,69 @@ Job parse_job(JobText text) {
     const toml::node* const node = root.get(name);
     return node == nullptr ? nullptr : node->as_table();
   };
+  const auto read = [&](const char* name, const toml::table& table) {
+    return Section(table, fmt::format("[{}]", name), name, known_keys);
+  };
   for (const char* const name : {"model", "data"}) {
     if (section(name) == nullptr) {
       fail(ErrorCode::kInvalid, "{}: section [{}] is missing", job.source.path, name);
     }
   }
-  if (const auto* table = section("job")) read_job_section(Section(*table, "[job]"), job);
-  read_model(*section("model"), job);
-  Section data(*section("data"), "[data]");
+  if (const auto* table = section("job")) read_job_section(read("job", *table), job);
+  read_model(*section("model"), job, known_keys);
+  Section data = read("data", *section("data"));
   read_data(data, job.data);
-  job.features = read_features(section("features"), job.data);
-  if (const auto* table = section("columns")) job.columns = read_input_columns(*table, job.features);
+  job.features = read_features(section("features"), job.data, known_keys);
+  if (const auto* table = section("columns"))
+    job.columns = read_input_columns(*table, job.features, known_keys);
   if (const auto* table = section("optimizer")) {
-    job.optimizer = read_spec<UpdateRuleSpec>(Section(*table, "[optimizer]"));
+    job.optimizer = read_spec<UpdateRuleSpec>(read("optimizer", *table));
   }
-  if (const auto* table = section("training")) read_training(Section(*table, "[training]"), job);
-  if (const auto* table = section("storage")) read_storage(Section(*table, "[storage]"), job);
+  if (const auto* table = section("training")) read_training(read("training", *table), job);
+  if (const auto* table = section("storage")) read_storage(read("storage", *table), job);
   return job;
+}
+
+// A job that leads the readers to every key that they know: each kind of feature, transform and column is
+// there.
+constexpr char kSample[] = R"(
+[job]
+[model]
+name = "any"
+[data]
+train = "any"
+columns = [ { name = "int", type = "int" }, { name = "float", type = "float" }, { name = "text" } ]
+[features]
+raw         = { column = "text" }
+none        = { column = "float" }
+standardize = { column = "float", transform = "standardize", mean = 0, std = 1 }
+minmax      = { column = "float", transform = "minmax", min = 0, max = 1 }
+identity    = { column = "int", as = "identity", num_buckets = 1 }
+hashed      = { column = "text", as = "hash_bucket", hash_bucket_size = 1 }
+list        = { column = "text", as = "vocabulary", vocabulary_list = ["any"] }
+file        = { column = "text", as = "vocabulary", vocabulary_file = "any" }
+bucketized  = { column = "float", as = "bucketized", boundaries = [0] }
+crossed     = { as = "crossed", keys = ["text", "int"], hash_bucket_size = 1 }
+[columns]
+none        = { as = "numeric" }
+raw         = { as = "embedding", dimension = 1, initializer = { name = "any" } }
+hashed      = { as = "indicator" }
+shared      = { as = "shared_embedding", features = ["raw", "hashed"], dimension = 1 }
+[optimizer]
+schedule = { name = "any" }
+[training]
+[storage]
+tables.any = { optimizer = { name = "any", schedule = { name = "any" } }, initializer = { name = "any" }, constraint = { name = "any" } }
+)";
+
+}  // namespace
+
+Job parse_job(JobText text) { return parse(std::move(text), nullptr); }
+
+KnownKeys known_keys() {
+  KnownKeys keys;
+  parse({"sample", kSample, {}}, &keys);
+  return keys;
 }
 
 std::vector<std::string> settings(const JobText& text) {

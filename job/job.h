@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -175,5 +176,13 @@ std::vector<std::string> settings(const JobText& text);
 // types, ranges, columns and features that refer to each other. Errors are kInvalid with "file:line: ...".
 // Values of [model] other than name and library are the model's to judge.
 Job parse_job(JobText text);
+
+// Keys by section, in the order in which they are read. Entries of [features], of [columns], of data.columns
+// and of [storage.tables] have a section in common each: "features", "columns", "data.columns" and
+// "storage.tables".
+using KnownKeys = std::map<std::string, std::vector<std::string>>;
+// Every key that parse_job() knows, from the readers themselves. Beside them there are the parameters of
+// models, update rules, initializers, constraints and schedules.
+KnownKeys known_keys();
 
 }  // namespace embers::job

@@ -71,12 +71,14 @@ InputColumn read_input_column(Section section, const std::string& name,
 
 }  // namespace
 
-std::vector<InputColumn> read_input_columns(const toml::table& table, const std::vector<Feature>& features) {
+std::vector<InputColumn> read_input_columns(const toml::table& table, const std::vector<Feature>& features,
+                                            KnownKeys* known_keys) {
   std::vector<InputColumn> columns;
   for (const auto& [key, node] : in_file_order(table)) {
     const std::string name(key->str());
     const std::string title = fmt::format("[columns] '{}'", name);
-    columns.push_back(read_input_column(Section(as_section(*node, title), title), name, features));
+    Section section(as_section(*node, title), title, "columns", known_keys);
+    columns.push_back(read_input_column(std::move(section), name, features));
   }
   return columns;
 }

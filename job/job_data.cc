@@ -75,7 +75,7 @@ std::vector<Column> read_columns(Section& section) {
   std::vector<Column> columns;
   for (const toml::node& item : *list) {
     const std::string title = fmt::format("[data] column {}", columns.size() + 1);
-    columns.push_back(read_column(Section(as_section(item, title), title)));
+    columns.push_back(read_column(section.below(as_section(item, title), title, "columns")));
     check_unique(section, columns, where(item.source()));
   }
   return columns;

@@ -180,7 +180,7 @@ std::vector<Feature> default_features(const std::vector<Column>& columns) {
 
 }  // namespace
 
-std::vector<Feature> read_features(const toml::table* table, const DataSection& data) {
+std::vector<Feature> read_features(const toml::table* table, const DataSection& data, KnownKeys* known_keys) {
   if (table == nullptr || table->empty()) {
     return data.format == "criteo" ? criteo_features() : default_features(data.columns);
   }
@@ -189,7 +189,7 @@ std::vector<Feature> read_features(const toml::table* table, const DataSection& 
   for (const auto& [key, node] : in_file_order(*table)) {
     const std::string name(key->str());
     const std::string title = fmt::format("[features] '{}'", name);
-    sections.emplace_back(as_section(*node, title), title);
+    sections.emplace_back(as_section(*node, title), title, "features", known_keys);
     features.push_back(read_feature(sections.back(), name, data.columns));
   }
   for (size_t i = 0; i < features.size(); ++i)

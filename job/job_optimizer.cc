@@ -23,7 +23,7 @@ UpdateRuleSpec read_spec<UpdateRuleSpec>(Section section) {
     const toml::table* const table = schedule->as_table();
     if (table == nullptr)
       section.fail_at("schedule", "'schedule' must be a table { name = ..., parameters }");
-    spec.schedule = read_schedule(Section(*table, section.title() + " 'schedule'"));
+    spec.schedule = read_schedule(section.below(*table, section.title() + " 'schedule'", "schedule"));
   }
   spec.params = section.read_params();
   return spec;

@@ -11,7 +11,7 @@ void read_data(Section& section, DataSection& data);
 
 // `table` is [features], or nullptr for the default: every int and string column a categorical feature, every
 // float column a numeric one.
-std::vector<Feature> read_features(const toml::table* table, const DataSection& data);
+std::vector<Feature> read_features(const toml::table* table, const DataSection& data, KnownKeys* known_keys);
 
 // What `as` says a feature is.
 enum class As : uint8_t {
@@ -60,11 +60,12 @@ std::optional<Spec> read_named(Section& section, std::string_view key) {
   if (table == nullptr || !table->contains("name")) {
     section.fail_at(key, fmt::format("'{}' must be a name, or a table {{ name = ..., parameters }}", key));
   }
-  return read_spec<Spec>(Section(*table, fmt::format("{} '{}'", section.title(), key)));
+  return read_spec<Spec>(section.below(*table, fmt::format("{} '{}'", section.title(), key), key));
 }
 
 // [columns] over the features of the job.
-std::vector<InputColumn> read_input_columns(const toml::table& table, const std::vector<Feature>& features);
+std::vector<InputColumn> read_input_columns(const toml::table& table, const std::vector<Feature>& features,
+                                            KnownKeys* known_keys);
 
 // What numbers of rows are kept or sent as, if the section says it.
 void read_number_type(Section& section, std::string_view key, NumberType& type);
@@ -73,7 +74,7 @@ void read_rounding(Section& section, Rounding& rounding);
 void check_dtypes(const Job& job);
 
 // [storage.tables], in order of the file.
-std::vector<TableOverride> read_table_overrides(const toml::table& table);
+std::vector<TableOverride> read_table_overrides(const Section& storage, const toml::table& table);
 
 // `node` as a table; kInvalid at its place if it is none.
 const toml::table& as_section(const toml::node& node, const std::string& title);

@@ -8,7 +8,12 @@
 
 namespace embers::job {
 
-Section::Section(const toml::table& table, std::string title) : table_(table), title_(std::move(title)) {}
+Section::Section(const toml::table& table, std::string title, std::string path, KnownKeys* known_keys)
+    : table_(table), title_(std::move(title)), path_(std::move(path)), known_keys_(known_keys) {}
+
+Section Section::below(const toml::table& table, std::string title, std::string_view name) const {
+  return {table, std::move(title), fmt::format("{}.{}", path_, name), known_keys_};
+}
 
 bool Section::known(std::string_view key) const {
   return std::find(known_.begin(), known_.end(), key) != known_.end();
@@ -16,6 +21,10 @@ bool Section::known(std::string_view key) const {
 
 const toml::node* Section::find(std::string_view key) {
   if (!known(key)) known_.emplace_back(key);
+  if (known_keys_ != nullptr) {
+    auto& noted = (*known_keys_)[path_];
+    if (std::find(noted.begin(), noted.end(), key) == noted.end()) noted.emplace_back(key);
+  }
   return table_.get(key);
 }
 

@@ -17,8 +17,12 @@ namespace embers::job {
 // key.
 class Section {
  public:
-  // `title` is for messages: "[training]". The table outlives the section.
-  Section(const toml::table& table, std::string title);
+  // `title` is for messages: "[training]"; `path` names the kind of section, "features" for each of its
+  // entries. Keys that are asked for are noted in `known_keys` under that path. Table and keys outlive the
+  // section.
+  Section(const toml::table& table, std::string title, std::string path, KnownKeys* known_keys);
+  // A table below this one.
+  Section below(const toml::table& table, std::string title, std::string_view name) const;
 
   // The value of a key, or nullptr; the key is known from now on.
   const toml::node* find(std::string_view key);
@@ -67,7 +71,8 @@ class Section {
   bool known(std::string_view key) const;
 
   const toml::table& table_;
-  const std::string title_;
+  const std::string title_, path_;
+  KnownKeys* const known_keys_;
   std::vector<std::string> known_;
 };
 

@@ -61,12 +61,12 @@ bool TableOverride::matches(const std::string& table) const {
   return fnmatch(match.c_str(), table.c_str(), 0) == 0;
 }
 
-std::vector<TableOverride> read_table_overrides(const toml::table& table) {
+std::vector<TableOverride> read_table_overrides(const Section& storage, const toml::table& table) {
   std::vector<TableOverride> entries;
   for (const auto& [key, node] : in_file_order(table)) {
     const std::string match(key->str());
     const std::string title = fmt::format("[storage.tables.\"{}\"]", match);
-    entries.push_back(read_override(Section(as_section(*node, title), title), match));
+    entries.push_back(read_override(storage.below(as_section(*node, title), title, "tables"), match));
   }
   return entries;
 }
