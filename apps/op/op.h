@@ -11,7 +11,8 @@ namespace embers::op {
 
 // The five lookup operators; op_lookup.cc documents the case.
 Json lookup(const Json& the_case);
-// Steps of an optimizer, first values of rows, learning rates; op.cc documents the cases.
+// Steps of an optimizer, first values of rows, learning rates; apps/command_line/op_help.h documents the
+// cases.
 Json optimizer(const Json& the_case);
 Json initializer(const Json& the_case);
 Json schedule(const Json& the_case);
@@ -24,7 +25,11 @@ struct Answer {
 Answer answer(const std::string& text);
 Answer answer(const Json& the_case);
 
-// For `embers help op`.
-extern const char* const kHelp;
-
 }  // namespace embers::op
+
+namespace embers {
+
+// embers op: a case from standard input, its result to standard output. Returns the exit status.
+int run_op();
+
+}  // namespace embers

@@ -1,4 +1,4 @@
-#include "apps/runtime.h"
+#include "apps/process/runtime.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

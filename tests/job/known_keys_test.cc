@@ -7,7 +7,7 @@
 namespace embers::data {
 namespace {
 
-const std::string kJob = job_text(R"(columns = [{ name = "age", type = "int" }]
+const std::string kAnyJob = job_text(R"(columns = [{ name = "age", type = "int" }]
 [features]
 age = { column = "age" }
 [columns]
@@ -24,7 +24,7 @@ std::string path_of(const std::string& section, const std::string& key) {
 
 std::string said_of(const std::string& section, const std::string& key) {
   try {
-    parse(kJob, {path_of(section, key) + "=[[1]]"});
+    parse(kAnyJob, {path_of(section, key) + "=[[1]]"});
     return "";
   } catch (const Error& e) {
     return e.what();

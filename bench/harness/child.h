@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace embers {
+
+// A process of a benchmark. It says one line when it is ready, answers each line that it is told by one line,
+// and ends when its standard input does, or this process. Not for several threads.
+class BenchChild {
+ public:
+  // Runs `words` (found in PATH) and waits for its first line. kInternal when it ends without one.
+  explicit BenchChild(const std::vector<std::string>& words);
+  // This very program in a part of its own: `embers-bench part WORDS...`.
+  static BenchChild part(std::vector<std::string> words);
+  ~BenchChild();
+  BenchChild(BenchChild&& other) noexcept;
+  BenchChild(const BenchChild&) = delete;
+  BenchChild& operator=(const BenchChild&) = delete;
+
+  const std::string& ready() const { return ready_; }  // its first line, without "ready "
+  void tell(const std::string& line);
+  std::string answer();
+  std::string ask(const std::string& line) { return tell(line), answer(); }
+  double cpu_seconds() const;  // of all its threads so far
+
+ private:
+  std::string read_line();
+
+  int pid_ = -1;
+  std::string name_;
+  std::FILE *to_ = nullptr, *from_ = nullptr;
+  std::string ready_;
+};
+
+// The other side of it: says that it is ready, then answers lines until there are no more.
+void answer_lines(const std::string& ready,
+                  const std::function<std::string(const std::string& line)>& answer);
+
+}  // namespace embers
