@@ -67,7 +67,9 @@ struct SynthOptions {
   std::string out = "data";
 };
 
-struct OpOptions {};
+struct OpOptions {
+  bool lines = false;  // --lines: a case a line, instead of one
+};
 
 enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage };
 

@@ -72,9 +72,9 @@ void add_pin(CLI::App& app, std::string& pin) {
 // A new command whose options go to `Options`, which live as long as the command.
 template <class Options>
 std::pair<CLI::App*, Options&> add_command(CLI::App& app, Chosen& chosen, const char* name,
-                                           const char* description, Options initial = {}) {
+                                           const char* description) {
   CLI::App* const command = app.add_subcommand(name, description);
-  const auto options = std::make_shared<Options>(std::move(initial));
+  const auto options = std::make_shared<Options>();
   command->callback([&chosen, options] { chosen = *options; });
   return {command, *options};
 }
@@ -93,7 +93,7 @@ void add_master(CLI::App& app, Chosen& chosen) {
   master->add_option("--listen", options.listen, "HOST:PORT or unix:/path (may be repeated)")
       ->capture_default_str()
       ->allow_extra_args(false);
-  master->add_option("--shards", options.shards,
+  master->add_option("--shards,--owners", options.shards,
                      "shards to wait for: processes, or their --owners together (default: storage.shards)");
   master->add_option("--workers", options.workers, "workers to wait for (default: training.workers)");
   master->add_option("--connect-timeout", options.connect_timeout, "seconds to keep trying to reach an owner")
@@ -104,6 +104,7 @@ void add_master(CLI::App& app, Chosen& chosen) {
 void add_shard(CLI::App& app, Chosen& chosen) {
   const auto [shard, options] =
       add_command<ShardOptions>(app, chosen, "shard", "hold a share of the rows of a job");
+  shard->alias("owner");
   add_join_options(*shard, options.join);
   shard
       ->add_option("--owners", options.owners,
@@ -169,7 +170,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   CLI::App* const bench = app.add_subcommand("bench", "measure embers beside others");
   bench->require_subcommand(1);
   const auto add = [&](Bench which, const char* name, const char* text) {
-    const auto [sub, options] = add_command<BenchOptions>(*bench, chosen, name, text, {.bench = which});
+    const auto [sub, options] = add_command<BenchOptions>(*bench, chosen, name, text);
+    options.bench = which;
     sub->add_option("--report", options.report, "write the result as JSON to this file");
     sub->add_flag("--quick", options.quick, "a smaller grid");
     if (which != Bench::kBackends && which != Bench::kStorage) return;
@@ -196,8 +198,12 @@ void add_bench(CLI::App& app, Chosen& chosen) {
 }
 
 void add_op(CLI::App& app, Chosen& chosen) {
-  add_command<OpOptions>(app, chosen, "op", "run one operator on a case given as JSON")
-      .first->footer(kOpHelp);
+  const auto [op, options] =
+      add_command<OpOptions>(app, chosen, "op", "run one operator on a case given as JSON");
+  op->add_flag(
+      "--lines", options.lines,
+      "many cases in one run: one a line, each answered by a line, in order, as soon as it is known");
+  op->footer(kOpHelp);
 }
 
 CLI::App* find_command(CLI::App& app, const std::string& name) {
@@ -208,12 +214,13 @@ CLI::App* find_command(CLI::App& app, const std::string& name) {
 
 std::string help_text(CLI::App& app, const std::vector<std::string>& command) {
   CLI::App* what = &app;
-  std::string before;  // the names of the commands above it
+  std::string path = app.get_name();
   for (const std::string& name : command) {
-    before += (before.empty() ? "" : " ") + what->get_name();
     what = find_command(*what, name);
+    path += ' ' + name;
   }
-  return what->help(before);
+  // App::help() would tell of the command that was parsed: help.
+  return what->get_formatter()->make_help(what, path, CLI::AppFormatMode::Normal);
 }
 
 void add_help(CLI::App& app, Chosen& chosen) {

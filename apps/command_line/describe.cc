@@ -29,6 +29,7 @@ void add(const CLI::App& app, const std::string& name, Json& commands) {
   Json options = Json::array();
   for (const CLI::Option* o : app.get_options()) options.push_back(option(*o));
   commands.push_back({{"name", name}, {"description", app.get_description()}, {"options", options}});
+  if (!app.get_aliases().empty()) commands.back()["aliases"] = app.get_aliases();
   for (const CLI::App* sub : app.get_subcommands({}))
     if (!sub->get_group().empty()) add(*sub, before + sub->get_name(), commands);  // others are hidden
 }

@@ -6,7 +6,7 @@
 namespace embers {
 
 // All commands with their options, and all keys of job files, for other programs:
-//   {"commands": [{"name": "bench wire", "description": "..",
+//   {"commands": [{"name": "shard", "description": "..", "aliases": ["owner"],
 //                  "options": [{"name": "--report", "description": "..", "default": "..", "required": false,
 //                               "aliases": ["-r"]}, ..]}, ..],
 //    "job": {"training": ["mode", ..], ..}}

@@ -4,7 +4,8 @@ namespace embers {
 
 // For `embers help op`: the cases of apps/op/.
 inline constexpr char kOpHelp[] =
-    R"(Reads one case from standard input and writes its result to standard output, both JSON.
+    R"(Reads one case from standard input and writes its result to standard output, both JSON. With --lines every line of
+standard input is a case, and its result is the line of the same number: thousands of cases cost one start.
 
 The lookup operators: embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse,
 fused_embedding_lookup_sparse, fused_safe_embedding_lookup_sparse.
@@ -35,6 +36,7 @@ Learning rates; steps count from 0; initial_learning_rate is one of the params.
   {"op": "schedule", "name": "exponential", "params": {"initial_learning_rate": 0.1, ..},  "steps": [..]}
 Result: {"learning_rates": [..]}.
 
-A bad case: {"error": "..."} with exit status 1. NaN and infinities are spelled "nan", "inf", "-inf".)";
+A bad case: {"error": "..."} with exit status 1; with --lines the others are answered all the same, and the status is 1
+if any was bad. An empty line is a bad case. NaN and infinities are spelled "nan", "inf", "-inf".)";
 
 }  // namespace embers

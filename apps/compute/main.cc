@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
             [](const WorkerOptions& o) { return run_as_batch(), serve_worker(o.join); },
             [](const EvaluateOptions& o) { return evaluate(o); },
             [](const PredictOptions& o) { return predict(o); },
-            [](const CheckOptions& o) { return check(o.job); }, [](const OpOptions&) { return run_op(); },
+            [](const CheckOptions& o) { return check(o.job); }, [](const OpOptions& o) { return run_op(o); },
             [](const auto&) -> int { fail(ErrorCode::kInvalid, "this is a command of the program embers"); }},
         command);
   });

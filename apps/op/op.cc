@@ -1,6 +1,9 @@
 #include "apps/op/op.h"
 
 #include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <iterator>
 
@@ -67,11 +70,37 @@ Answer answer(const std::string& text) {
 
 }  // namespace op
 
-int run_op() {
+namespace {
+
+// A line, with nothing left in a buffer: who asks may wait for it before asking again.
+void say(const op::Answer& answer) {
+  fmt::print("{}\n", answer.json.dump(-1, ' ', false, op::Json::error_handler_t::replace));
+  if (std::fflush(stdout) != 0)
+    fail(file_error_code(errno), "cannot write the answer to standard output: {}", std::strerror(errno));
+}
+
+int answer_one() {
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   const op::Answer answer = op::answer(text);
-  fmt::print("{}\n", answer.json.dump(-1, ' ', false, op::Json::error_handler_t::replace));
+  say(answer);
   return answer.failed ? 1 : 0;
+}
+
+int answer_lines() {
+  bool failed = false;
+  for (std::string line; std::getline(std::cin, line);) {
+    const op::Answer answer = op::answer(line);
+    say(answer);
+    failed |= answer.failed;
+  }
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+
+int run_op(const OpOptions& options) {
+  std::ios::sync_with_stdio(false);  // or each byte of standard input would be a call
+  return options.lines ? answer_lines() : answer_one();
 }
 
 }  // namespace embers

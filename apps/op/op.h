@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "apps/command_line/command.h"
 #include "apps/op/op_json.h"
 
 // `embers op`: runs one case, given as JSON, through the code that training uses, so that anybody can check
@@ -29,7 +30,8 @@ Answer answer(const Json& the_case);
 
 namespace embers {
 
-// embers op: a case from standard input, its result to standard output. Returns the exit status.
-int run_op();
+// embers op: a case from standard input, or one a line, its result to standard output. Returns the exit
+// status.
+int run_op(const OpOptions& options);
 
 }  // namespace embers

@@ -56,6 +56,12 @@ says "--oops"
 few 2 help nothing
 few 2 worker --master 127.0.0.1:1 --connect-timeout nan
 few 2 bench wire --rows 30000
+few 0 owner --help
+says "--owners"
+few 0 help owner
+says "hold a share of the rows"
+few 2 owner --master nonsense
+says "HOST:PORT"
 few 2 shard --master nonsense
 says "HOST:PORT"
 
