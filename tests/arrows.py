@@ -14,7 +14,10 @@ base:
 base/floats:          base
 base/files:           base
 schema:               base
-job:                  base schema
+job/document:         base
+job/sections:         base schema job/document
+job/features:         base schema job/document job/sections
+job:                  base schema job
 data:                 base schema job
 storage/rows:         base schema
 storage/update_rules: base schema storage/rows
@@ -38,13 +41,13 @@ worker:               base schema job data model actors storage
 apps/command_line:    base job
 apps/process:         base schema job storage actors apps/command_line
 apps/shard:           base schema job storage actors apps/command_line apps/process
-apps/op:              base schema storage model
+apps/op:              base schema storage model apps/command_line
 apps/compute:         base schema job data storage model actors master worker apps/command_line apps/process apps/op
 apps:                 base schema data apps/command_line apps/process apps/shard
 bench/peers:          base schema job data model
 bench/harness:        base schema model bench/peers apps/command_line apps/process
 bench/engine:         base schema storage bench/harness
-bench/models:         base schema job data model bench/harness bench/peers apps/process
+bench/models:         base schema job data storage model bench/harness bench/peers apps/process
 bench/wire:           base schema storage actors worker bench/harness apps/process
 bench/storage:        base schema storage actors bench/harness bench/wire apps/process
 bench:                base schema model apps/command_line apps/process bench

@@ -11,7 +11,7 @@ const std::string kAnyJob = job_text(R"(columns = [{ name = "age", type = "int" 
 [features]
 age = { column = "age" }
 [columns]
-any = { as = "indicator", feature = "age" }
+any = { as = "embedding", feature = "age", dimension = 1 }
 [storage.tables]
 any = {}
 )");

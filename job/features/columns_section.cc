@@ -1,7 +1,8 @@
-#include <algorithm>
+#include "job/features/columns_section.h"
 
 #include "base/suggest.h"
-#include "job/job_parts.h"
+#include "job/document/section.h"
+#include "job/sections/specs.h"
 
 namespace embers::job {
 namespace {

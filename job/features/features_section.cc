@@ -1,9 +1,12 @@
+#include "job/features/features_section.h"
+
 #include <algorithm>
 
 #include "base/errors.h"
 #include "base/suggest.h"
-#include "job/criteo.h"
-#include "job/job_parts.h"
+#include "job/document/section.h"
+#include "job/features/categorical_keys.h"
+#include "job/features/criteo.h"
 
 namespace embers::job {
 namespace {

@@ -1,8 +1,10 @@
+#include "job/features/data_section.h"
+
 #include <algorithm>
 
 #include "base/errors.h"
-#include "job/criteo.h"
-#include "job/job_parts.h"
+#include "job/document/section.h"
+#include "job/features/criteo.h"
 
 namespace embers::job {
 namespace {
@@ -94,7 +96,7 @@ Format read_format(Section& section, DataSection& data) {
 
 }  // namespace
 
-void read_data(Section& section, DataSection& data) {
+void read(Section& section, DataSection& data) {
   section.read("dir", data.dir);
   section.read("train", data.train);
   section.read("test", data.test);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "job/job_document.h"
+#include "job/document/document.h"
 
 namespace embers::job {
 
@@ -28,6 +28,7 @@ class Section {
   const toml::node* find(std::string_view key);
   bool has(std::string_view key) const { return table_.contains(key); }
   const std::string& title() const { return title_; }
+  const toml::table& table() const { return table_; }
   // Where the section itself stands.
   std::string place() const { return where(table_.source()); }
 
@@ -75,6 +76,9 @@ class Section {
   KnownKeys* const known_keys_;
   std::vector<std::string> known_;
 };
+
+// `node` as a table; kInvalid at its place if it is none.
+const toml::table& as_section(const toml::node& node, const std::string& title);
 
 // A text, or a whole number as its text; kInvalid otherwise.
 std::string text_of_scalar(const Section& section, std::string_view key, const toml::node& node);

@@ -1,6 +1,9 @@
 #pragma once
 
-#include "job/job.h"
+#include <vector>
+
+#include "job/features/data_section.h"
+#include "job/features/feature.h"
 
 namespace embers::job {
 

@@ -1,4 +1,4 @@
-#include "job/job_document.h"
+#include "job/document/document.h"
 
 #include <algorithm>
 #include <tuple>

@@ -1,4 +1,4 @@
-#include "job/job_parts.h"
+#include "job/sections/specs.h"
 
 namespace embers::job {
 namespace {

@@ -1,4 +1,4 @@
-#include "job/job_section.h"
+#include "job/document/section.h"
 
 #include <algorithm>
 #include <cmath>
@@ -136,6 +136,11 @@ void Section::done() const {
     fail(ErrorCode::kInvalid, "{}: unknown key '{}' in {}{}", where(key->source()), name, title_,
          suggestion(name, known_));
   }
+}
+
+const toml::table& as_section(const toml::node& node, const std::string& title) {
+  if (const toml::table* const table = node.as_table()) return *table;
+  fail(ErrorCode::kInvalid, "{}: {} must be a section", where(node.source()), title);
 }
 
 std::string text_of_scalar(const Section& section, std::string_view key, const toml::node& node) {

@@ -1,4 +1,4 @@
-#include "job/categorical.h"
+#include "job/features/categorical.h"
 
 #include <algorithm>
 #include <charconv>

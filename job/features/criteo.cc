@@ -1,4 +1,4 @@
-#include "job/criteo.h"
+#include "job/features/criteo.h"
 
 namespace embers::job {
 

@@ -1,10 +1,11 @@
+#include "job/features/categorical_keys.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <functional>
 
 #include "base/errors.h"
-#include "job/job_parts.h"
 
 namespace embers::job {
 namespace {

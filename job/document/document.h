@@ -4,8 +4,9 @@
 #include <vector>
 
 #include <toml++/toml.h>
+#include <nlohmann/json.hpp>
 
-#include "job/job.h"
+#include "job/document/job_text.h"
 
 namespace embers::job {
 
