@@ -2,10 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/process/child.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
 
@@ -110,39 +108,6 @@ std::vector<std::string> command(const OwnServer::Options& o, uint16_t port) {
   return words;
 }
 
-// A child that ends with this process, in a session of its own: Ctrl-C is for the job, which still has to
-// save.
-int spawn(const std::vector<std::string>& words, int log) {
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  const int parent = ::getpid();
-  const int pid = ::fork();
-  if (pid < 0) fail(ErrorCode::kInternal, "no process for {}: {}", words[0], std::strerror(errno));
-  if (pid > 0) return pid;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);
-  ::setsid();
-  ::dup2(log, 1);
-  ::dup2(log, 2);
-  ::execvp(argv[0], argv.data());
-  ::dprintf(2, "cannot run it: %s: install it, or give storage.servers\n", std::strerror(errno));
-  ::_exit(127);
-}
-
-// Whether the server listens; false when it ended instead.
-bool came_up(int pid, const std::string& host, uint16_t port) {
-  const auto deadline = std::chrono::steady_clock::now() + kComesUp;
-  while (std::chrono::steady_clock::now() < deadline) {
-    if (::waitpid(pid, nullptr, WNOHANG) == pid) return false;
-    if (is_listening(host, port)) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  ::kill(pid, SIGKILL);
-  ::waitpid(pid, nullptr, 0);
-  return false;
-}
-
 std::string read_all(std::FILE* file) {
   std::rewind(file);
   std::string text;
@@ -156,29 +121,51 @@ bool is_any(const std::string& host) { return host == "0.0.0.0" || host == "::" 
 
 }  // namespace
 
+// In a session of its own: Ctrl-C is for the job, which still has to save.
+struct OwnServer::Process {
+  Process(const Options& options, uint16_t port, std::FILE* log)
+      : server(kFindInPath, boost::process::args(command(options, port)),
+               (boost::process::std_out & boost::process::std_err) > log, ends_with_this_process(::setsid)) {}
+  ~Process() { end(server); }
+
+  // Whether the server listens; false when it ended instead, or takes too long.
+  bool came_up(const std::string& host, uint16_t port) {
+    const auto deadline = std::chrono::steady_clock::now() + kComesUp;
+    while (std::chrono::steady_clock::now() < deadline) {
+      if (!server.running()) return false;
+      if (is_listening(host, port)) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  boost::process::child server;
+};
+
+OwnServer::OwnServer(std::unique_ptr<Process> process, std::string backend, std::string address)
+    : process_(std::move(process)), backend_(std::move(backend)), address_(std::move(address)) {}
+
 std::unique_ptr<OwnServer> OwnServer::start(const Options& options) {
   std::string said;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const FilePtr log(std::tmpfile(), &std::fclose);
     const uint16_t port = free_port(options.host);
-    const int pid = spawn(command(options, port), ::fileno(log.get()));
-    if (came_up(pid, options.host, port))
+    auto process = std::make_unique<Process>(options, port, log.get());
+    if (process->came_up(options.host, port))
       return std::unique_ptr<OwnServer>(
-          new OwnServer(pid, options.backend,
+          new OwnServer(std::move(process), options.backend,
                         fmt::format("{}:{}", is_any(options.host) ? host_name() : options.host, port)));
     said = read_all(log.get());
+    if (was_not_found(process->server)) said += ": install it, or give storage.servers";
   }
   fail(ErrorCode::kInvalid, "the job's own {} server did not come up on {}: {}", options.backend,
        options.host, said);
 }
 
-OwnServer::~OwnServer() {
-  ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
-}
+OwnServer::~OwnServer() = default;
 
 std::string OwnServer::describe() const {
-  return fmt::format("the job's own {} server (pid {}) at {}", backend_, pid_, address_);
+  return fmt::format("the job's own {} server (pid {}) at {}", backend_, process_->server.id(), address_);
 }
 
 }  // namespace embers

@@ -26,10 +26,10 @@ class OwnServer {
   std::string describe() const;                            // for people
 
  private:
-  OwnServer(int pid, std::string backend, std::string address)
-      : pid_(pid), backend_(std::move(backend)), address_(std::move(address)) {}
+  struct Process;
+  OwnServer(std::unique_ptr<Process> process, std::string backend, std::string address);
 
-  const int pid_;
+  const std::unique_ptr<Process> process_;
   const std::string backend_, address_;
 };
 

@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include "base/cpus.h"
 #include "base/errors.h"
@@ -21,19 +21,16 @@
 namespace embers {
 namespace {
 
-// The write end of the running watch's pipe. Handlers can reach nothing but globals.
-std::atomic<int> watch_pipe{-1};
-constexpr unsigned char kEndOfWatch = 0;
-
 constexpr uint32_t kThreadsOfAnOwner = 2;  // shard and optimizer
 // Of an actor, before others have their turn: so many pulls of a busy shard a heartbeat may wait for.
 constexpr size_t kMessagesAtOnce = 4;
 
-// Blocking signals and waiting for them would not do: libraries start threads before main, which would take
-// them.
-extern "C" void on_signal(int signal) {
-  const auto byte = static_cast<unsigned char>(signal);
-  [[maybe_unused]] const ssize_t written = ::write(watch_pipe, &byte, 1);
+// A call that waits goes on after the signal: without this, those of libraries would fail.
+void restart_calls_after(int signal) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  action.sa_flags |= SA_RESTART;
+  ::sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
@@ -54,30 +51,32 @@ void run_as_batch() {
   if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &none);  // a gain, no need
 }
 
-SignalWatch::SignalWatch(std::function<void(const std::string&)> stop) {
-  if (::pipe(pipe_) != 0) fail(ErrorCode::kInternal, "no pipe for signals: {}", std::strerror(errno));
-  watch_pipe = pipe_[1];
-  thread_ = std::thread([stop = std::move(stop), in = pipe_[0]] {
-    unsigned char signal = 0;
-    for (bool stopping = false; ::read(in, &signal, 1) == 1 && signal != kEndOfWatch;) {
-      if (stopping) end_process(128 + signal);
-      stopping = true;
+struct SignalWatch::Impl {
+  explicit Impl(std::function<void(const std::string&)> stop) {
+    signals.async_wait([this, stop = std::move(stop)](const auto& error, int signal) {
+      if (error) return;
       stop(signal == SIGINT ? "SIGINT" : "SIGTERM");
-    }
-  });
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-}
+      signals.async_wait([](const auto& again, int second) {
+        if (!again) end_process(128 + second);
+      });
+    });
+    for (const int signal : {SIGINT, SIGTERM}) restart_calls_after(signal);
+    thread = std::thread([this] { io.run(); });
+  }
+  ~Impl() {
+    io.stop();
+    thread.join();
+  }
 
-SignalWatch::~SignalWatch() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  [[maybe_unused]] const ssize_t written = ::write(pipe_[1], &kEndOfWatch, 1);
-  thread_.join();
-  watch_pipe = -1;
-  ::close(pipe_[0]);
-  ::close(pipe_[1]);
-}
+  boost::asio::io_context io{1};
+  boost::asio::signal_set signals{io, SIGINT, SIGTERM};
+  std::thread thread;
+};
+
+SignalWatch::SignalWatch(std::function<void(const std::string&)> stop)
+    : impl_(std::make_unique<Impl>(std::move(stop))) {}
+
+SignalWatch::~SignalWatch() = default;
 
 void end_process(int status) {
   spdlog::default_logger()->flush();

@@ -4,10 +4,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <future>
-#include <optional>
+#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace embers {
@@ -34,8 +32,8 @@ class SignalWatch {
   SignalWatch& operator=(const SignalWatch&) = delete;
 
  private:
-  int pipe_[2];
-  std::thread thread_;
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
 };
 
 // Ends the process with this status without waiting for actors that may be in the middle of something: for

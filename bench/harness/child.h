@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,8 +17,6 @@ class BenchChild {
   static BenchChild part(std::vector<std::string> words);
   ~BenchChild();
   BenchChild(BenchChild&& other) noexcept;
-  BenchChild(const BenchChild&) = delete;
-  BenchChild& operator=(const BenchChild&) = delete;
 
   const std::string& ready() const { return ready_; }  // its first line, without "ready "
   void tell(const std::string& line);
@@ -29,9 +27,10 @@ class BenchChild {
  private:
   std::string read_line();
 
-  int pid_ = -1;
+  struct Process;
+
   std::string name_;
-  std::FILE *to_ = nullptr, *from_ = nullptr;
+  std::unique_ptr<Process> process_;
   std::string ready_;
 };
 

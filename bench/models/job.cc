@@ -1,16 +1,12 @@
 #include "bench/models/job.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <vector>
 
+#include "apps/process/child.h"
 #include "apps/process/program.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
@@ -28,40 +24,16 @@ std::string contents(const std::string& path) {
 // The program embers with these arguments; what it says goes to a file. Killed at the end if it still runs.
 class Child {
  public:
-  Child(std::vector<std::string> arguments, const std::string& log) {
-    arguments.insert(arguments.begin(), program_beside("embers"));
-    std::vector<char*> argv;
-    for (std::string& word : arguments) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    const int parent = ::getpid();
-    pid_ = ::fork();
-    if (pid_ < 0) fail(ErrorCode::kInternal, "no process for embers: {}", std::strerror(errno));
-    if (pid_ > 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(127);
-    const int out = ::open(log.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
-    ::dup2(out, 1);
-    ::dup2(out, 2);
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
-  }
-  ~Child() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
+  Child(const std::vector<std::string>& arguments, const std::string& log)
+      : child_(program_beside("embers"), boost::process::args(arguments),
+               (boost::process::std_out & boost::process::std_err) > log, ends_with_this_process()) {}
+  ~Child() { end(child_); }
 
-  // Its exit status, or 128 + signal.
-  int wait() {
-    int status = 0;
-    ::waitpid(std::exchange(pid_, -1), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
+  // Its exit status, or the number of the signal that ended it.
+  int wait() { return child_.wait(), child_.exit_code(); }
 
  private:
-  int pid_ = -1;
+  boost::process::child child_;
 };
 
 }  // namespace
