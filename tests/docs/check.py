@@ -200,6 +200,9 @@ class Checker:
             for option, (row, _) in rows.items():
                 if option not in options:
                     self.mistake(page.path, row, f"embers {name} has no {option}")
+        for alias, name in self.aliases.items():
+            if not any(span == f"embers {alias}" for _, span in page.spans):
+                self.mistake(page.path, documented.get(name, (1, {}))[0], f"embers {name} is also `embers {alias}`, which is not here")
         for name, (line, _) in documented.items():
             if name and name not in commands:
                 self.mistake(page.path, line, f"there is no command 'embers {name}'")
@@ -266,6 +269,7 @@ class Checker:
             return
         words, rest = match.group(1), match.group(2)
         name = words if words in commands else words.split()[0]
+        name = self.aliases.get(name, name)
         if name not in commands:
             return self.mistake(page.path, line, f"there is no command 'embers {name}'")
         known = set(commands[name])
@@ -434,6 +438,8 @@ class Checker:
 
     def check_with(self, program):
         self.job = program["job"]
+        self.aliases = {alias: command["name"].removeprefix("embers").strip()
+                        for command in program["commands"] for alias in command.get("aliases", [])}
         commands = {command["name"].removeprefix("embers").strip():
                     {name: option.get("default", "").strip("[]") or None
                      for option in command["options"] for name in [option["name"], *option.get("aliases", [])]
@@ -452,7 +458,7 @@ def option(name, default=None):
     return {"name": name, "default": default} if default else {"name": name}
 if sys.argv[1:] == ["help", "--json"]:
     print(json.dumps({"commands": [{"name": "embers", "options": [option("--help")]},
-                                   {"name": "embers train", "options": [option("JOB"), option("--report"), option("--pin", "0")]}],
+                                   {"name": "train", "aliases": ["learn"], "options": [option("JOB"), option("--report"), option("--pin", "0")]}],
                       "job": {"training": ["mode", "epochs"], "model": ["name"]}}))
 for case in map(json.loads, sys.stdin) if sys.argv[1:] == ["op", "--lines"] else []:
     names = {"optimizer": {"sgd": {"learning_rate": 0.01}}, "schedule": {"constant": {}}, "initializer": {"ones": {}}}[case["op"]]
@@ -468,7 +474,7 @@ for case in map(json.loads, sys.stdin) if sys.argv[1:] == ["op", "--lines"] else
 GOOD = {
     "README.md": "# A\n\n[docs](docs/commands.md) [keys](docs/job.md#training) [rules](docs/optimizers.md)\n",
     "docs/README.md": "# Docs\n",
-    "docs/commands.md": "## embers train\n\n[index](README.md)\n\n| option | default | meaning |\n|---|---|---|\n| `--report` | none | a |\n"
+    "docs/commands.md": "## embers train\n\n[index](README.md) `embers learn`\n\n| option | default | meaning |\n|---|---|---|\n| `--report` | none | a |\n"
                         "| `--pin` | `0` | b |\n",
     "docs/job.md": "## [training]\n\n| key | default |\n|---|---|\n| `mode` | x |\n| `epochs` | 1 |\n\n## [model]\n\n| key | |\n|---|---|\n"
                    "| `name` | |\n",
@@ -494,6 +500,8 @@ PLANTED = [
     ("docs/commands.md", "| `--report` | none | a |\n", "", "docs/commands.md:1: embers train has --report, which is not here"),
     ("docs/commands.md", "`--report`", "`--raport`", "docs/commands.md:7: embers train has no --raport"),
     ("docs/commands.md", "`0`", "`1`", "docs/commands.md:8: embers train: the default of --pin is 0"),
+    ("docs/commands.md", "`embers learn`", "", "docs/commands.md:1: embers train is also `embers learn`, which is not here"),
+    ("README.md", "", "`embers learn --raport x`", "README.md:4: embers train has no --raport"),
     ("docs/commands.md", "", "\n## embers fly\n", "docs/commands.md:10: there is no command 'embers fly'"),
     ("docs/commands.md", "## embers train", "## embers", "docs/commands.md:1: there is no heading 'embers train'"),
     ("docs/job.md", "| `epochs` | 1 |\n", "", "docs/job.md:1: [training] has the key epochs, which is not here"),
