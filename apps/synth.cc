@@ -1,7 +1,7 @@
 // embers synth: generated data.
 #include <spdlog/spdlog.h>
 
-#include "apps/commands.h"
+#include "apps/synth.h"
 #include "data/synth.h"
 
 namespace embers {

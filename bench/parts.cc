@@ -1,15 +1,15 @@
-// The processes of embers bench wire and embers bench storage; see child.h.
+// The processes of embers bench wire and embers bench storage; see harness/child.h.
 #include <fmt/ranges.h>
 
 #include <sstream>
 
-#include "apps/commands.h"
-#include "apps/runtime.h"
+#include "apps/process/runtime.h"
 #include "base/errors.h"
-#include "bench/child.h"
-#include "bench/owner.h"
-#include "bench/sockets.h"
-#include "bench/store_client.h"
+#include "bench/harness/child.h"
+#include "bench/parts.h"
+#include "bench/storage/store_client.h"
+#include "bench/wire/owner.h"
+#include "bench/wire/sockets.h"
 
 namespace embers {
 namespace {

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "job/categorical.h"
+#include "job/features/categorical.h"
 
 namespace embers::data {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "job/feature_schema.h"
+#include "job/features/feature_schema.h"
 #include "schema/ids.h"
 
 namespace embers::data {

@@ -7,7 +7,10 @@
 
 #include "base/errors.h"
 #include "base/suggest.h"
-#include "job/job_parts.h"
+#include "job/document/section.h"
+#include "job/features/columns_section.h"
+#include "job/features/features_section.h"
+#include "job/sections/specs.h"
 
 namespace embers::job {
 namespace {
@@ -30,126 +33,100 @@ void check_sections(const toml::table& root) {
   }
 }
 
-constexpr double kMinHeartbeat =
-    0.1;  // four beats go into it; a busy machine takes longer for one than 25 ms
-constexpr double kMaxTimeout = 31'536'000;  // a year
-constexpr int64_t kMaxThreads = 4096;
-
-void read_job_section(Section section, Job& job) {
-  section.read("name", job.job.name);
-  section.read_count("seed", job.job.seed, 0, std::numeric_limits<int64_t>::max());
-  section.read_positive("heartbeat_timeout", job.job.heartbeat_timeout);
-  if (job.job.heartbeat_timeout < kMinHeartbeat) {
-    section.fail_at("heartbeat_timeout",
-                    fmt::format("'heartbeat_timeout' must be at least {} s", kMinHeartbeat));
-  }
-  section.read_positive("worker_timeout", job.job.worker_timeout);
-  for (const auto& [key, value] : {std::pair("heartbeat_timeout", job.job.heartbeat_timeout),
-                                   std::pair("worker_timeout", job.job.worker_timeout)}) {
-    if (value > kMaxTimeout) section.fail_at(key, fmt::format("'{}' must be at most {} s", key, kMaxTimeout));
-  }
-  section.done();
+// Halves are kept in memory only.
+void check_dtype(const Job& job, NumberType type, const std::vector<std::string>& key) {
+  if (type == NumberType::kFloat32 || job.storage.backend == "memory") return;
+  fail(ErrorCode::kInvalid,
+       "{}: rows are kept as {} with backend 'memory' only, {} holds float32 (storage.wire_dtype is for all)",
+       job.place(key), name(type), job.storage.backend);
 }
 
-void read_model(const toml::table& table, Job& job) {
-  Section section(table, "[model]");
-  section.read("name", job.model.name);
-  section.read("library", job.model.library);
-  if (job.model.name.empty() && job.model.library.empty()) {
-    section.fail_at("name", "needs a 'name': the model to train");
-  }
-  job.model.params = to_json(table);
-  job.model.params.erase("name");
-  job.model.params.erase("library");
+void check_dtypes(const Job& job) {
+  check_dtype(job, job.storage.dtype, {"storage", "dtype"});
+  for (const TableOverride& entry : job.storage.tables)
+    if (entry.dtype) check_dtype(job, *entry.dtype, {"storage", "tables", entry.match, "dtype"});
 }
 
-// What would break what sync mode promises, or can have no effect there.
-void check_sync(const Section& section, const Job& job) {
-  if (job.training.get_model_steps > 1)
-    section.fail_at("get_model_steps",
-                    fmt::format("'get_model_steps' is {}, but in sync mode every gradient is computed on the "
-                                "current version: leave it at 1, or choose mode \"async\" or \"bounded\"",
-                                job.training.get_model_steps));
-  if (job.training.cache_rows > 0)
-    section.fail_at("cache_rows",
-                    fmt::format("'cache_rows' is {}, but in sync mode every row is read at the current "
-                                "version: leave it out, or choose mode \"async\" or \"bounded\"",
-                                job.training.cache_rows));
-  if (job.training.staleness_modulation)
-    section.fail_at(
-        "staleness_modulation",
-        "'staleness_modulation' has no meaning in sync mode, where no gradient is stale: leave it "
-        "out, or choose mode \"async\" or \"bounded\"");
+// The entry that decides a table's dim: the last that matches and has one; nullptr if none does.
+const TableOverride* dim_entry(const std::vector<TableOverride>& entries, const std::string& table) {
+  const TableOverride* last = nullptr;
+  for (const TableOverride& entry : entries) {
+    if (entry.dim && entry.matches(table)) last = &entry;
+  }
+  return last;
 }
 
-void read_training(Section section, Job& job) {
-  auto& training = job.training;
-  section.read_choice("mode", training.mode,
-                      {{"async", Mode::kAsync}, {"sync", Mode::kSync}, {"bounded", Mode::kBounded}});
-  section.read_choice("reduction", training.reduction,
-                      {{"mean", Reduction::kMean}, {"sum", Reduction::kSum}});
-  section.read_count("batch_size", training.batch_size, 1);
-  section.read_count("epochs", training.epochs, 1);
-  section.read_count("workers", training.workers, 1);
-  section.read_count("grads_to_wait", training.grads_to_wait, 1);
-  section.read_count("prefetch", training.prefetch, 0);
-  section.read_count("threads", training.threads, 1, kMaxThreads);
-  section.read_count("minibatches_per_lease", training.minibatches_per_lease, 1);
-  section.read_count("staleness_bound", training.staleness_bound, 0);
-  section.read("staleness_modulation", training.staleness_modulation);
-  section.read_count("get_model_steps", training.get_model_steps, 1);
-  section.read_count("cache_rows", training.cache_rows, 0);
-  section.read_count("cache_staleness", training.cache_staleness, 0);
-  section.read_choice("on_bad_gradient", training.skip_bad_gradients, {{"error", false}, {"skip", true}});
-  if (training.mode == Mode::kSync) check_sync(section, job);
-  section.done();
-}
-
-constexpr int64_t kMaxShards = 65535;  // numbers of shards are 16 bits wide in the owner map
-constexpr int64_t kMaxBuckets = 1 << 20;
-constexpr int64_t kFewestServerMb = 64;  // memcached's least that works for rows of any size
-constexpr int64_t kMostServerMb = 1 << 24;
-constexpr int64_t kMostOwnServers = 256;
-
-void read_storage(Section section, Job& job) {
-  auto& storage = job.storage;
-  static const std::vector<std::string> backends = {"memory", "memcached", "redis"};
-  section.read("backend", storage.backend);
-  if (std::find(backends.begin(), backends.end(), storage.backend) == backends.end()) {
-    section.fail_at("backend", fmt::format("backend '{}' is not known{}", storage.backend,
-                                           suggestion(storage.backend, backends)));
+Job parse(JobText text, KnownKeys* known_keys) {
+  const toml::table root = parse_document(text);
+  check_sections(root);
+  Job job;
+  job.source = std::move(text);
+  const auto section = [&](const char* name) -> const toml::table* {
+    const toml::node* const node = root.get(name);
+    return node == nullptr ? nullptr : node->as_table();
+  };
+  const auto open = [&](const char* name, const toml::table& table) {
+    return Section(table, fmt::format("[{}]", name), name, known_keys);
+  };
+  for (const char* const name : {"model", "data"}) {
+    if (section(name) == nullptr) {
+      fail(ErrorCode::kInvalid, "{}: section [{}] is missing", job.source.path, name);
+    }
   }
-  section.read("servers", storage.servers);
-  section.read_count("own_servers", storage.own_servers, 1, kMostOwnServers);
-  section.read_count("memory_mb", storage.memory_mb, kFewestServerMb, kMostServerMb);
-  section.read_count("server_threads", storage.server_threads, 1, kMaxThreads);
-  section.read_positive("server_timeout", storage.server_timeout);
-  section.read("journal", storage.journal);
-  section.read("owner_timeout", storage.owner_timeout);
-  if (!(storage.owner_timeout >= 0))
-    section.fail_at("owner_timeout", "'owner_timeout' must be a number of seconds, 0 for none");
-  section.read_count("shards", storage.shards, 1, kMaxShards);
-  section.read_count("buckets", storage.buckets, 1, kMaxBuckets);
-  read_number_type(section, "dtype", storage.dtype);
-  read_number_type(section, "wire_dtype", storage.wire_dtype);
-  read_rounding(section, storage.rounding);
-  if (storage.shards > storage.buckets) {
-    section.fail_at("shards", fmt::format("'shards' is {}, more than the {} buckets to spread over them",
-                                          storage.shards, storage.buckets));
-  }
-  if (const toml::node* const tables = section.find("tables")) {
-    storage.tables = read_table_overrides(as_section(*tables, "[storage.tables]"));
-  }
-  section.done();
+  // Reads a section, where it is there, into its part of the job.
+  const auto fill = [&](const char* name, auto& values) {
+    if (const auto* table = section(name)) {
+      Section reader = open(name, *table);
+      read(reader, values);
+    }
+  };
+  fill("job", job.job);
+  fill("model", job.model);
+  fill("data", job.data);
+  job.features = read_features(section("features"), job.data, known_keys);
+  if (const auto* table = section("columns"))
+    job.columns = read_input_columns(*table, job.features, known_keys);
+  if (const auto* table = section("optimizer"))
+    job.optimizer = read_spec<UpdateRuleSpec>(open("optimizer", *table));
+  fill("training", job.training);
+  fill("storage", job.storage);
   check_dtypes(job);
+  return job;
 }
+
+// A job that leads the readers to every key that they know: each kind of feature, transform and column is
+// there.
+constexpr char kSample[] = R"(
+[job]
+[model]
+name = "any"
+[data]
+train = "any"
+columns = [ { name = "int", type = "int" }, { name = "float", type = "float" }, { name = "text" } ]
+[features]
+raw         = { column = "text" }
+none        = { column = "float" }
+standardize = { column = "float", transform = "standardize", mean = 0, std = 1 }
+minmax      = { column = "float", transform = "minmax", min = 0, max = 1 }
+identity    = { column = "int", as = "identity", num_buckets = 1 }
+hashed      = { column = "text", as = "hash_bucket", hash_bucket_size = 1 }
+list        = { column = "text", as = "vocabulary", vocabulary_list = ["any"] }
+file        = { column = "text", as = "vocabulary", vocabulary_file = "any" }
+bucketized  = { column = "float", as = "bucketized", boundaries = [0] }
+crossed     = { as = "crossed", keys = ["text", "int"], hash_bucket_size = 1 }
+[columns]
+none        = { as = "numeric" }
+raw         = { as = "embedding", dimension = 1, initializer = { name = "any" } }
+hashed      = { as = "indicator" }
+shared      = { as = "shared_embedding", features = ["raw", "hashed"], dimension = 1 }
+[optimizer]
+schedule = { name = "any" }
+[training]
+[storage]
+tables.any = { optimizer = { name = "any", schedule = { name = "any" } }, initializer = { name = "any" }, constraint = { name = "any" } }
+)";
 
 }  // namespace
-
-const toml::table& as_section(const toml::node& node, const std::string& title) {
-  if (const toml::table* const table = node.as_table()) return *table;
-  fail(ErrorCode::kInvalid, "{}: {} must be a section", where(node.source()), title);
-}
 
 JobText read_job(const std::string& path, std::vector<std::string> overrides) {
   std::ifstream file(path, std::ios::binary);
@@ -161,32 +138,12 @@ JobText read_job(const std::string& path, std::vector<std::string> overrides) {
   return {path, text.str(), std::move(overrides)};
 }
 
-Job parse_job(JobText text) {
-  const toml::table root = parse_document(text);
-  check_sections(root);
-  Job job;
-  job.source = std::move(text);
-  const auto section = [&](const char* name) -> const toml::table* {
-    const toml::node* const node = root.get(name);
-    return node == nullptr ? nullptr : node->as_table();
-  };
-  for (const char* const name : {"model", "data"}) {
-    if (section(name) == nullptr) {
-      fail(ErrorCode::kInvalid, "{}: section [{}] is missing", job.source.path, name);
-    }
-  }
-  if (const auto* table = section("job")) read_job_section(Section(*table, "[job]"), job);
-  read_model(*section("model"), job);
-  Section data(*section("data"), "[data]");
-  read_data(data, job.data);
-  job.features = read_features(section("features"), job.data);
-  if (const auto* table = section("columns")) job.columns = read_input_columns(*table, job.features);
-  if (const auto* table = section("optimizer")) {
-    job.optimizer = read_spec<UpdateRuleSpec>(Section(*table, "[optimizer]"));
-  }
-  if (const auto* table = section("training")) read_training(Section(*table, "[training]"), job);
-  if (const auto* table = section("storage")) read_storage(Section(*table, "[storage]"), job);
-  return job;
+Job parse_job(JobText text) { return parse(std::move(text), nullptr); }
+
+KnownKeys known_keys() {
+  KnownKeys keys;
+  parse({"sample", kSample, {}}, &keys);
+  return keys;
 }
 
 std::vector<std::string> settings(const JobText& text) {
@@ -232,6 +189,34 @@ int FeatureSchema::categorical_index(const std::string& name) const {
     if (categorical[i].name == name) return static_cast<int>(i);
   }
   return -1;
+}
+
+uint32_t Job::dim_for(const std::string& table, uint32_t otherwise) const {
+  const TableOverride* const entry = dim_entry(storage.tables, table);
+  return entry == nullptr ? otherwise : *entry->dim;
+}
+
+void Job::apply_overrides(TableSpec& table) const {
+  table.update_rule = optimizer;
+  table.number_type = storage.dtype;
+  table.rounding = storage.rounding;
+  for (const TableOverride& entry : storage.tables) {
+    if (!entry.matches(table.name)) continue;
+    if (entry.initializer) table.initializer = *entry.initializer;
+    if (entry.optimizer) table.update_rule = *entry.optimizer;
+    if (entry.constraint) table.constraint = *entry.constraint;
+    if (entry.dtype) table.number_type = *entry.dtype;
+    if (entry.rounding) table.rounding = *entry.rounding;
+    if (!entry.learning_rate) continue;
+    table.update_rule.params["learning_rate"] = *entry.learning_rate;
+    table.update_rule.schedule.params.erase("initial_learning_rate");
+  }
+  const TableOverride* const entry = dim_entry(storage.tables, table.name);
+  if (entry != nullptr && *entry->dim != table.dim) {
+    fail(ErrorCode::kInvalid,
+         "{}: [storage.tables.\"{}\"] gives table '{}' dim {}, but the model made it with dim {}",
+         place({"storage", "tables", entry->match, "dim"}), entry->match, table.name, *entry->dim, table.dim);
+  }
 }
 
 }  // namespace embers::job

@@ -14,7 +14,10 @@ base:
 base/floats:          base
 base/files:           base
 schema:               base
-job:                  base schema
+job/document:         base
+job/sections:         base schema job/document
+job/features:         base schema job/document job/sections
+job:                  base schema job
 data:                 base schema job
 storage/rows:         base schema
 storage/update_rules: base schema storage/rows
@@ -35,19 +38,30 @@ actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
 master:               base schema job data storage actors
 worker:               base schema job data model actors storage
-bench:                base schema job data storage model actors master worker apps
-apps:                 base schema job data storage model actors master worker
+apps/command_line:    base job
+apps/process:         base schema job storage actors apps/command_line
+apps/shard:           base schema job storage actors apps/command_line apps/process
+apps/op:              base schema storage model apps/command_line
+apps/compute:         base schema job data storage model actors master worker apps/command_line apps/process apps/op
+apps:                 base schema data apps/command_line apps/process apps/shard
+bench/peers:          base schema job data model
+bench/harness:        base schema model bench/peers apps/command_line apps/process
+bench/engine:         base schema storage bench/harness
+bench/models:         base schema job data storage model bench/harness bench/peers apps/process
+bench/wire:           base schema storage actors worker bench/harness apps/process
+bench/storage:        base schema storage actors bench/harness bench/wire apps/process
+bench:                base schema model apps/command_line apps/process bench
 """
 
 # library: its headers | files that may include them themselves | files that may see them through others' headers
 LIBRARIES = {
     "CAF": (r"caf/", r"(actors|master|worker|apps|bench)/", r"(actors|master|worker|apps|bench)/"),
-    "libtorch": (r"(torch|ATen|c10)/", r"(model|bench/peers)/", r"(model|bench|apps)/"),
-    "Asio": (r"boost/asio", r"(actors/transport|apps|bench)/", r"(actors|master|worker|apps|bench)/"),
+    "libtorch": (r"(torch|ATen|c10)/", r"(model|bench/peers)/", r"(model|bench|apps/op|apps/compute)/"),
+    "Asio": (r"boost/asio", r"(actors/transport|apps/process|bench/wire)/", r"(actors|master|worker|apps|bench)/"),
     "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|worker|apps|bench)/"),
     "TOML": (r"toml", r"job/", r"job/"),
-    "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/peers)[.]cc$", r"$."),
-    "hiredis": (r"hiredis/", r"(storage/external/redis_server|bench/peers)[.]cc$", r"$."),
+    "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/raw_clients)[.]cc$", r"$."),
+    "hiredis": (r"hiredis/", r"(storage/external/redis_server|bench/storage/raw_clients)[.]cc$", r"$."),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]*)')
@@ -162,7 +176,9 @@ def self_test():
         ("storage/a.cc", "#include <libmemcached/memcached.h>", "libmemcached has no place"),
         ("actors/a.cc", "#include <hiredis/hiredis.h>", "hiredis has no place"),
         ("apps/a.cc", "#include <toml++/toml.h>", "TOML has no place"),
-        ("apps/a.cc", '#include "worker/worker.h"', ""),
+        ("apps/compute/a.cc", '#include "worker/worker.h"', ""),
+        ("apps/a.cc", '#include "model/step.h"', "apps/ may not include model/"),
+        ("apps/shard/a.cc", '#include "model/seen.h"', "apps/shard/ may not include model/"),
         ("actors/transport/a.cc", "#include <boost/asio.hpp>", ""),
         ("worker/a.h", "#include <caf/all.hpp>", ""),
         ("model/a.h", "#include <torch/types.h>", ""),

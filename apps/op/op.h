@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "apps/command_line/command.h"
 #include "apps/op/op_json.h"
 
 // `embers op`: runs one case, given as JSON, through the code that training uses, so that anybody can check
@@ -11,7 +12,8 @@ namespace embers::op {
 
 // The five lookup operators; op_lookup.cc documents the case.
 Json lookup(const Json& the_case);
-// Steps of an optimizer, first values of rows, learning rates; op.cc documents the cases.
+// Steps of an optimizer, first values of rows, learning rates; apps/command_line/op_help.h documents the
+// cases.
 Json optimizer(const Json& the_case);
 Json initializer(const Json& the_case);
 Json schedule(const Json& the_case);
@@ -24,7 +26,12 @@ struct Answer {
 Answer answer(const std::string& text);
 Answer answer(const Json& the_case);
 
-// For `embers help op`.
-extern const char* const kHelp;
-
 }  // namespace embers::op
+
+namespace embers {
+
+// embers op: a case from standard input, or one a line, its result to standard output. Returns the exit
+// status.
+int run_op(const OpOptions& options);
+
+}  // namespace embers

@@ -1,5 +1,5 @@
-# What a user's own model needs: headers and libraries of schema, data and model, and find_package(embers). The embers
-# command installs itself (apps/).
+# What a user's own model needs: headers and libraries of schema, data and model, and find_package(embers). Programs
+# install themselves (embers_program).
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 

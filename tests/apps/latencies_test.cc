@@ -1,4 +1,4 @@
-#include "bench/latencies.h"
+#include "bench/harness/latencies.h"
 
 #include <gtest/gtest.h>
 

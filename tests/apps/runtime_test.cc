@@ -1,14 +1,20 @@
-#include "apps/runtime.h"
+#include "apps/process/runtime.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
+#include <future>
 #include <thread>
 #include <utility>
 
+#include "apps/process/child.h"
 #include "base/errors.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/process.h"
 
 namespace embers {
 namespace {
@@ -66,6 +72,87 @@ TEST(SystemConfig, ActorsThatAreAlwaysBusyLetTheOthersHaveTheirTurn) {
                    [&](const caf::error& e) { ADD_FAILURE() << system.render(e); });
   }
   for (const caf::actor& shard : shards) caf::anon_send_exit(shard, caf::exit_reason::kill);
+}
+
+std::string disposition_of(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  return fmt::format("{}{}", action.sa_handler == SIG_DFL ? "default" : "handled",
+                     action.sa_flags & SA_RESTART ? ", calls restarted" : "");
+}
+
+TEST(SignalWatch, TellsTheFirstSignalByNameAndLeavesNothingBehind) {
+  for (const auto& [signal, name] : {std::pair(SIGTERM, "SIGTERM"), {SIGINT, "SIGINT"}}) {
+    std::promise<std::string> told;
+    {
+      const SignalWatch watch([&](const std::string& which) { told.set_value(which); });
+      EXPECT_EQ(disposition_of(signal), "handled, calls restarted");
+      ::raise(signal);
+      EXPECT_EQ(told.get_future().get(), name);
+    }
+    EXPECT_EQ(disposition_of(signal), "default");
+  }
+}
+
+TEST(SignalWatch, EndsWithoutASignal) {
+  const SignalWatch watch([](const std::string& which) { ADD_FAILURE() << which; });
+}
+
+TEST(SignalWatchDeath, ASecondSignalEndsTheProcessAtOnce) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        std::promise<void> told;
+        const SignalWatch watch([&](const std::string&) { told.set_value(); });
+        ::raise(SIGTERM);
+        told.get_future().get();
+        ::raise(SIGINT);
+        std::this_thread::sleep_for(std::chrono::seconds(60));
+      },
+      testing::ExitedWithCode(128 + SIGINT), "");
+}
+
+// A child of this process, by the kernel's word: no zombie, and gone when it is killed.
+bool runs(int pid) { return ::kill(pid, 0) == 0; }
+
+TEST(Child, IsGoneAfterItsEnd) {
+  boost::process::child child(kFindInPath, boost::process::args({"sleep", "600"}), ends_with_this_process());
+  const int pid = child.id();
+  EXPECT_TRUE(runs(pid));
+  end(child);
+  EXPECT_FALSE(runs(pid));
+}
+
+TEST(Child, SaysWhenItsProgramIsMissing) {
+  boost::process::child child(kFindInPath, boost::process::args({"no-such-program"}),
+                              boost::process::std_err > boost::process::null, ends_with_this_process());
+  child.wait();
+  EXPECT_TRUE(was_not_found(child));
+}
+
+TEST(Child, EndsWithItsParentEvenIfThatIsKilled) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const int parent = ::fork();
+  if (parent == 0) {
+    boost::process::child child(kFindInPath, boost::process::args({"sleep", "600"}),
+                                ends_with_this_process());
+    const int pid = child.id();
+    if (::write(pipe[1], &pid, sizeof pid) != sizeof pid) ::_exit(1);
+    ::pause();
+  }
+  int pid = 0;
+  ASSERT_EQ(::read(pipe[0], &pid, sizeof pid), static_cast<ssize_t>(sizeof pid));
+  EXPECT_TRUE(runs(pid));
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  // Its new parent, whoever that is, may take a while to notice.
+  EXPECT_TRUE(testing_support::wait_until([&] {
+    const std::string status = testing_support::read_file(fmt::format("/proc/{}/stat", pid));
+    return status.empty() || status.find(") Z ") != std::string::npos;
+  }));
+  ::close(pipe[0]);
+  ::close(pipe[1]);
 }
 
 TEST(Pin, NamesItsOptionInErrorsAndIsNothingWithoutOne) {

@@ -2,13 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <sstream>
 
 #include "apps/op/op.h"
+#include "tests/support/paths.h"
+#include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 
 namespace embers::op {
@@ -16,7 +21,7 @@ namespace {
 
 std::vector<std::filesystem::path> files() {
   std::vector<std::filesystem::path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(CASES))
+  for (const auto& entry : std::filesystem::directory_iterator(testing_support::path_of(CASES)))
     if (entry.path().extension() == ".json") found.push_back(entry.path());
   std::sort(found.begin(), found.end());
   return found;
@@ -91,12 +96,28 @@ TEST(Conformance, TheComparisonSeesWhatDiffers) {
 }
 
 // The command itself: standard input, standard output and exit status.
-std::pair<int, Json> run_command(const std::string& text) {
+std::pair<int, std::string> run_words(const std::string& words, const std::string& text) {
   const testing_support::TempDir dir;
   std::ofstream(dir / "case.json") << text;
-  const std::string command = fmt::format("{} op < {} > {}", EMBERS, dir / "case.json", dir / "result.json");
+  const std::string command = fmt::format("{} {} < {} > {}", testing_support::path_of(EMBERS), words,
+                                          dir / "case.json", dir / "result.json");
   const int status = std::system(command.c_str());
-  return {WEXITSTATUS(status), read(dir / "result.json")};
+  return {WEXITSTATUS(status), testing_support::read_file(dir / "result.json")};
+}
+
+std::pair<int, Json> run_command(const std::string& text) {
+  const auto [status, result] = run_words("op", text);
+  return {status, Json::parse(result)};
+}
+
+// Of `embers op --lines`.
+std::pair<int, std::vector<Json>> run_lines(const std::string& text) {
+  const auto [status, result] = run_words("op --lines", text);
+  std::vector<Json> answers;
+  std::istringstream lines(result);
+  for (std::string line; std::getline(lines, line);) answers.push_back(Json::parse(line));
+  EXPECT_TRUE(result.empty() || result.ends_with('\n'));
+  return {status, answers};
 }
 
 TEST(OpCommand, AnswersOnStandardOutput) {
@@ -118,6 +139,77 @@ TEST(OpCommand, ExitsWithStatusOneAfterAnError) {
 TEST(OpCommand, RefusesCasesNestedWithoutEnd) {
   EXPECT_TRUE(op::answer(std::string(1000000, '[')).failed);
   EXPECT_TRUE(op::answer("{\"op\": " + std::string(1000000, '[') + std::string(1000000, ']') + "}").failed);
+}
+
+TEST(OpLines, AnswersEachCaseAsItWouldAlone) {
+  std::string text;
+  std::vector<Json> expected;
+  bool failed = false;
+  for (const auto& file : files())
+    for (const Json& entry : read(file)) {
+      const Answer answer = op::answer(entry.at("case").dump());
+      failed |= answer.failed;
+      expected.push_back(answer.json);
+      text += entry.at("case").dump() + '\n';
+    }
+  const auto [status, answers] = run_lines(text);
+  EXPECT_EQ(status, failed ? 1 : 0);
+  ASSERT_EQ(answers.size(), expected.size());
+  for (size_t i = 0; i < answers.size(); ++i)
+    EXPECT_EQ(answers[i].dump(), expected[i].dump()) << "line " << i + 1;
+}
+
+constexpr char kGood[] = R"({"op": "embedding_lookup", "params": [[[1, 2]]], "ids": [0]})";
+
+TEST(OpLines, ABadLineIsAnsweredByItsErrorAndTheOthersGoOn) {
+  const auto [status, answers] = run_lines(fmt::format("{0}\n{{\n\n[]\n \r\n{0}\n", kGood));
+  EXPECT_EQ(status, 1);
+  ASSERT_EQ(answers.size(), 6u);
+  for (const size_t bad : {1, 2, 3, 4}) EXPECT_TRUE(answers[bad].contains("error")) << answers[bad];
+  EXPECT_EQ(answers[0], Json::parse(R"({"output": [[1, 2]], "grads": []})"));
+  EXPECT_EQ(answers[5], answers[0]);
+}
+
+TEST(OpLines, TheLastLineNeedsNoEndAndNoneIsNone) {
+  EXPECT_EQ(run_lines(std::string(kGood) + "\n" + kGood),
+            std::pair(0, std::vector<Json>(2, run_lines(kGood).second.at(0))));
+  EXPECT_EQ(run_lines(""), std::pair(0, std::vector<Json>{}));
+}
+
+TEST(OpLines, LinesMayBeLong) {
+  std::string rows = "[0.5, 1]", ids = "0";
+  for (int i = 1; i < 200'000; ++i) {
+    rows += ", [0.5, 1]";
+    ids += fmt::format(", {}", i);
+  }
+  const std::string long_case =
+      fmt::format(R"({{"op": "embedding_lookup", "params": [[{}]], "ids": [{}]}})", rows, ids);
+  const auto [status, answers] = run_lines(long_case + "\n" + kGood + "\n");
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0].at("output").size(), 200'000u);
+}
+
+// A program that asks, waits for the answer, and asks again.
+TEST(OpLines, EachAnswerComesBeforeTheNextCase) {
+  const testing_support::TempDir dir;
+  const std::string in = dir / "in", out = dir / "out";
+  ASSERT_EQ(::mkfifo(in.c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(out.c_str(), 0600), 0);
+  auto status = std::async(std::launch::async, [&] {
+    return std::system(
+        fmt::format("timeout 60 {} op --lines < {} > {}", testing_support::path_of(EMBERS), in, out).c_str());
+  });
+  std::ofstream asks(in);
+  std::ifstream answers(out);
+  for (int i = 0; i < 3; ++i) {
+    asks << kGood << std::endl;
+    std::string line;
+    ASSERT_TRUE(std::getline(answers, line));
+    EXPECT_TRUE(Json::parse(line).contains("output")) << line;
+  }
+  asks.close();
+  EXPECT_EQ(WEXITSTATUS(status.get()), 0);
 }
 
 }  // namespace

@@ -9,12 +9,13 @@
 #include "apps/op/op.h"
 #include "storage/update_rules/schedule.h"
 #include "storage/update_rules/update_rule.h"
+#include "tests/support/paths.h"
 
 namespace embers::op {
 namespace {
 
 Json read(const std::string& name) {
-  std::ifstream in(std::string(CASES "/optimizers/") + name);
+  std::ifstream in(testing_support::path_of(CASES) + "/optimizers/" + name);
   return Json::parse(in);
 }
 

@@ -331,7 +331,7 @@ TEST_F(SavedIndex, LeavesNoTemporaryFiles) {
 
 TEST(Census, LoadsAsPublished) {
   const TempDir dir;
-  Job job = parse_job(read_job(EMBERS_EXAMPLES "/census.toml", {}));
+  Job job = parse_job(read_job(testing_support::path_of(EMBERS_EXAMPLES) + "/census.toml", {}));
   job.data.dir = dir.path().string();
   write_file(dir, "adult.data",
              "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "

@@ -11,6 +11,7 @@
 #include "base/errors.h"
 #include "data/dataset.h"
 #include "job/job.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace embers::data {

@@ -256,10 +256,9 @@ TEST_P(Backend, AModelWithoutEmbeddingLayersNeedsNoServer) {
 }
 
 TEST_P(Backend, CensusIsLearntAsWellAsInMemory) {
-  if (!std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"))
-    GTEST_SKIP() << "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
-  ASSERT_EQ(folder_.run(Words{"train", EMBERS_CENSUS_JOB, "--set", "data.dir=" EMBERS_CENSUS_DIR, "--report",
-                              folder_.path("out.json")} +
+  SKIP_WITHOUT_CENSUS();
+  ASSERT_EQ(folder_.run(Words{"train", path_of(EMBERS_CENSUS_JOB), "--set", "data.dir=" + census_dir(),
+                              "--report", folder_.path("out.json")} +
                         backend(GetParam())),
             0)
       << folder_.output();

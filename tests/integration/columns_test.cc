@@ -105,7 +105,8 @@ TEST(CensusColumns, JobFileIsValid) {
       "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "
       "2174, 0, 40, United-States, <=50K\n");
   folder.write("adult.test", folder.read("adult.data"));
-  EXPECT_EQ(folder.run({"train", EMBERS_CENSUS_COLUMNS_JOB, "--set", "data.dir=" + folder.path("")}), 0)
+  EXPECT_EQ(folder.run({"train", path_of(EMBERS_CENSUS_COLUMNS_JOB), "--set", "data.dir=" + folder.path("")}),
+            0)
       << folder.output();
 }
 

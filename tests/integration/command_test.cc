@@ -123,10 +123,9 @@ TEST(Synth, SameSeedGivesTheSameBytesAndTrains) {
 }
 
 TEST(Census, ReachesTheAccuracyOfAPlainModel) {
-  if (!std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"))
-    GTEST_SKIP() << "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
+  SKIP_WITHOUT_CENSUS();
   JobFolder folder;
-  ASSERT_EQ(folder.run({"train", EMBERS_CENSUS_JOB, "--set", "data.dir=" EMBERS_CENSUS_DIR, "--report",
+  ASSERT_EQ(folder.run({"train", path_of(EMBERS_CENSUS_JOB), "--set", "data.dir=" + census_dir(), "--report",
                         folder.path("out.json")}),
             0)
       << folder.output();
@@ -186,8 +185,9 @@ INSTANTIATE_TEST_SUITE_P(
                  set({"model.library=libnone.so"}),
                  {"--set model.library=libnone.so: ", "libnone.so", "does not exist"}},
         BadInput{"LibraryWithoutFactory",
-                 set({"model.library=" EMBERS_LIBRARY_WITHOUT_MODEL}),
-                 {"--set model.library=" EMBERS_LIBRARY_WITHOUT_MODEL ": ", "EMBERS_MODEL(YourModel)"}},
+                 set({"model.library=" + path_of(EMBERS_LIBRARY_WITHOUT_MODEL)}),
+                 {"--set model.library=" + path_of(EMBERS_LIBRARY_WITHOUT_MODEL) + ": ",
+                  "EMBERS_MODEL(YourModel)"}},
         BadInput{"UnknownOptimizer",
                  set({"optimizer.name=adan"}),
                  {"--set optimizer.name=adan: ", "did you mean 'adam'"}},
@@ -331,6 +331,19 @@ TEST(Check, ValidatesWithoutTraining) {
   EXPECT_EQ(folder.run({"check", folder.job()}), 0) << folder.output();
   EXPECT_NE(folder.output().find("table 'color': dim 8"), std::string::npos) << folder.output();
   EXPECT_EQ(folder.run({"check", folder.job(), "--set", "optimizer.name=none"}), 2);
+}
+
+TEST(Owners, AreWhatTheCommandLineMayCallShards) {
+  JobFolder folder;
+  const std::string address = "unix:" + folder.path("master.sock");
+  const auto master = folder.start(
+      {"master", folder.job(), "--listen", address, "--owners", "2", "--report", folder.path("out.json")});
+  const auto owner = folder.start({"owner", "--master", address, "--owners", "2"});
+  const auto worker = folder.start({"worker", "--master", address});
+  EXPECT_EQ(master->wait(), 0) << master->output();
+  EXPECT_EQ(owner->wait(), 0) << owner->output();
+  EXPECT_EQ(worker->wait(), 0) << worker->output();
+  EXPECT_EQ(folder.report()["shards"], 2);
 }
 
 TEST(Help, IsEverywhere) {

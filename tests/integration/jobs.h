@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -9,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 
@@ -27,6 +30,18 @@ inline Words set(const Words& values) {
   for (const std::string& v : values) words = words + Words{"--set", v};
   return words;
 }
+
+// Where UCI's adult.data and adult.test are: $EMBERS_CENSUS_DIR, else where the build was told.
+inline std::string census_dir() {
+  const char* const given = std::getenv("EMBERS_CENSUS_DIR");
+  return given != nullptr && *given != '\0' ? given : path_of(EMBERS_CENSUS_DIR);
+}
+
+// For tests that need them.
+#define SKIP_WITHOUT_CENSUS()                                      \
+  if (!std::filesystem::exists(census_dir() + "/adult.data"))      \
+  GTEST_SKIP() << "UCI's census files are not in " << census_dir() \
+               << " (the environment's EMBERS_CENSUS_DIR says where they are)"
 
 // A folder with data and a job file, and the processes of one job over them.
 class JobFolder {
@@ -48,7 +63,7 @@ class JobFolder {
   }
 
   std::unique_ptr<Process> start(const Words& words) {
-    return std::make_unique<Process>(Words{EMBERS_COMMAND} + words,
+    return std::make_unique<Process>(Words{path_of(EMBERS_COMMAND)} + words,
                                      path("log." + std::to_string(++processes_)));
   }
 
@@ -71,7 +86,7 @@ class JobFolder {
 
   // The probe models.
   Words probe(const std::string& name) const {
-    return set({"model.library=" EMBERS_PROBE_MODEL, "model.name=" + name});
+    return set({"model.library=" + path_of(EMBERS_PROBE_MODEL), "model.name=" + name});
   }
 
  private:

@@ -26,12 +26,9 @@ double counted_colors(const JobFolder& folder) {
   return sum;
 }
 
-constexpr char kNoCensus[] = "UCI's census files are not in " EMBERS_CENSUS_DIR " (set EMBERS_CENSUS_DIR)";
-bool has_census() { return std::filesystem::exists(std::string(EMBERS_CENSUS_DIR) + "/adult.data"); }
-
 void train_census(JobFolder& folder, const Words& settings) {
-  ASSERT_EQ(folder.run(Words{"train", EMBERS_CENSUS_JOB, "--report", folder.path("out.json")} +
-                       set({"data.dir=" EMBERS_CENSUS_DIR}) + set(settings)),
+  ASSERT_EQ(folder.run(Words{"train", path_of(EMBERS_CENSUS_JOB), "--report", folder.path("out.json")} +
+                       set({"data.dir=" + census_dir()}) + set(settings)),
             0)
       << folder.output();
 }
@@ -99,7 +96,7 @@ TEST(Bounded, AKilledWorkerHoldsNobodyUpAndEveryRecordIsAppliedOnce) {
 }
 
 TEST(Bounded, CensusReachesTheAccuracyOfAsync) {
-  if (!has_census()) GTEST_SKIP() << kNoCensus;
+  SKIP_WITHOUT_CENSUS();
   JobFolder folder;
   train_census(folder, {"training.mode=bounded"});
   EXPECT_EQ(folder.report()["mode"], "bounded");
@@ -176,7 +173,7 @@ TEST(RowCache, LosesNoGradient) {
 }
 
 TEST(RowCache, CensusReachesTheAccuracyOfAsync) {
-  if (!has_census()) GTEST_SKIP() << kNoCensus;
+  SKIP_WITHOUT_CENSUS();
   JobFolder folder;
   train_census(folder, {"training.cache_rows=1000", "training.cache_staleness=4"});
   EXPECT_GT(folder.report()["cache_hits"].get<double>(), 0.5 * folder.report()["keys"].get<double>());
@@ -184,7 +181,7 @@ TEST(RowCache, CensusReachesTheAccuracyOfAsync) {
 }
 
 TEST(Halves, CensusReachesTheAccuracyOfFloat32) {
-  if (!has_census()) GTEST_SKIP() << kNoCensus;
+  SKIP_WITHOUT_CENSUS();
   JobFolder folder;
   train_census(folder, {"storage.dtype=bfloat16", "storage.wire_dtype=bfloat16"});
   EXPECT_GE(folder.report()["accuracy"], 0.870);

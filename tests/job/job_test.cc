@@ -310,11 +310,11 @@ TEST(JobFile, ThatIsEmptyLacksItsSections) {
 }
 
 TEST(Examples, Parse) {
-  const Job census = parse_job(read_job(EMBERS_EXAMPLES "/census.toml", {}));
+  const Job census = parse_job(read_job(testing_support::path_of(EMBERS_EXAMPLES) + "/census.toml", {}));
   EXPECT_EQ(census.data.columns.size(), 15u);
   EXPECT_EQ(census.feature_schema().categorical.size(), 13u);
   EXPECT_EQ(census.feature_schema().numeric.size(), 7u);
-  const Job criteo = parse_job(read_job(EMBERS_EXAMPLES "/criteo.toml", {}));
+  const Job criteo = parse_job(read_job(testing_support::path_of(EMBERS_EXAMPLES) + "/criteo.toml", {}));
   EXPECT_EQ(criteo.data.columns.size(), 40u);
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/model/toy.h"
+#include "tests/support/paths.h"
 
 namespace embers {
 namespace {
@@ -27,7 +28,7 @@ void expect_refused(const std::vector<std::string>& parts, const job::Job& job) 
 }
 
 TEST(Library, ModelTrainsLikeOneFromTheBox) {
-  auto runner = ModelRunner::make(library_job(GOOD_PLUGIN));
+  auto runner = ModelRunner::make(library_job(testing_support::path_of(GOOD_PLUGIN)));
   toy::Server server;
   const StepResult result = toy::train(
       *runner, server, toy::minibatch_of({toy::ids_of<int64_t>({{1}, {2}})}, {0, 1}, {1, 2, 3, 4}));
@@ -36,7 +37,7 @@ TEST(Library, ModelTrainsLikeOneFromTheBox) {
 }
 
 TEST(Library, IsFoundBesideTheJobFile) {
-  const std::filesystem::path plugin = GOOD_PLUGIN;
+  const std::filesystem::path plugin = testing_support::path_of(GOOD_PLUGIN);
   job::Job job = library_job(plugin.filename());
   job.source.path = plugin.parent_path() / "job.toml";
   EXPECT_NE(make_model(job), nullptr);
@@ -55,11 +56,13 @@ TEST(Library, ThatIsNoLibraryIsNamed) {
 }
 
 TEST(Library, WithoutAFactoryIsRefused) {
-  expect_refused({"no_factory", "embers_make_model", "EMBERS_MODEL"}, library_job(NO_FACTORY_PLUGIN));
+  expect_refused({"no_factory", "embers_make_model", "EMBERS_MODEL"},
+                 library_job(testing_support::path_of(NO_FACTORY_PLUGIN)));
 }
 
 TEST(Library, OfAnotherAbiIsRefused) {
-  expect_refused({"other_abi", "ABI 4711", "build it again"}, library_job(OTHER_ABI_PLUGIN));
+  expect_refused({"other_abi", "ABI 4711", "build it again"},
+                 library_job(testing_support::path_of(OTHER_ABI_PLUGIN)));
 }
 
 TEST(Library, WithoutTheModelIsNamed) {
@@ -68,7 +71,7 @@ TEST(Library, WithoutTheModelIsNamed) {
 
 TEST(Library, WhoseConstructorThrowsIsNamed) {
   expect_refused({"'mine'", "construction", "shape"},
-                 library_job(GOOD_PLUGIN, "mine", {{"throw_torch_error", true}}));
+                 library_job(testing_support::path_of(GOOD_PLUGIN), "mine", {{"throw_torch_error", true}}));
 }
 
 TEST(Library, SettingsThatItDoesNotReadAreRefused) {

@@ -1,13 +1,14 @@
 #pragma once
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <boost/process/args.hpp>
+#include <boost/process/child.hpp>
+#include <boost/process/io.hpp>
 #include <chrono>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -36,55 +37,39 @@ bool wait_until(Condition condition, double seconds = 60) {
 // A child process whose output goes to a file. Killed at the end if it still runs.
 class Process {
  public:
-  Process(const std::vector<std::string>& command, std::string log) : log_(std::move(log)) {
-    std::vector<char*> argv;
-    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    pid_ = fork();
-    if (pid_ != 0) return;
-    const int out = open(log_.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_APPEND, 0600);
-    dup2(out, 1);
-    dup2(out, 2);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
+  Process(const std::vector<std::string>& command, const std::string& log)
+      : log_(log),
+        child_(command.at(0), boost::process::args(std::vector(command.begin() + 1, command.end())),
+               (boost::process::std_out & boost::process::std_err) > log) {}
   ~Process() {
-    if (!status_ && pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
-    }
+    if (wait(0) != -1) return;
+    signal(SIGKILL);
+    child_.wait();  // terminate() would not wait for its end
   }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  pid_t pid() const { return pid_; }
-  void signal(int number) const { ::kill(pid_, number); }
+  pid_t pid() const { return child_.id(); }
+  void signal(int number) const { ::kill(pid(), number); }
   // Returns when it has stopped; it may still be running when kill() returns.
   void stop() const {
     signal(SIGSTOP);
     siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT);
+    ::waitid(P_PID, static_cast<id_t>(pid()), &info, WSTOPPED | WEXITED | WNOWAIT);
   }
   std::string output() const { return read_file(log_); }
   bool has_printed(const std::string& text) const { return output().find(text) != std::string::npos; }
 
   // Exit status, 128 + number for an end by a signal, or -1 when it still runs after `seconds`.
   int wait(double seconds = 120) {
-    wait_until(
-        [&] {
-          int status = 0;
-          if (!status_ && waitpid(pid_, &status, WNOHANG) == pid_)
-            status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-          return status_.has_value();
-        },
-        seconds);
-    return status_.value_or(-1);
+    if (!wait_until([&] { return !child_.running(); }, seconds)) return -1;
+    const int status = child_.native_exit_code();
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
  private:
   std::string log_;
-  pid_t pid_ = -1;
-  std::optional<int> status_;
+  boost::process::child child_;
 };
 
 }  // namespace embers::testing_support

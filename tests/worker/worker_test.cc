@@ -12,6 +12,7 @@
 #include "actors/ask.h"
 #include "model/step.h"
 #include "tests/support/actors.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace embers {
@@ -135,11 +136,12 @@ class WorkerTest : public testing::Test {
     std::ofstream(dir_ / "t.csv") << records;
     job_ = job::parse_job(
         {"job.toml",
-         "[model]\nname = \"count\"\nlibrary = \"" PROBE_MODEL "\"\n"
-         "[data]\ntrain = \"t.csv\"\ntest = \"t.csv\"\ncolumns = [{ name = \"k\", type = \"int\" }]\n"
-         "[features]\nk = { as = \"categorical\", keys = \"int64\" }\n"
-         "[optimizer]\nname = \"sgd\"\nlearning_rate = 1.0\n"
-         "[training]\nreduction = \"sum\"\nbatch_size = 2\nprefetch = 2\n",
+         "[model]\nname = \"count\"\nlibrary = \"" + path_of(PROBE_MODEL) +
+             "\"\n"
+             "[data]\ntrain = \"t.csv\"\ntest = \"t.csv\"\ncolumns = [{ name = \"k\", type = \"int\" }]\n"
+             "[features]\nk = { as = \"categorical\", keys = \"int64\" }\n"
+             "[optimizer]\nname = \"sgd\"\nlearning_rate = 1.0\n"
+             "[training]\nreduction = \"sum\"\nbatch_size = 2\nprefetch = 2\n",
          {sync ? "training.mode=sync" : "training.mode=async", "storage.backend=memcached",
           std::string("storage.journal=") + (owner_moves_ ? "journal" : "")}});
     job_.data.dir = dir_.path().string();

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+// What can be asked of embers on its command line: a struct of options for each command.
+namespace embers {
+
+// Options of every command that runs a job file.
+struct JobOptions {
+  std::string job;               // path of the job file
+  std::vector<std::string> set;  // --set a.b=c
+  std::string report;            // --report FILE
+  std::string output;            // --output DIR
+  std::string resume;            // --resume DIR
+  std::string dump_rows;         // --dump-rows FILE
+  uint32_t save_every = 0;       // --save-every N epochs
+};
+
+struct TrainOptions {
+  JobOptions job;
+  std::string pin;  // --pin LIST of CPUs
+};
+
+struct MasterOptions {
+  JobOptions job;
+  std::vector<std::string> listen{"127.0.0.1:7700"};
+  uint32_t shards = 0, workers = 0;  // 0: as the job file says
+  double connect_timeout = 20;       // seconds
+};
+
+struct JoinOptions {
+  std::string master;
+  std::vector<std::string> set;  // worker: paths that differ on this host
+  double connect_timeout = 20;
+};
+
+struct ShardOptions {
+  JoinOptions join;
+  uint32_t owners = 1;              // that this process joins as
+  std::vector<std::string> listen;  // instead of the address that reaches the master and a Unix socket
+  std::string pin;                  // --pin LIST of CPUs
+};
+
+struct WorkerOptions {
+  JoinOptions join;
+};
+
+struct EvaluateOptions {
+  JobOptions job;                 // resume: the model's directory
+  std::vector<std::string> data;  // files instead of the job's test files
+};
+
+struct PredictOptions {
+  EvaluateOptions evaluate;
+  std::string out;  // CSV file
+};
+
+struct CheckOptions {
+  JobOptions job;
+};
+
+struct SynthOptions {
+  uint64_t rows = 100000, seed = 1;
+  std::string out = "data";
+};
+
+struct OpOptions {
+  bool lines = false;  // --lines: a case a line, instead of one
+};
+
+enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage };
+
+struct BenchOptions {
+  Bench bench = Bench::kEngine;
+  std::string report;         // --report FILE
+  bool quick = false;         // --quick: a smaller grid, for a look
+  int64_t rows = 10'000'000;  // --rows N of each table (backends, storage)
+};
+
+// A process of a benchmark: not for people.
+struct BenchPartOptions {
+  std::vector<std::string> words;
+};
+
+// Its answer, ready to be printed.
+struct HelpOptions {
+  std::string text;
+};
+
+using Command =
+    std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, EvaluateOptions, PredictOptions,
+                 CheckOptions, SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+
+// The functions of an overload set, for std::visit.
+template <class... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+
+}  // namespace embers

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/process/own_server.h"
+#include "master/master.h"
+
+namespace embers {
+
+// Sees to the servers that the job's storage.backend needs, before owners are made: those of storage.servers
+// must answer (kUnreachable with host, port and reason); without any, storage.own_servers of the job's own
+// are started and put into the config, and returned. A model without embedding layers needs none: its rows
+// stay in memory.
+std::vector<std::unique_ptr<OwnServer>> provide_servers(MasterConfig& config, const std::string& host);
+
+}  // namespace embers

@@ -1,0 +1,25 @@
+// The program embers-compute: the commands that need libtorch. The program embers, which has the others,
+// becomes this one.
+#include "apps/command_line/command_line.h"
+#include "apps/compute/compute.h"
+#include "apps/op/op.h"
+#include "apps/process/runtime.h"
+#include "base/errors.h"
+#include "model/step.h"
+
+int main(int argc, char** argv) {
+  using namespace embers;
+  choose_blas_core();
+  return run_program(argc, argv, [](const Command& command) {
+    return std::visit(
+        Overloaded{
+            [](const TrainOptions& o) { return run_as_batch(), train(o); },
+            [](const MasterOptions& o) { return run_as_batch(), serve_master(o); },
+            [](const WorkerOptions& o) { return run_as_batch(), serve_worker(o.join); },
+            [](const EvaluateOptions& o) { return evaluate(o); },
+            [](const PredictOptions& o) { return predict(o); },
+            [](const CheckOptions& o) { return check(o.job); }, [](const OpOptions& o) { return run_op(o); },
+            [](const auto&) -> int { fail(ErrorCode::kInvalid, "this is a command of the program embers"); }},
+        command);
+  });
+}

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <boost/process/args.hpp>
+#include <boost/process/child.hpp>
+#include <boost/process/extend.hpp>
+#include <boost/process/io.hpp>
+
+// What Boost.Process leaves to be said of processes that belong to this one.
+namespace embers {
+
+// Runs the program that its first argument names, found in PATH; boost::process::search_path would do the
+// same by Boost.Filesystem's shared library.
+inline constexpr char kFindInPath[] = "/usr/bin/env";
+// Whether the program that it was to run could not be.
+inline bool was_not_found(boost::process::child& child) {
+  return !child.running() && child.exit_code() == 127;
+}
+
+// For boost::process::child: the process is killed when the thread that started it ends, and so with this
+// process, however that ends. Then runs `then`, between fork and exec.
+template <class Then>
+auto ends_with_this_process(Then then) {
+  return boost::process::extend::on_exec_setup = [parent = ::getpid(), then](auto&) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(127);  // it has ended meanwhile
+    then();
+  };
+}
+inline auto ends_with_this_process() {
+  return ends_with_this_process([] {});
+}
+
+// Kills it if it still runs, and waits until it is gone, which boost::process::child::terminate() does not.
+inline void end(boost::process::child& child) {
+  if (!child.valid() || !child.running()) return;
+  ::kill(child.id(), SIGKILL);
+  child.wait();
+}
+
+}  // namespace embers

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/message_types.h"
+#include "actors/transport/endpoint.h"
+#include "actors/transport/transport.h"
+#include "apps/command_line/command.h"
+#include "base/errors.h"
+#include "job/job.h"
+
+// What the processes of a job that is spread over several have in common.
+namespace embers {
+
+// Both ways; kInvalid naming the text that is no address.
+std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts);
+std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
+
+// The master as this process reaches it, and what it says of the job.
+struct MasterLink {
+  MasterActor actor;
+  uint64_t run = 0;
+  job::Job job;
+  std::string index_dir;
+};
+
+// Connects, which may take options.connect_timeout, and asks for the job. kUnavailable when there is no
+// master.
+MasterLink reach_master(Transport& transport, const JoinOptions& options);
+
+// Ends a process that joined a job, its transports stopped: with the error, or well.
+[[noreturn]] void end_member(const std::optional<Error>& error);
+
+}  // namespace embers

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "actors/owner/owner.h"
+#include "job/job.h"
+
+namespace embers {
+
+// What owner `number` of a job's run is told, in whichever process it lives.
+OwnerConfig owner_config(const job::Job& job, uint64_t run, uint32_t number, std::vector<TableSpec> tables,
+                         OwnerMap map);
+
+}  // namespace embers

@@ -1,0 +1,128 @@
+#include "apps/process/runtime.h"
+
+#include <netdb.h>
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "base/cpus.h"
+#include "base/errors.h"
+
+namespace embers {
+namespace {
+
+constexpr uint32_t kThreadsOfAnOwner = 2;  // shard and optimizer
+// Of an actor, before others have their turn: so many pulls of a busy shard a heartbeat may wait for.
+constexpr size_t kMessagesAtOnce = 4;
+
+// A call that waits goes on after the signal: without this, those of libraries would fail.
+void restart_calls_after(int signal) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  action.sa_flags |= SA_RESTART;
+  ::sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+SystemConfig::SystemConfig(uint32_t owners) {
+  // Asio's thread wakes a `stealing` scheduler in 115 us to 3.8 ms, a `sharing` one in 5 us.
+  set("scheduler.policy", caf::atom("sharing"));
+  const uint32_t most = std::max(8u, kThreadsOfAnOwner * owners);
+  set("scheduler.max-threads",
+      static_cast<size_t>(std::clamp(std::thread::hardware_concurrency(), 2u, most)));
+  // By default an actor runs until its mailbox is empty, which that of a busy shard never is.
+  set("scheduler.max-throughput", kMessagesAtOnce);
+  set("logger.console", caf::atom("none"));
+}
+
+void run_as_batch() {
+  const sched_param none{};
+  if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &none);  // a gain, no need
+}
+
+struct SignalWatch::Impl {
+  explicit Impl(std::function<void(const std::string&)> stop) {
+    signals.async_wait([this, stop = std::move(stop)](const auto& error, int signal) {
+      if (error) return;
+      stop(signal == SIGINT ? "SIGINT" : "SIGTERM");
+      signals.async_wait([](const auto& again, int second) {
+        if (!again) end_process(128 + second);
+      });
+    });
+    for (const int signal : {SIGINT, SIGTERM}) restart_calls_after(signal);
+    thread = std::thread([this] { io.run(); });
+  }
+  ~Impl() {
+    io.stop();
+    thread.join();
+  }
+
+  boost::asio::io_context io{1};
+  boost::asio::signal_set signals{io, SIGINT, SIGTERM};
+  std::thread thread;
+};
+
+SignalWatch::SignalWatch(std::function<void(const std::string&)> stop)
+    : impl_(std::make_unique<Impl>(std::move(stop))) {}
+
+SignalWatch::~SignalWatch() = default;
+
+void end_process(int status) {
+  spdlog::default_logger()->flush();
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+std::vector<int> parse_pin(const std::string& list) {
+  if (list.empty()) return {};
+  return at_place("--pin", [&] { return parse_cpus(list, allowed_cpus()); });
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
+uint64_t random_number() {
+  std::random_device device;
+  return (uint64_t{device()} << 32 | device()) | 1;
+}
+
+std::string local_address_towards(const std::string& host, const std::string& port) {
+  std::string address = "127.0.0.1";
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;  // connecting a datagram socket sends nothing
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return address;
+  const int fd = socket(found->ai_family, SOCK_DGRAM, 0);
+  sockaddr_storage mine{};
+  socklen_t size = sizeof mine;
+  char text[NI_MAXHOST];
+  if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&mine), &size) == 0 &&
+      getnameinfo(reinterpret_cast<sockaddr*>(&mine), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) ==
+          0)
+    address = text;
+  if (fd >= 0) close(fd);
+  freeaddrinfo(found);
+  return address;
+}
+
+}  // namespace embers

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <caf/all.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace embers {
+
+// Settings of the actor system that suit embers; see runtime.cc.
+class SystemConfig : public caf::actor_system_config {
+ public:
+  // Of a process with so many owners.
+  explicit SystemConfig(uint32_t owners = 1);
+};
+
+// This thread, and those that it starts from now on, do not interrupt a running one the moment they wake
+// (SCHED_BATCH): where all cores are busy, threads that hand a message on would stop one another in the
+// middle of its rows. Leaves a policy alone that the process was given (chrt).
+void run_as_batch();
+
+// While it lives, calls `stop` with the signal's name (in a thread of its own) at the first SIGINT or
+// SIGTERM; a second one ends the process at once with status 128 + its number. One at a time.
+class SignalWatch {
+ public:
+  explicit SignalWatch(std::function<void(const std::string& signal)> stop);
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+ private:
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+// Ends the process with this status without waiting for actors that may be in the middle of something: for
+// failures.
+[[noreturn]] void end_process(int status);
+
+// The CPUs of --pin; none without it. kInvalid for what is none, or not allowed.
+std::vector<int> parse_pin(const std::string& list);
+
+std::string host_name();
+// Tells whether two processes share a host: "" where it cannot be known.
+std::string boot_id();
+uint64_t random_number();  // never 0
+// The local address from which `host` is reached; "127.0.0.1" when it cannot be told.
+std::string local_address_towards(const std::string& host, const std::string& port);
+
+}  // namespace embers

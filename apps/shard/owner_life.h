@@ -1,0 +1,33 @@
+#pragma once
+
+#include <caf/all.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "actors/message_types.h"
+#include "base/errors.h"
+
+namespace embers {
+
+using beat_atom = caf::atom_constant<caf::atom("beat")>;
+using end_job_atom = caf::atom_constant<caf::atom("endjob")>;
+using quit_atom = caf::atom_constant<caf::atom("quit")>;
+
+// Keeps an owner in its job: tells the master that it lives, and notices when the master does not. (end_job)
+// asks the master to save and end the job.
+using OwnerLife =
+    caf::typed_actor<caf::reacts_to<beat_atom>, caf::reacts_to<quit_atom>, caf::reacts_to<end_job_atom>>;
+
+// The master's word on how the job ended may come a moment after its connection closes.
+inline constexpr auto kOwnerVerdict = std::chrono::seconds(1);
+
+// Of the owner that the master at `address` (for messages) knows by this incarnation. `end` is called in the
+// actor's thread, with why, when the master is lost or gave the owner up.
+OwnerLife spawn_owner_life(caf::actor_system& system, const MasterActor& master, uint64_t incarnation,
+                           const std::string& address, std::function<void(std::optional<Error>)> end);
+
+}  // namespace embers

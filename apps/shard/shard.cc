@@ -1,0 +1,196 @@
+// embers shard: a process that joins a job as one owner, or as several. Each owner is on its own: a place in
+// the owner map, a link to the master, a listening server, an io thread, an optimizer and a shard actor. They
+// have nothing in common but the actor system's threads, and that they end together.
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "actors/ask.h"
+#include "actors/owner/owner.h"
+#include "actors/transport/server.h"
+#include "apps/process/joining.h"
+#include "apps/process/owner_config.h"
+#include "apps/process/runtime.h"
+#include "apps/shard/owner_life.h"
+#include "apps/shard/shard.h"
+#include "base/cpus.h"
+
+namespace embers {
+namespace {
+
+// How the job ended for this process: the first word of any owner, who hears it from the master or misses it.
+// Any thread.
+class Verdict {
+ public:
+  void give(std::optional<Error> error) {
+    std::call_once(once_, [&] { given_.set_value(std::move(error)); });
+  }
+  bool comes_within(std::chrono::seconds most) const {
+    return future_.wait_for(most) == std::future_status::ready;
+  }
+  const std::optional<Error>& wait() const { return future_.get(); }
+
+ private:
+  std::once_flag once_;
+  std::promise<std::optional<Error>> given_;
+  const std::shared_future<std::optional<Error>> future_ = given_.get_future().share();
+};
+
+// Where an owner listens unless told: a free port of the address that reaches the master, and a Unix socket
+// without a file, which nobody would remove after a SIGKILL.
+std::vector<Endpoint> default_endpoints(const Endpoint& master) {
+  const std::string name = fmt::format("@embers-{}-{:016x}", ::getpid(), random_number());
+  std::vector<Endpoint> endpoints{{true, name, ""}};
+  if (!master.unix_socket) endpoints.push_back({false, local_address_towards(master.host, master.port), "0"});
+  return endpoints;
+}
+
+Message<wire::JoinRequest> owner_join_request(const Server& server, uint32_t more) {
+  return make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
+    b.setRole(wire::Role::OWNER);
+    b.setHost(host_name());
+    b.setPid(static_cast<uint64_t>(::getpid()));
+    b.setBootId(boot_id());
+    b.setMore(more);
+    const auto endpoints = texts(server.endpoints());
+    write_texts(b.initEndpoints(endpoints.size()), endpoints);
+  });
+}
+
+OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader reply) {
+  std::vector<TableSpec> tables;
+  for (const auto table : reply.getTables()) tables.push_back(read(table));
+  OwnerConfig config = owner_config(master.job, master.run, reply.getNumber(), std::move(tables),
+                                    read_owner_map(reply, UINT16_MAX));
+  config.takes_over = reply.getTakesOver();
+  return config;
+}
+
+// One owner of this process.
+class JoinedOwner {
+ public:
+  // Reaches the master and listens.
+  JoinedOwner(caf::actor_system& system, const ShardOptions& options)
+      : transport_(system), options_(options), master_(reach_master(transport_, options.join)) {
+    const auto endpoints = options.listen.empty() ? default_endpoints(parse_endpoint(options.join.master))
+                                                  : parse_endpoints(options.listen);
+    server_ = Server::listen(transport_, endpoints, {master_.run, false});
+  }
+
+  // Takes its place in the job and serves; `more` owners of this process come after it.
+  void join(uint32_t more, std::optional<int> cpu, const std::shared_ptr<Verdict>& verdict) {
+    caf::scoped_actor self{transport_.system()};
+    const auto joined = ask(self.ptr(), master_.actor, owner_join_request(*server_, more));
+    const uint64_t incarnation = joined.get().getIncarnation();
+    OwnerConfig config = decoding(Kind::kJoinReply, [&] { return read_owner_config(master_, joined.get()); });
+    config.cpu = cpu;
+    config.on_end = [verdict](bool ok, const std::string& message) {
+      verdict->give(ok ? std::nullopt : std::optional<Error>(Error(ErrorCode::kJobFailed, message)));
+    };
+    // Before the owner, which may have to read a long journal.
+    life_ = spawn_owner_life(transport_.system(), master_.actor, incarnation, options_.join.master,
+                             [verdict](std::optional<Error> why) { verdict->give(std::move(why)); });
+    const OwnerHandles owner = make_owner(config, incarnation);
+    server_->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
+    server_->serve<ShardInterface>(Destination::kShard, owner.shard);
+    server_->start();
+    spdlog::info("shard {} of job '{}', master {}, listening on {}", config.shard, master_.job.job.name,
+                 options_.join.master, fmt::join(texts(server_->endpoints()), " "));
+  }
+
+  void ask_to_stop() const { caf::anon_send(life_, end_job_atom::value); }
+
+  // Says what is still to be said, and ends all connections.
+  void leave() {
+    server_->stop();
+    transport_.stop();
+  }
+
+ private:
+  // What stands in its way for good, as rows that a server lost, ends the job.
+  OwnerHandles make_owner(const OwnerConfig& config, uint64_t incarnation) {
+    try {
+      return spawn_owner(transport_.system(), config);
+    } catch (const Error& e) {
+      if (!config.takes_over || remedy(e.code()) != Remedy::kGiveUp) throw;
+      caf::scoped_actor self{transport_.system()};
+      try {
+        ask(self.ptr(), master_.actor, make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) {
+              b.setIncarnation(incarnation);
+              b.setCode(static_cast<uint8_t>(e.code()));
+              b.setMessage(e.what());
+            }));
+      } catch (const Error&) {  // the master knows, or is gone
+      }
+      throw;
+    }
+  }
+
+  Transport transport_;
+  const ShardOptions& options_;
+  const MasterLink master_;
+  std::shared_ptr<Server> server_;
+  OwnerLife life_;
+};
+using JoinedOwners = std::vector<std::unique_ptr<JoinedOwner>>;
+
+// Only a port that is any free one is there for each owner.
+void check_listen(const ShardOptions& options) {
+  if (options.owners == 1) return;
+  for (const Endpoint& endpoint : parse_endpoints(options.listen))
+    if (endpoint.unix_socket || endpoint.port != "0")
+      fail(ErrorCode::kInvalid,
+           "--listen {} has room for one owner, not for --owners {}: give port 0, for a free one each, leave "
+           "--listen out, or start a process an owner",
+           endpoint.text(), options.owners);
+}
+
+// One after another, in the order of the CPUs. Returns when all have joined, or it is known how the job
+// ended.
+void join_all(const JoinedOwners& owners, const std::vector<int>& cpus,
+              const std::shared_ptr<Verdict>& verdict) {
+  try {
+    for (size_t i = 0; i < owners.size(); ++i)
+      owners[i]->join(static_cast<uint32_t>(owners.size() - i - 1), cpu_of(cpus, i), verdict);
+  } catch (const Error& e) {
+    // Those that have joined may hear why the master is gone.
+    if (remedy(e.code()) == Remedy::kRetry) verdict->comes_within(kOwnerVerdict);
+    verdict->give(e);
+  } catch (const std::exception& e) {
+    verdict->give(Error(ErrorCode::kInternal, e.what()));
+  }
+}
+
+// All at once: each may wait a moment for a peer that takes nothing.
+void leave_all(const JoinedOwners& owners) {
+  std::vector<std::thread> threads;
+  for (const auto& owner : owners) threads.emplace_back([&owner] { owner->leave(); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+int serve_shard(const ShardOptions& options) {
+  const std::vector<int> cpus = parse_pin(options.pin);
+  check_listen(options);
+  SystemConfig system_config(options.owners);
+  caf::actor_system system(system_config);
+  JoinedOwners owners;
+  for (uint32_t i = 0; i < options.owners; ++i)
+    owners.push_back(std::make_unique<JoinedOwner>(system, options));
+  const auto verdict = std::make_shared<Verdict>();
+  join_all(owners, cpus, verdict);
+  const SignalWatch watch([&](const std::string& signal) {
+    spdlog::info("{}: asking the master to save and end the job", signal);
+    owners[0]->ask_to_stop();
+  });
+  const std::optional<Error> error = verdict->wait();
+  leave_all(owners);
+  end_member(error);
+}
+
+}  // namespace embers

@@ -1,0 +1,96 @@
+#include "bench/harness/child.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+
+#include "apps/process/child.h"
+#include "apps/process/program.h"
+#include "base/errors.h"
+
+namespace embers {
+namespace {
+
+using File = std::unique_ptr<std::FILE, decltype(&std::fclose)>;
+
+// Both ends of a pipe. Those of boost::process are inherited by every child that is started later, so that
+// none would see the end of its input.
+struct Pipe {
+  Pipe() : read(nullptr, &std::fclose), write(nullptr, &std::fclose) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) fail(ErrorCode::kInternal, "no pipe: {}", std::strerror(errno));
+    read.reset(::fdopen(ends[0], "r"));
+    write.reset(::fdopen(ends[1], "w"));
+  }
+  File read, write;
+};
+
+constexpr char kReady[] = "ready ";
+
+}  // namespace
+
+struct BenchChild::Process {
+  Process(const std::vector<std::string>& words, Pipe in, Pipe out)
+      : to(std::move(in.write)),
+        from(std::move(out.read)),
+        child(kFindInPath, boost::process::args(words),
+              boost::process::std_in<in.read.get(), boost::process::std_out> out.write.get(),
+              ends_with_this_process()) {}
+  ~Process() {
+    to.reset();
+    child.wait();
+  }
+
+  File to, from;
+  boost::process::child child;
+};
+
+BenchChild::BenchChild(const std::vector<std::string>& words)
+    : name_(words.at(0)), process_(std::make_unique<Process>(words, Pipe(), Pipe())) {
+  std::string line = read_line();
+  while (!line.starts_with(kReady)) line = read_line();  // libraries may have something to say before
+  ready_ = line.substr(std::strlen(kReady));
+}
+
+BenchChild BenchChild::part(std::vector<std::string> words) {
+  words.insert(words.begin(), {program_beside("embers-bench"), "part"});
+  return BenchChild(words);
+}
+
+BenchChild::BenchChild(BenchChild&&) noexcept = default;
+BenchChild::~BenchChild() = default;
+
+void BenchChild::tell(const std::string& line) {
+  std::fputs((line + '\n').c_str(), process_->to.get());
+  std::fflush(process_->to.get());
+}
+
+std::string BenchChild::answer() { return read_line(); }
+
+std::string BenchChild::read_line() {
+  std::string line;
+  std::FILE* const from = process_->from.get();
+  for (int c = std::fgetc(from); c != '\n'; c = std::fgetc(from)) {
+    if (c == EOF) fail(ErrorCode::kInternal, "a process of the benchmark ended early: {}", name_);
+    line.push_back(static_cast<char>(c));
+  }
+  return line;
+}
+
+double BenchChild::cpu_seconds() const {
+  clockid_t clock;
+  timespec now{};
+  if (::clock_getcpuclockid(process_->child.id(), &clock) != 0 || ::clock_gettime(clock, &now) != 0) return 0;
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void answer_lines(const std::string& ready, const std::function<std::string(const std::string&)>& answer) {
+  std::cout << kReady << ready << std::endl;
+  for (std::string line; std::getline(std::cin, line);) std::cout << answer(line) << std::endl;
+}
+
+}  // namespace embers

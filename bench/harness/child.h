@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace embers {
+
+// A process of a benchmark. It says one line when it is ready, answers each line that it is told by one line,
+// and ends when its standard input does, or this process. Not for several threads.
+class BenchChild {
+ public:
+  // Runs `words` (found in PATH) and waits for its first line. kInternal when it ends without one.
+  explicit BenchChild(const std::vector<std::string>& words);
+  // This very program in a part of its own: `embers-bench part WORDS...`.
+  static BenchChild part(std::vector<std::string> words);
+  ~BenchChild();
+  BenchChild(BenchChild&& other) noexcept;
+
+  const std::string& ready() const { return ready_; }  // its first line, without "ready "
+  void tell(const std::string& line);
+  std::string answer();
+  std::string ask(const std::string& line) { return tell(line), answer(); }
+  double cpu_seconds() const;  // of all its threads so far
+
+ private:
+  std::string read_line();
+
+  struct Process;
+
+  std::string name_;
+  std::unique_ptr<Process> process_;
+  std::string ready_;
+};
+
+// The other side of it: says that it is ready, then answers lines until there are no more.
+void answer_lines(const std::string& ready,
+                  const std::function<std::string(const std::string& line)>& answer);
+
+}  // namespace embers

@@ -1,0 +1,57 @@
+#include "bench/harness/machine.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "base/cpus.h"
+
+namespace embers {
+namespace {
+
+// What follows the first `name` at the beginning of a line, without blanks, ':', '=' and quotes around it.
+std::string field(const char* file, const std::string& name) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(name)) continue;
+    line.erase(0, std::min(line.find_first_not_of(" \t:=\"", name.size()), line.size()));
+    line.erase(line.find_last_not_of(" \t\"") + 1);
+    return line;
+  }
+  return "";
+}
+
+int64_t system_bytes(int name) { return std::max<int64_t>(0, sysconf(name)); }
+
+double load() {
+  double average = 0;
+  return getloadavg(&average, 1) == 1 ? average : 0;
+}
+
+std::string kernel() {
+  utsname names;
+  return uname(&names) == 0 ? std::string(names.sysname) + " " + names.release : "";
+}
+
+}  // namespace
+
+nlohmann::json machine() {
+  const std::string model = field("/proc/cpuinfo", "model name");
+  return {{"cpu", model.empty() ? field("/proc/cpuinfo", "CPU part") : model},
+          {"cores", allowed_cpus().size()},
+          {"l2_bytes", system_bytes(_SC_LEVEL2_CACHE_SIZE)},
+          {"l3_bytes", system_bytes(_SC_LEVEL3_CACHE_SIZE)},
+          {"memory_bytes", system_bytes(_SC_PHYS_PAGES) * system_bytes(_SC_PAGE_SIZE)},
+          {"huge_pages", field("/sys/kernel/mm/transparent_hugepage/enabled", "")},
+          {"kernel", kernel()},
+          {"system", field("/etc/os-release", "PRETTY_NAME")},
+          {"compiler", __VERSION__},
+          {"load", load()}};
+}
+
+}  // namespace embers

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace embers::job {
+
+class Section;
+
+// [job]
+struct JobSection {
+  std::string name = "job";
+  uint64_t seed = 1;
+  double heartbeat_timeout = 10;  // seconds without a sign of life before a peer is given up on
+  double worker_timeout = 60;     // seconds that a job without any worker waits for one
+};
+
+void read(Section& section, JobSection& job);
+
+}  // namespace embers::job
