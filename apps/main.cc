@@ -1,18 +1,24 @@
 // The program embers. Commands that compute nothing run here, without libtorch, whose libraries take half a
 // second to load; for the others it becomes another program (README.md).
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "apps/command_line/command_line.h"
 #include "apps/process/program.h"
 #include "apps/process/runtime.h"
 #include "apps/shard/shard.h"
 #include "apps/synth.h"
 
-#include <fmt/format.h>
-
 int main(int argc, char** argv) {
   using namespace embers;
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::vector<std::string> words(argv, argv + argc);
   return run_program(argc, argv, [&](const Command& command) {
-    const auto bench = [&]() -> int { become("embers-bench", {words.begin() + 1, words.end()}); };
+    const auto bench = [&]() -> int {
+      std::vector<std::string> rest(std::find(words.begin(), words.end(), "bench"), words.end());
+      rest.front() = "embers-bench";
+      become("embers-bench", rest);
+    };
     return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
                                  [](const SynthOptions& o) { return synth_criteo(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },

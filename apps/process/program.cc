@@ -16,7 +16,7 @@ std::string program_beside(const std::string& name) {
 
 void become(const std::string& name, const std::vector<std::string>& words) {
   const std::string path = program_beside(name);
-  std::vector<char*> argv{const_cast<char*>(name.c_str())};
+  std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   ::execv(path.c_str(), argv.data());

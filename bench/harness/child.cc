@@ -37,9 +37,8 @@ struct BenchChild::Process {
   Process(const std::vector<std::string>& words, Pipe in, Pipe out)
       : to(std::move(in.write)),
         from(std::move(out.read)),
-        child(kFindInPath, boost::process::args(words),
-              boost::process::std_in<in.read.get(), boost::process::std_out> out.write.get(),
-              ends_with_this_process()) {}
+        child(kFindInPath, boost::process::args(words), (boost::process::std_in < in.read.get()),
+              (boost::process::std_out > out.write.get()), ends_with_this_process()) {}
   ~Process() {
     to.reset();
     child.wait();
