@@ -4,6 +4,7 @@
 
 #include "apps/runtime.h"
 #include "base/cpus.h"
+#include "storage/memory/page_filler.h"
 
 namespace embers {
 namespace {
@@ -42,9 +43,11 @@ JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> co
                          const std::vector<int>& cpus) {
   SystemConfig system_config(config->shards);
   caf::actor_system system(system_config);
+  const auto page_filler = std::make_shared<storage::PageFiller>();
   for (uint32_t s = 0; s < config->shards; ++s) {
     OwnerConfig owner = owner_config(*config, s);
     owner.cpu = cpu_of(cpus, s);
+    owner.page_filler = page_filler;
     config->local_owners.push_back(spawn_owner(system, owner));
   }
   std::promise<JobResult> ended;

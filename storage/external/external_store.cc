@@ -11,6 +11,7 @@
 #include "storage/external/stored_value.h"
 #include "storage/external/update_steps.h"
 #include "storage/external/write_back.h"
+#include "storage/memory/page_filler.h"
 #include "storage/rows/batch_index.h"
 #include "storage/rows/store_checks.h"
 
@@ -25,8 +26,11 @@ std::optional<WriteBackJournal> open_journal(const ExternalOptions& options) {
 
 class Impl final : public ExternalStore {
  public:
-  Impl(KeyValueServers servers, const ExternalOptions& options)
-      : options_(options), reads_(std::move(servers)), journal_(open_journal(options)) {
+  Impl(KeyValueServers servers, const ExternalOptions& options, std::shared_ptr<PageFiller> filler)
+      : options_(options),
+        filler_(filler ? std::move(filler) : std::make_shared<PageFiller>()),
+        reads_(std::move(servers)),
+        journal_(open_journal(options)) {
     loss_.guarded([&] {
       for (const auto& server : reads_.servers())
         longest_value_ = std::min(longest_value_, server->longest_value());
@@ -243,9 +247,10 @@ class Impl final : public ExternalStore {
   uint64_t longest_value_ = UINT64_MAX;  // that every server takes
   bool applying_ = false;                // within apply()
 
+  const std::shared_ptr<PageFiller> filler_;
   ServerReads reads_;
   std::optional<WriteBackJournal> journal_;
-  ExternalTables tables_{options_, journal()};
+  ExternalTables tables_{options_, journal(), filler_.get()};
   LossWatch loss_{reads_, tables_, options_};
   UpdateSteps steps_{reads_, tables_, loss_, options_};
   WriteBack write_back_{tables_, steps_, loss_, journal()};
@@ -253,8 +258,9 @@ class Impl final : public ExternalStore {
 
 }  // namespace
 
-std::unique_ptr<ExternalStore> make_external_store(KeyValueServers servers, const ExternalOptions& options) {
-  return std::make_unique<Impl>(std::move(servers), options);
+std::unique_ptr<ExternalStore> make_external_store(KeyValueServers servers, const ExternalOptions& options,
+                                                   std::shared_ptr<PageFiller> filler) {
+  return std::make_unique<Impl>(std::move(servers), options, std::move(filler));
 }
 
 }  // namespace embers::storage

@@ -45,6 +45,8 @@ class ExternalStore : public Store {
   virtual void publish(uint64_t version) = 0;
 };
 
-std::unique_ptr<ExternalStore> make_external_store(KeyValueServers servers, const ExternalOptions& options);
+// `filler`: as make_memory_store's, for the index of the keys.
+std::unique_ptr<ExternalStore> make_external_store(KeyValueServers servers, const ExternalOptions& options,
+                                                   std::shared_ptr<PageFiller> filler = nullptr);
 
 }  // namespace embers::storage

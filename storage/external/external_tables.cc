@@ -8,7 +8,7 @@ namespace embers::storage {
 TableId ExternalTables::add(const TableSpec& spec, std::span<const float> slot_init) {
   for (const ExternalTable& table : tables_)
     if (table.name == spec.name) fail(ErrorCode::kInvalid, "table '{}' is in the store already", spec.name);
-  tables_.emplace_back(spec, slot_init, options_.job);
+  tables_.emplace_back(spec, slot_init, options_.job, filler_);
   return static_cast<TableId>(tables_.size() - 1);
 }
 

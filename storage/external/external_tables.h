@@ -18,13 +18,13 @@ namespace embers::storage {
 
 // A table as its store knows it; its rows and slots are at the servers.
 struct ExternalTable {
-  ExternalTable(const TableSpec& spec, std::span<const float> slots, std::string_view job)
+  ExternalTable(const TableSpec& spec, std::span<const float> slots, std::string_view job, PageFiller* filler)
       : name(spec.name),
         dim(spec.dim),
         slot_init(slots.begin(), slots.end()),
         kind(spec.key_kind),
         names(job, spec.name),
-        created(spec.key_kind) {}
+        created(spec.key_kind, filler) {}
 
   bool has_slots() const { return !slot_init.empty(); }
   size_t stride() const { return dim + slot_init.size(); }
@@ -42,9 +42,9 @@ struct ExternalTable {
 // is first found; with a journal, that is written down. *Thread safety*: none.
 class ExternalTables {
  public:
-  // `journal` may be null and must outlive this.
-  ExternalTables(const ExternalOptions& options, WriteBackJournal* journal)
-      : options_(options), journal_(journal) {}
+  // `journal` may be null; it and `filler`, which makes pages of the keys' indexes, must outlive this.
+  ExternalTables(const ExternalOptions& options, WriteBackJournal* journal, PageFiller* filler)
+      : options_(options), journal_(journal), filler_(filler) {}
 
   // kInvalid for a name that is there already.
   TableId add(const TableSpec& spec, std::span<const float> slot_init);
@@ -70,6 +70,7 @@ class ExternalTables {
 
   const ExternalOptions& options_;
   WriteBackJournal* const journal_;
+  PageFiller* const filler_;
   std::deque<ExternalTable> tables_;
   Keys adopted_;  // not yet written down
 };

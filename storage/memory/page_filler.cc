@@ -29,11 +29,6 @@ void run_anywhere() {
 
 }  // namespace
 
-PageFiller& PageFiller::instance() {
-  static PageFiller filler;
-  return filler;
-}
-
 PageFiller::~PageFiller() {
   {
     const std::lock_guard lock(mutex_);
