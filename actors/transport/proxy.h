@@ -67,7 +67,7 @@ caf::message read_reply(InFrame& frame) {
 template <class I>
 struct RequestsOf;
 template <class... Requests>
-struct RequestsOf<Interface<Requests...>> {
+struct RequestsOf<Interface<MessageList<Requests...>>> {
   static std::optional<Proxy::Request> read(const caf::type_erased_tuple& content, Destination destination,
                                             uint64_t correlation) {
     std::optional<Proxy::Request> request;
