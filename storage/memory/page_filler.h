@@ -3,8 +3,9 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <thread>
+
+#include "base/mutex.h"
 
 namespace embers::storage {
 
@@ -40,12 +41,12 @@ class PageFiller {
 
   void run();
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Range> ranges_;   // to be filled, oldest first
-  Range at_hand_{nullptr, 0};  // what is being filled
-  bool cannot_ = false;
-  bool over_ = false;
+  std::deque<Range> ranges_ ABSL_GUARDED_BY(mutex_);      // to be filled, oldest first
+  Range at_hand_ ABSL_GUARDED_BY(mutex_) = {nullptr, 0};  // what is being filled
+  bool cannot_ ABSL_GUARDED_BY(mutex_) = false;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // from the first call of fill() on
 };
 
