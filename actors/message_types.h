@@ -20,26 +20,19 @@ namespace embers {
 template <class T>
 using Serves = typename caf::replies_to<Message<T>>::template with<Message<typename KindOf<T>::Reply>>;
 
-// A set of requests that an actor serves, and the actor type that goes with it.
+// The requests that an actor serves (a list of schema/message_kinds.h), and the actor type that goes with it.
+template <class Requests>
+struct Interface;
 template <class... Requests>
-struct Interface {
+struct Interface<MessageList<Requests...>> {
   using Actor = caf::typed_actor<Serves<Requests>...>;
 };
 
-// The row side of an owner: pulls of workers; restore and scan of the master.
-using ShardInterface = Interface<wire::PullRequest, wire::RestoreRequest, wire::ScanRequest>;
+using ShardInterface = Interface<ShardRequests>;
 using ShardActor = ShardInterface::Actor;
-
-// The order side of an owner: pushes of workers; commits and the owner's life by the master.
-using OptimizerInterface =
-    Interface<wire::PushRequest, wire::NormsRequest, wire::CommitRequest, wire::FenceRequest,
-              wire::MapRequest, wire::StatsRequest, wire::ResumeRequest, wire::EndRequest>;
+using OptimizerInterface = Interface<OptimizerRequests>;
 using OptimizerActor = OptimizerInterface::Actor;
-
-// What workers and owner processes ask of the master.
-using MasterInterface =
-    Interface<wire::JobRequest, wire::JoinRequest, wire::LeaseRequest, wire::DoneRequest,
-              wire::HeartbeatRequest, wire::OwnersRequest, wire::FailRequest, wire::LeaveRequest>;
+using MasterInterface = Interface<MasterRequests>;
 using MasterActor = MasterInterface::Actor;
 
 // Number of an actor behind an endpoint, carried by every frame.

@@ -11,8 +11,8 @@ static_assert(std::endian::native == std::endian::little, "rows travel as little
 constexpr size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 
 // A builder whose only segment is the final buffer, behind the one word of segment table. Only the first
-// `structure` words are zeroed, as Cap'n Proto wants of memory for structs; blobs must come after all structs
-// and be written in full.
+// `structure` words are zeroed, as Cap'n Proto wants of memory for structs; blobs must come after all
+// structs, be written in full, and go through padded().
 class FlatBuilder final : public capnp::MessageBuilder {
  public:
   FlatBuilder(size_t structure, size_t blobs) : words_(checked(1 + structure + blobs)) {
@@ -77,14 +77,26 @@ void write(wire::Origin::Builder out, const Origin& origin) {
   out.setExamples(origin.examples);
 }
 
+// A new blob of a FlatBuilder, with zeros up to the end of its last word: what the heap held there is
+// nobody's business, and a message has the same bytes whenever it is built.
+capnp::Data::Builder padded(capnp::Data::Builder data) {
+  std::memset(data.end(), 0, words_of(data.size()) * 8 - data.size());
+  return data;
+}
+
+template <class T>
+void write(capnp::Data::Builder out, std::span<const T> items) {
+  std::memcpy(padded(out).begin(), items.data(), items.size_bytes());
+}
+
 // In a message's own buffer, where blobs begin at words.
 uint16_t* halves_of(capnp::Data::Builder data) { return reinterpret_cast<uint16_t*>(data.begin()); }
 
 void write(capnp::Data::Builder out, NumberType type, std::span<const float> values) {
   if (type == NumberType::kFloat32)
-    std::memcpy(out.begin(), values.data(), values.size_bytes());
+    write(out, values);
   else
-    to_halves(type, values, halves_of(out));
+    to_halves(type, values, halves_of(padded(out)));
 }
 
 void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlices> tables) {
@@ -94,9 +106,9 @@ void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlice
     entry.setTable(t.table);
     entry.setCount(static_cast<uint32_t>(t.keys.size()));
     entry.setWidth(t.width);
-    if (!t.keys.ints.empty()) entry.setInts(blob(t.keys.ints));
-    if (!t.keys.ends.empty()) entry.setEnds(blob(t.keys.ends));
-    if (!t.keys.bytes.empty()) entry.setBytes(blob(std::span(t.keys.bytes)));
+    if (!t.keys.ints.empty()) write(entry.initInts(t.keys.ints.size_bytes()), t.keys.ints);
+    if (!t.keys.ends.empty()) write(entry.initEnds(t.keys.ends.size_bytes()), t.keys.ends);
+    if (!t.keys.bytes.empty()) write(entry.initBytes(t.keys.bytes.size()), std::span(t.keys.bytes));
     if (t.values.empty()) continue;
     entry.setNumberType(static_cast<uint8_t>(t.number_type));
     write(entry.initValues(t.values.size() * bytes_of(t.number_type)), t.number_type, t.values);
@@ -159,7 +171,7 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
     const NumberType type = shapes[i].number_type;
     tables[i].setNumberType(static_cast<uint8_t>(type));
     if (floats == 0) continue;
-    auto rows = tables[i].initRows(floats * bytes_of(type));
+    auto rows = padded(tables[i].initRows(floats * bytes_of(type)));
     if (type == NumberType::kFloat32) {
       fill(i, {reinterpret_cast<float*>(rows.begin()), floats});
     } else {

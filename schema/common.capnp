@@ -2,6 +2,7 @@
 # Structs that several messages share. Numbers in Data fields are little-endian; see codec.h for who may read them.
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("embers::wire");
+using M = import "/schema/messages.capnp";
 
 struct Origin {
   # Who sends a data message, and what for. Set by the worker on every pull and push.
@@ -61,12 +62,12 @@ struct TableKeys {
   numberType @7 :UInt8;  # what they are, base/numbers.h
 }
 
-struct ErrorReply {
+struct ErrorReply $M.kind(1) {
   # Payload of a frame with the error flag.
   code @0 :UInt8;     # base/errors.h
   message @1 :Text;
 }
 
-struct Empty {
+struct Empty $M.kind(2) {
   # The answer of requests that have nothing to say but "done".
 }

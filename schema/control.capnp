@@ -2,6 +2,7 @@
 # Workers and owner processes to the master.
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("embers::wire");
+using M = import "/schema/messages.capnp";
 using Common = import "/schema/common.capnp";
 
 enum Role {
@@ -9,11 +10,11 @@ enum Role {
   owner @1;
 }
 
-struct JobRequest {
+struct JobRequest $M.kind(64) $M.reply("JobReply") $M.servedBy(master) {
   # What is to be done? The first question of a process that knows only the master's address.
 }
 
-struct JobReply {
+struct JobReply $M.kind(65) {
   job @0 :UInt64;
   path @1 :Text;                     # the job file's name, for messages
   text @2 :Text;                     # its TOML
@@ -21,7 +22,7 @@ struct JobReply {
   indexDir @4 :Text;                 # where record indexes are kept, or ""
 }
 
-struct JoinRequest {
+struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) {
   role @0 :Role;
   host @1 :Text;                     # name for people
   pid @2 :UInt64;
@@ -33,7 +34,7 @@ struct JoinRequest {
   more @8 :UInt32;                   # owner: of the same process, that join after this one
 }
 
-struct JoinReply {
+struct JoinReply $M.kind(67) {
   # Sent once every owner is there, so it may take long.
   incarnation @0 :UInt64;
   number @1 :UInt32;                 # worker: running number; owner: its shard id
@@ -48,23 +49,23 @@ struct JoinReply {
   }
 }
 
-struct OwnersRequest {
+struct OwnersRequest $M.kind(76) $M.reply("OwnersReply") $M.servedBy(master) {
   # Where are the owners? Of a worker that lost one, or was told kStaleMap. Answered when all are there.
   incarnation @0 :UInt64;
   mapVersion @1 :UInt32;             # that it knows
 }
 
-struct OwnersReply {
+struct OwnersReply $M.kind(77) {
   mapVersion @0 :UInt32;
   owners @1 :List(JoinReply.Owner);  # in order of shard id
 }
 
-struct LeaseRequest {
+struct LeaseRequest $M.kind(68) $M.reply("LeaseReply") $M.servedBy(master) {
   # Give me work. Answered when there is some.
   incarnation @0 :UInt64;
 }
 
-struct LeaseReply {
+struct LeaseReply $M.kind(69) {
   kind @0 :Kind;
   lease @1 :UInt64;
   epoch @2 :UInt32;
@@ -81,7 +82,7 @@ struct LeaseReply {
   }
 }
 
-struct DoneRequest {
+struct DoneRequest $M.kind(70) $M.reply("DoneReply") $M.servedBy(master) {
   # One minibatch of a lease is finished: every owner acknowledged its push, or it is evaluated.
   incarnation @0 :UInt64;
   lease @1 :UInt64;
@@ -103,29 +104,29 @@ struct DoneRequest {
   ownerRows @17 :UInt64;             # rows that owners gave it
 }
 
-struct DoneReply {
+struct DoneReply $M.kind(71) {
   accepted @0 :Bool;                 # false: the lease had been given to somebody else
 }
 
-struct HeartbeatRequest {
+struct HeartbeatRequest $M.kind(72) $M.reply("HeartbeatReply") $M.servedBy(master) {
   incarnation @0 :UInt64;            # 0 before the join
   stop @1 :Bool;                     # the user asked this process to stop: owner: end the job; worker: leave
 }
 
-struct HeartbeatReply {
+struct HeartbeatReply $M.kind(73) {
   interval @0 :Float64;              # seconds until the next one is expected
   timeout @1 :Float64;               # seconds of silence after which either side gives the other up
   mapVersion @2 :UInt32;             # a worker that knows an older one sends OwnersRequest
 }
 
-struct FailRequest {
+struct FailRequest $M.kind(74) $M.reply("Empty") $M.servedBy(master) {
   # The sender met an error that ends the job (bad data, a model that throws). The master stops everything with it.
   incarnation @0 :UInt64;
   code @1 :UInt8;
   message @2 :Text;
 }
 
-struct LeaveRequest {
+struct LeaveRequest $M.kind(75) $M.reply("Empty") $M.servedBy(master) {
   # A worker goes; what it had leased goes to others.
   incarnation @0 :UInt64;
 }

@@ -2,8 +2,9 @@
 # The first two messages of every connection; before them nothing else is accepted.
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("embers::wire");
+using M = import "/schema/messages.capnp";
 
-struct Hello {
+struct Hello $M.kind(3) $M.reply("Welcome") {
   # Client to server.
   protocol @0 :UInt32;       # kProtocol of messages.h; peers that differ are refused
   job @1 :UInt64;            # run that the client belongs to; 0: none yet (only a master accepts that)
@@ -17,7 +18,7 @@ enum Channel {
   bulk @1;
 }
 
-struct Welcome {
+struct Welcome $M.kind(4) {
   # Server to client.
   protocol @0 :UInt32;
   job @1 :UInt64;

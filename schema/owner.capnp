@@ -2,9 +2,10 @@
 # What the master asks of an owner.
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("embers::wire");
+using M = import "/schema/messages.capnp";
 using Common = import "/schema/common.capnp";
 
-struct CommitRequest {
+struct CommitRequest $M.kind(32) $M.reply("CommitReply") $M.servedBy(optimizer) {
   # Sync: add up the staged minibatches in this order and apply them as one step.
   epoch @0 :UInt32;
   version @1 :UInt64;                # the version that the apply makes
@@ -22,12 +23,12 @@ struct CommitRequest {
   }
 }
 
-struct NormsRequest {
+struct NormsRequest $M.kind(48) $M.reply("NormsReply") $M.servedBy(optimizer) {
   # Sync, before a commit that clips by norm: what will it add up here? Changes nothing.
   commit @0 :CommitRequest;          # still without norms
 }
 
-struct NormsReply {
+struct NormsReply $M.kind(49) {
   sums @0 :List(Sum);                # over the rows of this owner
   struct Sum {
     table @0 :UInt32;
@@ -36,27 +37,27 @@ struct NormsReply {
   }
 }
 
-struct CommitReply {
+struct CommitReply $M.kind(33) {
   version @0 :UInt64;
   examples @1 :UInt64;               # records this owner has applied in the job
 }
 
-struct FenceRequest {
+struct FenceRequest $M.kind(34) $M.reply("Empty") $M.servedBy(optimizer) {
   # From now on nothing is taken from this incarnation. What it staged stays: it counts once the master says so.
   incarnation @0 :UInt64;
 }
 
-struct MapRequest {
+struct MapRequest $M.kind(50) $M.reply("Empty") $M.servedBy(optimizer) {
   # From now on only what was routed by this map, or a later one, is taken.
   mapVersion @0 :UInt32;
 }
 
-struct StatsRequest {
+struct StatsRequest $M.kind(35) $M.reply("StatsReply") $M.servedBy(optimizer) {
   epoch @0 :UInt32;                  # of which staleness is asked; 0: of none
   minibatches @1 :List(UInt64);      # of that epoch: which of these are applied?
 }
 
-struct StatsReply {
+struct StatsReply $M.kind(36) {
   version @0 :UInt64;
   examples @1 :UInt64;               # records applied in the job
   minibatches @2 :UInt64;            # minibatches applied in the job
@@ -74,13 +75,13 @@ struct StatsReply {
   }
 }
 
-struct RestoreRequest {
+struct RestoreRequest $M.kind(37) $M.reply("Empty") $M.servedBy(shard) {
   # Sets rows: the dense parameters' first values, or a checkpoint's rows.
   tables @0 :List(Common.TableKeys); # width dim, or dim plus slots
   onlyAbsent @1 :Bool;               # set-if-absent: rows that exist are left alone (width = dim)
 }
 
-struct ResumeRequest {
+struct ResumeRequest $M.kind(38) $M.reply("Empty") $M.servedBy(optimizer) {
   # Where the job stands, before the first lease of a (resumed) run.
   epoch @0 :UInt32;
   version @1 :UInt64;
@@ -89,19 +90,19 @@ struct ResumeRequest {
   applied @4 :List(UInt64);          # minibatches of the epoch that are applied already
 }
 
-struct ScanRequest {
+struct ScanRequest $M.kind(39) $M.reply("ScanReply") $M.servedBy(shard) {
   table @0 :UInt32;
   cursor @1 :UInt64;                 # 0 first, then the reply's next
   limit @2 :UInt32;                  # rows at most; the owner may give fewer
   slots @3 :Bool;                    # values carry the slots too
 }
 
-struct ScanReply {
+struct ScanReply $M.kind(40) {
   next @0 :UInt64;                   # UINT64_MAX after the last row
   rows @1 :List(Common.TableKeys);   # one entry
 }
 
-struct EndRequest {
+struct EndRequest $M.kind(41) $M.reply("Empty") $M.servedBy(optimizer) {
   # The job is over: exit with status 0, or with 1 and the message.
   ok @0 :Bool;
   message @1 :Text;

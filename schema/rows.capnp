@@ -2,6 +2,7 @@
 # The data path: worker to owner.
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("embers::wire");
+using M = import "/schema/messages.capnp";
 using Common = import "/schema/common.capnp";
 
 enum ReadMode {
@@ -9,7 +10,7 @@ enum ReadMode {
   exact @1;    # exactly origin.version: a later one is an error, an earlier one is waited for
 }
 
-struct PullRequest {
+struct PullRequest $M.kind(16) $M.reply("PullReply") $M.servedBy(shard) {
   origin @0 :Common.Origin;
   mode @1 :ReadMode;
   create @2 :Bool;                        # unknown keys get rows (training), or only their initial values are read
@@ -17,7 +18,7 @@ struct PullRequest {
   numberType @4 :UInt8;                   # base/numbers.h: what rows of embedding tables are to be sent as
 }
 
-struct PullReply {
+struct PullReply $M.kind(17) {
   version @0 :UInt64;                     # version that was read
   tables @1 :List(Rows);                  # as the request's tables, in its order
   struct Rows {
@@ -28,13 +29,13 @@ struct PullReply {
   }
 }
 
-struct PushRequest {
+struct PushRequest $M.kind(18) $M.reply("PushReply") $M.servedBy(optimizer) {
   # Gradients of one minibatch that belong to this owner; empty tables when it has none, so that it can count.
   origin @0 :Common.Origin;
   tables @1 :List(Common.TableKeys);      # indexed slices: keys unique in a table, width = dim
 }
 
-struct PushReply {
+struct PushReply $M.kind(19) {
   outcome @0 :Outcome;
   version @1 :UInt64;                     # the owner's after this push
   examples @2 :UInt64;                    # records this owner has applied in the job, this push included

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "actors/errors.h"
-#include "actors/owner/accumulate.h"
 #include "actors/owner/gradients.h"
 #include "actors/owner/ledger.h"
 #include "actors/owner/norms.h"
+#include "actors/owner/read_push.h"
 #include "actors/owner/staged_journal.h"
+#include "actors/owner/staging.h"
 
 namespace embers {
 namespace {
@@ -18,20 +18,14 @@ namespace {
 using PushPromise = caf::typed_response_promise<Message<wire::PushReply>>;
 using CommitPromise = caf::typed_response_promise<Message<wire::CommitReply>>;
 
-struct Staged {
-  uint32_t attempt;
-  uint32_t examples;
-  Message<wire::PushRequest> message;
-};
-
 struct OptimizerState {
   OptimizerState() = default;  // no aggregate: see actors/README.md
   OwnerConfig config;
   LocalShardActor shard;
   std::optional<storage::Clipper> clipper;
   Ledger ledger;
-  std::map<uint64_t, Staged> staged;       // by minibatch; sync only
-  std::shared_ptr<StagedJournal> journal;  // of them, or null
+  std::optional<PushReader> reader;
+  Staging staging;  // sync only
   // Pushes of the minibatches whose apply is under way, beside the one that began it: what is not applied
   // yet, and could be lost with this process, is not acknowledged. Async only.
   std::map<uint64_t, std::vector<PushPromise>> applying;
@@ -46,21 +40,6 @@ struct OptimizerState {
     if (origin.map_version != config.map.version)
       fail(ErrorCode::kStaleMap, "a push routed by owner map {}, now {}", origin.map_version,
            config.map.version);
-  }
-
-  // The gradients of a push, each of its table's dim and kind of key, and finite.
-  FiniteGradients gradients(const Message<wire::PushRequest>& m) const {
-    auto tables = read_slices(m.get().getTables(), config.tables.size(), true);
-    std::erase_if(tables, [](const TableSlices& t) { return t.keys.empty(); });
-    for (const TableSlices& t : tables) {
-      const TableSpec& spec = config.tables[t.table];
-      if (t.width != spec.dim || t.keys.kind != spec.key_kind)
-        fail(ErrorCode::kInvalid,
-             "gradients of dim {} with {} keys pushed to table '{}' of dim {} with {} keys", t.width,
-             embers::name(t.keys.kind), spec.name, spec.dim, embers::name(spec.key_kind));
-    }
-    return finite_gradients(std::move(tables), config.tables, read(m.get().getOrigin()),
-                            config.skip_bad_gradients);
   }
 
   Message<wire::PushReply> push_reply(wire::PushReply::Outcome outcome, uint64_t staleness = 0) const {
@@ -89,26 +68,20 @@ struct OptimizerState {
     });
   }
 
-  void stage(const Origin& origin, const Message<wire::PushRequest>& m) {
+  void stage(PushPtr push) {
+    const Origin& origin = push->origin;
     if (origin.version != ledger.version)
       fail(ErrorCode::kStaleVersion,
            "minibatch {} of epoch {} was computed on version {}, the model is at {}", origin.minibatch,
            origin.epoch, origin.version, ledger.version);
-    const auto known = staged.find(origin.minibatch);
-    if (known != staged.end() && known->second.attempt > origin.attempt)
-      fail(ErrorCode::kStaleLease, "minibatch {} of epoch {}: attempt {} came after attempt {}",
-           origin.minibatch, origin.epoch, origin.attempt, known->second.attempt);
-    if (journal) journal->add(m);
-    staged.insert_or_assign(origin.minibatch, Staged{origin.attempt, origin.examples, m});
+    staging.add(std::move(push));
   }
 
   // What the shard's last process had staged and not applied.
-  void stage_again(const Message<wire::PushRequest>& m) {
-    const Origin origin = read(m.get().getOrigin());
-    if (origin.version != ledger.version || ledger.is_applied(origin.epoch, origin.minibatch)) return;
-    const auto known = staged.find(origin.minibatch);
-    if (known == staged.end() || known->second.attempt <= origin.attempt)
-      staged.insert_or_assign(origin.minibatch, Staged{origin.attempt, origin.examples, m});
+  void stage_again(const PushPtr& push) {
+    if (push->origin.version == ledger.version &&
+        !ledger.is_applied(push->origin.epoch, push->origin.minibatch))
+      staging.add_again(push);
   }
 };
 
@@ -123,21 +96,22 @@ void request_apply(Self self, ApplyPtr batch, Done done, Failed failed) {
 
 // What an async apply's gradients are views of.
 struct Pushed {
-  Message<wire::PushRequest> message;
-  FiniteGradients gradients;
+  PushPtr push;
   std::vector<AccumulatedTable> clipped;
 };
 
-void push_async(Self self, const Origin& origin, const Message<wire::PushRequest>& m, PushPromise promise) {
+void push_async(Self self, PushPtr push, PushPromise promise) {
   Ledger& ledger = self->state.ledger;
+  const Origin origin = push->origin;
+  const FiniteGradients& gradients = push->gradients;
   auto batch = std::make_shared<ApplyBatch>();
-  auto pushed = std::make_shared<Pushed>(Pushed{m, self->state.gradients(m), {}});
+  auto pushed = std::make_shared<Pushed>(Pushed{push, {}});
   if (self->state.clipper->active()) {
-    pushed->clipped = copy_of(pushed->gradients.tables);
+    pushed->clipped = copy_of(gradients.tables);
     clip(pushed->clipped, *self->state.clipper, values(square_sums(pushed->clipped, *self->state.clipper)));
     batch->tables = views_of(pushed->clipped, self->state.config.tables);
   } else {
-    batch->tables = pushed->gradients.tables;
+    batch->tables = gradients.tables;
   }
   batch->keepalive = pushed;
   // A push without gradients followed no pull from this owner: nothing of it is stale.
@@ -146,14 +120,14 @@ void push_async(Self self, const Origin& origin, const Message<wire::PushRequest
   if (self->state.config.staleness_modulation) batch->rate_factor = 1.0 / std::max<uint64_t>(staleness, 1);
   batch->version = ++ledger.version;
   batch->step = ++ledger.minibatches;
-  batch->note = ledger.note(batch->version, batch->step, pushed->gradients.left_out,
-                            {{origin.minibatch, origin.examples}});
+  batch->note =
+      ledger.note(batch->version, batch->step, gradients.left_out, {{origin.minibatch, origin.examples}});
   ledger.mark_applied(origin.minibatch, origin.examples);
   self->state.ledger.under_way += origin.examples;
   self->state.applying.emplace(origin.minibatch, std::vector<PushPromise>());
   request_apply(
       self, batch,
-      [self, origin, counts, staleness, promise, left_out = pushed->gradients.left_out]() mutable {
+      [self, origin, counts, staleness, promise, left_out = gradients.left_out]() mutable {
         Ledger& ledger = self->state.ledger;
         ledger.under_way -= origin.examples;
         ledger.examples += origin.examples;
@@ -182,60 +156,30 @@ void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
     else
       promise.deliver(self->state.duplicate_reply());
   } else if (self->state.config.sync) {
-    self->state.gradients(m);
-    self->state.stage(origin, m);
+    self->state.stage(self->state.reader->read(m));
     promise.deliver(self->state.push_reply(wire::PushReply::Outcome::STAGED));
   } else {
-    push_async(self, origin, m, promise);
+    push_async(self, self->state.reader->read(m), promise);
   }
-}
-
-// The gradients of a version.
-struct VersionSum {
-  std::vector<AccumulatedTable> tables;
-  uint64_t left_out = 0;  // rows of its minibatches
-};
-
-// Adds up the staged minibatches of a commit, in its order.
-VersionSum add_up(const OptimizerState& state, wire::CommitRequest::Reader commit) {
-  std::vector<FiniteGradients> gradients;
-  std::vector<WeightedSlices> parts;
-  VersionSum sum;
-  std::set<uint64_t> seen;
-  for (const auto part : commit.getMinibatches()) {
-    const auto staged = state.staged.find(part.getMinibatch());
-    if (staged == state.staged.end())
-      fail(ErrorCode::kInternal, "commit of version {}: minibatch {} was never staged", commit.getVersion(),
-           part.getMinibatch());
-    if (!seen.insert(part.getMinibatch()).second)
-      fail(ErrorCode::kInvalid, "commit of version {}: minibatch {} is in it twice", commit.getVersion(),
-           part.getMinibatch());
-    const FiniteGradients& finite = gradients.emplace_back(state.gradients(staged->second.message));
-    sum.left_out += finite.left_out;
-    parts.push_back({static_cast<float>(part.getWeight()), finite.tables});
-  }
-  sum.tables = accumulate(parts, state.config.tables);
-  return sum;
 }
 
 // Books a version's minibatches as applied once the shard acknowledged it.
 void book_commit(OptimizerState& state, wire::CommitRequest::Reader commit) {
   for (const auto part : commit.getMinibatches()) {
-    const auto staged = state.staged.find(part.getMinibatch());
-    state.ledger.examples += staged->second.examples;
+    const uint32_t examples = state.staging.examples(part.getMinibatch());
+    state.ledger.examples += examples;
     ++state.ledger.minibatches;
-    state.ledger.mark_applied(part.getMinibatch(), staged->second.examples);
-    state.staged.erase(staged);
+    state.ledger.mark_applied(part.getMinibatch(), examples);
+    state.staging.drop(part.getMinibatch());
   }
   state.ledger.version = commit.getVersion();
-  if (state.journal && state.staged.empty()) state.journal->clear();
 }
 
 // For the journal, before it is applied.
 AppliedNote note_commit(OptimizerState& state, wire::CommitRequest::Reader commit, uint64_t left_out) {
   std::vector<std::pair<uint64_t, uint32_t>> applied;
   for (const auto part : commit.getMinibatches())
-    applied.emplace_back(part.getMinibatch(), state.staged.at(part.getMinibatch()).examples);
+    applied.emplace_back(part.getMinibatch(), state.staging.examples(part.getMinibatch()));
   const uint64_t minibatches = state.ledger.minibatches + applied.size();
   return state.ledger.note(commit.getVersion(), minibatches, left_out, std::move(applied));
 }
@@ -255,7 +199,7 @@ void commit(Self self, const Message<wire::CommitRequest>& m, CommitPromise prom
   if (request.getVersion() != state.ledger.version + 1)
     fail(ErrorCode::kStaleVersion, "commit of version {} at version {}", request.getVersion(),
          state.ledger.version);
-  auto sum = std::make_shared<VersionSum>(add_up(state, request));
+  auto sum = std::make_shared<VersionSum>(state.staging.add_up(request, state.config.tables));
   clip(sum->tables, *state.clipper, read_norms(request));
   auto batch = std::make_shared<ApplyBatch>();
   batch->version = batch->step = request.getVersion();
@@ -333,14 +277,15 @@ Message<wire::StatsReply> stats_reply(const Ledger& ledger, const StoreStats& st
 OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& config,
                                                  const LocalShardActor& shard,
                                                  const std::vector<AppliedNote>& left,
-                                                 const std::shared_ptr<StagedJournal>& journal) {
+                                                 const std::shared_ptr<StagedJournal>& journal,
+                                                 const std::vector<PushPtr>& staged) {
   self->state.config = config;
   self->state.shard = shard;
   self->state.clipper.emplace(config.tables);
-  self->state.journal = journal;
+  self->state.reader.emplace(self->state.config.tables, config.skip_bad_gradients);
+  self->state.staging = Staging(journal);
   for (const AppliedNote& note : left) self->state.ledger.recover(note);
-  if (journal)
-    for (const auto& push : journal->take_left()) self->state.stage_again(push);
+  for (const PushPtr& push : staged) self->state.stage_again(push);
   return {
       [self](const Message<wire::PushRequest>& m) -> caf::result<Message<wire::PushReply>> {
         auto promise = self->make_response_promise<Message<wire::PushReply>>();
@@ -351,7 +296,7 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
       },
       [self](const Message<wire::NormsRequest>& m) {
         return guarded(Kind::kNormsRequest, [&] {
-          const VersionSum sum = add_up(self->state, m.get().getCommit());
+          const VersionSum sum = self->state.staging.add_up(m.get().getCommit(), self->state.config.tables);
           return make_norms_reply(square_sums(sum.tables, *self->state.clipper));
         });
       },
@@ -417,9 +362,14 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
 OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& config, LocalShardActor shard,
                                const std::vector<AppliedNote>& left) {
   if (!config.sync || !config.has_journal())
-    return system.spawn(optimizer_behavior, config, std::move(shard), left, std::shared_ptr<StagedJournal>());
+    return system.spawn(optimizer_behavior, config, std::move(shard), left, std::shared_ptr<StagedJournal>(),
+                        std::vector<PushPtr>());
   auto journal = std::make_shared<StagedJournal>(config.external.journal, config.shard, config.job);
-  return system.spawn<caf::detached>(optimizer_behavior, config, std::move(shard), left, std::move(journal));
+  std::vector<PushPtr> staged;
+  PushReader reader(config.tables, config.skip_bad_gradients);
+  for (const auto& push : journal->take_left()) staged.push_back(reader.read(push));
+  return system.spawn<caf::detached>(optimizer_behavior, config, std::move(shard), left, std::move(journal),
+                                     std::move(staged));
 }
 
 }  // namespace embers

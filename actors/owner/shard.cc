@@ -123,11 +123,12 @@ class Rows {
 
   void make_store() {
     if (config_.backend == "memory") {
-      store_ = storage::make_memory_store();
+      store_ = storage::make_memory_store(config_.page_filler);
       return;
     }
     auto external = storage::make_external_store(
-        storage::connect_servers(config_.backend, config_.servers, config_.timeouts), config_.external);
+        storage::connect_servers(config_.backend, config_.servers, config_.timeouts), config_.external,
+        config_.page_filler);
     external_ = external.get();
     store_ = std::move(external);
   }

@@ -32,6 +32,7 @@ struct OwnerConfig {
   storage::ExternalOptions external;  // whose rows they hold
   bool takes_over = false;            // from a lost process of the shard, by its journal
   std::optional<int> cpu;             // that the shard actor is bound to, in a thread of its own
+  std::shared_ptr<storage::PageFiller> page_filler;  // of all owners of the process; null: one of its own
 
   bool has_journal() const { return backend != "memory" && !external.journal.empty(); }
   // Called in an actor's thread when the master ends the job.

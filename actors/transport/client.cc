@@ -72,7 +72,7 @@ caf::strong_actor_ptr Link::add_proxy(Destination destination, Proxy::ReadReques
 void Link::send(OutFrame frame) {
   std::shared_ptr<Connection> to;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (ended_) return;
     if (!open_) return waiting_.push_back(std::move(frame));
     to = open_;
@@ -178,7 +178,7 @@ void Link::receive(InFrame frame) {
     decode<wire::Welcome>(frame);
     welcomed_ = true;
     give_up_timer_.cancel();
-    const std::lock_guard lock(mutex_);  // none overtakes those that wait
+    const MutexLock lock(mutex_);  // none overtakes those that wait
     for (OutFrame& f : waiting_) connection_->send(std::move(f));
     waiting_.clear();
     open_ = connection_;
@@ -210,7 +210,7 @@ void Link::down(const Error& why) {
   connection_.reset();
   welcomed_ = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
     open_.reset();
     waiting_.clear();

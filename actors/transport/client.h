@@ -1,13 +1,13 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "actors/errors.h"
 #include "actors/transport/proxy.h"
 #include "actors/transport/transport.h"
+#include "base/mutex.h"
 
 namespace embers {
 
@@ -74,10 +74,11 @@ class Link : public std::enable_shared_from_this<Link> {
   ErrorCode reason_code_ = ErrorCode::kUnavailable;
   std::unordered_map<uint16_t, caf::strong_actor_ptr> proxies_;
 
-  std::mutex mutex_;
-  std::shared_ptr<Connection> open_;  // where frames go, from the welcome to the end; guarded by mutex_
-  std::vector<OutFrame> waiting_;     // before that; guarded by mutex_
-  bool ended_ = false;                // guarded by mutex_
+  Mutex mutex_;
+  // Where frames go from the welcome to the end, and before that.
+  std::shared_ptr<Connection> open_ ABSL_GUARDED_BY(mutex_);
+  std::vector<OutFrame> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 template <class I>

@@ -110,7 +110,7 @@ void Connection::send(OutFrame frame) {
   frame.header.total = static_cast<uint32_t>(frame.size);
   frame.header.chunks = static_cast<uint32_t>((frame.size + kChunkWords - 1) / kChunkWords);
   {
-    const std::lock_guard lock(queue_mutex_);
+    const MutexLock lock(queue_mutex_);
     if (ended_) return;
     queue_.push_back({std::move(frame)});
     if (std::exchange(writing_, true)) return;
@@ -132,7 +132,7 @@ void Connection::write() {
 }
 
 void Connection::take_chunks() {
-  const std::lock_guard lock(queue_mutex_);
+  const MutexLock lock(queue_mutex_);
   busy_.clear();
   buffers_.clear();
   size_t chunks = 0;
@@ -155,7 +155,7 @@ void Connection::take_chunks() {
 
 // Bytes that the socket took at once. What is wrong with it is found by the io thread, which writes the rest.
 size_t Connection::write_now() {
-  const std::lock_guard lock(socket_mutex_);
+  const MutexLock lock(socket_mutex_);
   if (!socket_.is_open()) return 0;
   std::array<iovec, kBuffersPerCall> parts;
   size_t sent = 0;
@@ -201,7 +201,7 @@ void Connection::written() {
       --in_flight_;
   busy_.clear();
   if (in_flight_ < kMaxInFlight) resume();
-  const std::lock_guard lock(queue_mutex_);
+  const MutexLock lock(queue_mutex_);
   if (!queue_.empty()) return loop_->post([self = shared_from_this()] { self->write(); });
   writing_ = false;
   if (finishing_) loop_->post([self = shared_from_this()] { self->close(self->ending_); });
@@ -213,7 +213,7 @@ void Connection::finish() {
   loop_->post([self = shared_from_this()] {
     if (self->closed_) return;
     {
-      const std::lock_guard lock(self->queue_mutex_);
+      const MutexLock lock(self->queue_mutex_);
       self->finishing_ = true;
       if (!self->writing_) return self->close(self->ending_);
     }
@@ -233,7 +233,7 @@ void Connection::reject(const Error& why) {
 
 void Connection::fail_with(const boost::system::error_code& e) {
   const bool finishing = [&] {
-    const std::lock_guard lock(queue_mutex_);
+    const MutexLock lock(queue_mutex_);
     return finishing_;
   }();
   if (finishing)
@@ -248,14 +248,14 @@ void Connection::close(const Error& why) {
     self->closed_ = true;
     self->timer_.cancel();
     {
-      const std::lock_guard lock(self->queue_mutex_);
+      const MutexLock lock(self->queue_mutex_);
       self->ended_ = true;
       self->queue_.clear();
     }
     boost::system::error_code ignored;
     self->socket_.shutdown(Socket::shutdown_both, ignored);
     {
-      const std::lock_guard lock(self->socket_mutex_);
+      const MutexLock lock(self->socket_mutex_);
       self->socket_.close(ignored);
     }
     const auto on_close = std::move(self->on_close);

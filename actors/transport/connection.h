@@ -4,12 +4,12 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "actors/transport/event_loop.h"
 #include "actors/transport/frame.h"
+#include "base/mutex.h"
 
 namespace embers {
 
@@ -79,14 +79,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     OutFrame frame;
     uint32_t next_chunk = 0;
   };
-  std::mutex queue_mutex_;
-  std::deque<Outgoing> queue_;  // guarded by queue_mutex_, as the three below
-  bool writing_ = false;        // one thread is at it
-  bool finishing_ = false;
-  bool ended_ = false;          // nothing is sent any more
+  Mutex queue_mutex_;
+  std::deque<Outgoing> queue_ ABSL_GUARDED_BY(queue_mutex_);
+  bool writing_ ABSL_GUARDED_BY(queue_mutex_) = false;  // one thread is at it
+  bool finishing_ ABSL_GUARDED_BY(queue_mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(queue_mutex_) = false;  // nothing is sent any more
   std::vector<OutFrame> busy_;  // one chunk each, being written; of the thread that writes
   std::vector<boost::asio::const_buffer> buffers_;
-  std::mutex socket_mutex_;  // no other thread writes to a socket that is being closed
+  Mutex socket_mutex_;  // no other thread writes to a socket that is being closed
 
   Error ending_{ErrorCode::kUnavailable, "the connection was ended here"};
   boost::asio::steady_timer timer_;

@@ -4,7 +4,7 @@
 
 #include <boost/asio.hpp>
 
-#include <mutex>
+#include "base/mutex.h"
 
 namespace embers {
 
@@ -17,7 +17,7 @@ class EventLoop {
   // Runs `work` on the loop's thread; not at all once the loop has ended. Any thread.
   template <class Work>
   void post(Work&& work) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!ended_) boost::asio::post(context, std::forward<Work>(work));
   }
 
@@ -25,7 +25,7 @@ class EventLoop {
   // which share the loop themselves.
   void end() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       ended_ = true;
     }
     context.restart();
@@ -33,8 +33,8 @@ class EventLoop {
   }
 
  private:
-  std::mutex mutex_;
-  bool ended_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace embers

@@ -6,7 +6,7 @@ namespace embers {
 
 void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) {
   if (handle_system_message(*what, host, false)) return;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (ended_) {
     const caf::error reason = reason_;
     lock.unlock();
@@ -26,7 +26,7 @@ void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) {
 void Proxy::receive(InFrame& frame) {
   Open open;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = open_.find(frame.header.correlation);
     if (known == open_.end()) return;
     open = std::move(known->second);
@@ -48,7 +48,7 @@ void Proxy::end_link(const Error& why) { link_->close(why); }
 bool Proxy::cleanup(caf::error&& reason, caf::execution_unit* host) {
   std::unordered_map<uint64_t, Open> open;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!std::exchange(ended_, true)) reason_ = reason;
     open.swap(open_);
   }

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 
 #include "actors/transport/frame.h"
+#include "base/mutex.h"
 
 namespace embers {
 
@@ -50,11 +50,11 @@ class Proxy final : public caf::monitorable_actor {
   const std::shared_ptr<Link> link_;
   const Destination destination_;
   const ReadRequest read_;
-  std::mutex mutex_;
-  uint64_t last_ = 0;                        // guarded by mutex_, as all below
-  std::unordered_map<uint64_t, Open> open_;  // by correlation
-  bool ended_ = false;
-  caf::error reason_;  // of the end
+  Mutex mutex_;
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<uint64_t, Open> open_ ABSL_GUARDED_BY(mutex_);  // by correlation
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  caf::error reason_ ABSL_GUARDED_BY(mutex_);  // of the end
 };
 
 namespace detail {
@@ -67,7 +67,7 @@ caf::message read_reply(InFrame& frame) {
 template <class I>
 struct RequestsOf;
 template <class... Requests>
-struct RequestsOf<Interface<Requests...>> {
+struct RequestsOf<Interface<MessageList<Requests...>>> {
   static std::optional<Proxy::Request> read(const caf::type_erased_tuple& content, Destination destination,
                                             uint64_t correlation) {
     std::optional<Proxy::Request> request;

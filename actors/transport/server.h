@@ -72,7 +72,7 @@ namespace detail {
 template <class I>
 struct ForEachRequest;
 template <class... Requests>
-struct ForEachRequest<Interface<Requests...>> {
+struct ForEachRequest<Interface<MessageList<Requests...>>> {
   template <class F>
   static void call(F&& f) {
     (f.template operator()<Requests>(), ...);

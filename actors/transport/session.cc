@@ -11,7 +11,7 @@ void Session::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) 
   }
   Open open;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = open_.find(what->mid.request_id().integer_value());
     if (known == open_.end()) return;
     open = known->second;
@@ -27,7 +27,7 @@ void Session::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) 
 }
 
 caf::message_id Session::remember(const FrameHeader& request, MakeFrame make_frame) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   open_.emplace(++last_, Open{request, make_frame});
   return caf::make_message_id(last_);
 }

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 
 #include "actors/transport/connection.h"
+#include "base/mutex.h"
 
 namespace embers {
 
@@ -42,9 +42,9 @@ class Session final : public caf::monitorable_actor {
   caf::message_id remember(const FrameHeader& request, MakeFrame make_frame);
 
   const std::shared_ptr<Connection> connection_;
-  std::mutex mutex_;
-  uint64_t last_ = 0;                        // guarded by mutex_
-  std::unordered_map<uint64_t, Open> open_;  // by request id; guarded by mutex_
+  Mutex mutex_;
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<uint64_t, Open> open_ ABSL_GUARDED_BY(mutex_);  // by request id
 };
 
 // Answers a request's frame with an error; a malformed request ends its connection.

@@ -54,14 +54,14 @@ Transport::~Transport() { stop(); }
 std::shared_ptr<Connection> Transport::adopt(Connection::Socket socket) {
   tune(socket);
   auto connection = std::make_shared<Connection>(loop_, std::move(socket));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
   connections_.push_back(connection);
   return connection;
 }
 
 void Transport::adopt(const std::shared_ptr<Link>& link) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(links_, [](const auto& weak) { return weak.expired(); });
   links_.push_back(link);
 }
@@ -72,7 +72,7 @@ void Transport::stop() {
   std::promise<void> told;
   // On the io thread: no link becomes connected meanwhile, and what finish() posts runs before what was told.
   loop_->post([&] {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& weak : links_)
       if (const auto link = weak.lock()) link->finish();
     for (const auto& weak : connections_)

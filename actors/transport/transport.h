@@ -1,12 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "actors/transport/connection.h"
 #include "actors/transport/endpoint.h"
+#include "base/mutex.h"
 
 namespace embers {
 
@@ -42,9 +42,9 @@ class Transport {
   caf::actor_system& system_;
   const std::shared_ptr<EventLoop> loop_ = std::make_shared<EventLoop>();
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<Connection>> connections_;  // guarded by mutex_
-  std::vector<std::weak_ptr<Link>> links_;              // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

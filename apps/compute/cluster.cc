@@ -5,6 +5,7 @@
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "base/cpus.h"
+#include "storage/memory/page_filler.h"
 
 namespace embers {
 namespace {
@@ -44,9 +45,11 @@ JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> co
   SystemConfig system_config(config->shards);
   caf::actor_system system(system_config);
   const OwnerMap map = even_owner_map(config->shards, config->job.storage.buckets);
+  const auto page_filler = std::make_shared<storage::PageFiller>();
   for (uint32_t s = 0; s < config->shards; ++s) {
     OwnerConfig owner = owner_config(config->job, config->run, s, config->model.tables, map);
     owner.cpu = cpu_of(cpus, s);
+    owner.page_filler = page_filler;
     config->local_owners.push_back(spawn_owner(system, owner));
   }
   std::promise<JobResult> ended;

@@ -18,6 +18,7 @@
 #include "apps/shard/owner_life.h"
 #include "apps/shard/shard.h"
 #include "base/cpus.h"
+#include "storage/memory/page_filler.h"
 
 namespace embers {
 namespace {
@@ -74,8 +75,12 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
 class JoinedOwner {
  public:
   // Reaches the master and listens.
-  JoinedOwner(caf::actor_system& system, const ShardOptions& options)
-      : transport_(system), options_(options), master_(reach_master(transport_, options.join)) {
+  JoinedOwner(caf::actor_system& system, const ShardOptions& options,
+              std::shared_ptr<storage::PageFiller> page_filler)
+      : transport_(system),
+        options_(options),
+        page_filler_(std::move(page_filler)),
+        master_(reach_master(transport_, options.join)) {
     const auto endpoints = options.listen.empty() ? default_endpoints(parse_endpoint(options.join.master))
                                                   : parse_endpoints(options.listen);
     server_ = Server::listen(transport_, endpoints, {master_.run, false});
@@ -88,6 +93,7 @@ class JoinedOwner {
     const uint64_t incarnation = joined.get().getIncarnation();
     OwnerConfig config = decoding(Kind::kJoinReply, [&] { return read_owner_config(master_, joined.get()); });
     config.cpu = cpu;
+    config.page_filler = page_filler_;
     config.on_end = [verdict](bool ok, const std::string& message) {
       verdict->give(ok ? std::nullopt : std::optional<Error>(Error(ErrorCode::kJobFailed, message)));
     };
@@ -132,6 +138,7 @@ class JoinedOwner {
 
   Transport transport_;
   const ShardOptions& options_;
+  const std::shared_ptr<storage::PageFiller> page_filler_;
   const MasterLink master_;
   std::shared_ptr<Server> server_;
   OwnerLife life_;
@@ -179,9 +186,10 @@ int serve_shard(const ShardOptions& options) {
   check_listen(options);
   SystemConfig system_config(options.owners);
   caf::actor_system system(system_config);
+  const auto page_filler = std::make_shared<storage::PageFiller>();
   JoinedOwners owners;
   for (uint32_t i = 0; i < options.owners; ++i)
-    owners.push_back(std::make_unique<JoinedOwner>(system, options));
+    owners.push_back(std::make_unique<JoinedOwner>(system, options, page_filler));
   const auto verdict = std::make_shared<Verdict>();
   join_all(owners, cpus, verdict);
   const SignalWatch watch([&](const std::string& signal) {

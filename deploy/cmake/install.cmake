@@ -16,7 +16,7 @@ foreach(library ${embers_libraries})
           FILES_MATCHING PATTERN "*.h")
 endforeach()
 install(DIRECTORY ${CMAKE_BINARY_DIR}/schema/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/schema
-        FILES_MATCHING PATTERN "*.capnp.h" PATTERN CMakeFiles EXCLUDE)
+        FILES_MATCHING PATTERN "*.capnp.h" PATTERN "message_kinds.h" PATTERN CMakeFiles EXCLUDE)
 
 install(EXPORT embersTargets NAMESPACE embers:: DESTINATION ${embers_package_dir})
 configure_package_config_file(${CMAKE_SOURCE_DIR}/deploy/cmake/embersConfig.cmake.in embersConfig.cmake

@@ -13,7 +13,7 @@ class CreatedKeys {
   }
 
  public:
-  explicit CreatedKeys(KeyKind kind) : keys_(kind) {}
+  CreatedKeys(KeyKind kind, PageFiller* filler) : keys_(kind), index_(filler) {}
 
   bool contains(KeysView keys, size_t i) const {
     return index_.find(hash_key(keys, i), same(keys, i)) != RowIndex::kNone;

@@ -5,19 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "storage/external/external_options.h"
 #include "storage/external/key_value_server.h"
 #include "storage/journal/write_back_journal.h"
 #include "storage/rows/store.h"
 
 namespace embers::storage {
-
-// Whose rows an external store holds.
-struct ExternalOptions {
-  std::string job;      // name: jobs that share servers differ in it
-  uint64_t run = 0;     // number of the job's run: rows of other runs count as absent and are written over
-  uint32_t shard = 0;   // the one writer of its keys
-  std::string journal;  // directory for a WriteBackJournal, "" for none
-};
 
 // A Store on key-value servers: *storage does not optimize*. update() is ElasticDL's OptimizerWrapper: look
 // up rows and slots, initialize unknown slots, apply, write rows back, write slots back.
@@ -52,6 +45,8 @@ class ExternalStore : public Store {
   virtual void publish(uint64_t version) = 0;
 };
 
-std::unique_ptr<ExternalStore> make_external_store(KeyValueServers servers, const ExternalOptions& options);
+// `filler`: as make_memory_store's, for the index of the keys.
+std::unique_ptr<ExternalStore> make_external_store(KeyValueServers servers, const ExternalOptions& options,
+                                                   std::shared_ptr<PageFiller> filler = nullptr);
 
 }  // namespace embers::storage

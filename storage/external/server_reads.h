@@ -23,6 +23,7 @@ class ServerReads {
   size_t server_of(std::string_view name) const {
     return servers_.all.size() == 1 ? 0 : servers_.server_of(name);
   }
+  KeyValueServer& server(std::string_view name) const { return *servers_.all[server_of(name)]; }
 
   // Calls visit(i, name, value) for each i-th name that is there. Any number of names, of any servers.
   using Visit = std::function<void(size_t i, std::string_view name, std::string_view value)>;

@@ -13,11 +13,10 @@ namespace embers::storage {
 //   row   <job>/<table>/<key>
 //   slots <job>/<table>/<key>#slots
 //
-// An int64 key is its decimal text. Bytes that are not printable ASCII, and "%", "#", " " and (but for
-// tables)
-// "/", are written %XX, so that no two keys share a name and every protocol takes it. A key whose name would
-// pass KeyValueServer::kLongestName is "#" and 32 hexadecimal digits of its hash; the value then repeats the
-// key in full.
+// An int64 key is its decimal text. Bytes that are not printable ASCII, and "%", "#", " " and (except in a
+// table's name) "/", are written %XX, so that no two keys share a name and every protocol takes it. A key
+// whose name would pass KeyValueServer::kLongestName is "#" and 32 hexadecimal digits of its hash; the value
+// then repeats the key in full.
 class StoredNames {
  public:
   // kInvalid when job and table leave no room for a hashed key.

@@ -1,6 +1,7 @@
 #include <deque>
 
 #include "storage/memory/memory_table.h"
+#include "storage/memory/page_filler.h"
 #include "storage/rows/store.h"
 
 namespace embers::storage {
@@ -8,12 +9,15 @@ namespace {
 
 class MemoryStore final : public Store {
  public:
+  explicit MemoryStore(std::shared_ptr<PageFiller> filler)
+      : filler_(filler ? std::move(filler) : std::make_shared<PageFiller>()) {}
+
   void add_table(const TableSpec& spec, std::span<const float> slot_init) override {
     if (spec.dim == 0) fail(ErrorCode::kInvalid, "table '{}': dim must be at least 1", spec.name);
     for (const MemoryTable& table : tables_)
       if (table.name() == spec.name)
         fail(ErrorCode::kInvalid, "table '{}' is in the store already", spec.name);
-    tables_.emplace_back(spec, slot_init);
+    tables_.emplace_back(spec, slot_init, filler_.get());
   }
 
   size_t gather(TableId table, KeysView keys, std::span<float> out, std::span<uint8_t> found) override {
@@ -55,11 +59,14 @@ class MemoryStore final : public Store {
   }
   MemoryTable& at(TableId table) { return tables_[index(table)]; }
 
+  const std::shared_ptr<PageFiller> filler_;  // outlives the tables
   std::deque<MemoryTable> tables_;
 };
 
 }  // namespace
 
-std::unique_ptr<Store> make_memory_store() { return std::make_unique<MemoryStore>(); }
+std::unique_ptr<Store> make_memory_store(std::shared_ptr<PageFiller> filler) {
+  return std::make_unique<MemoryStore>(std::move(filler));
+}
 
 }  // namespace embers::storage

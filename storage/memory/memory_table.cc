@@ -14,7 +14,7 @@ constexpr size_t kKeysAhead = 24;  // whose buckets insertions ask for
 
 }  // namespace
 
-MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init)
+MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init, PageFiller* filler)
     : name_(spec.name),
       kind_(spec.key_kind),
       dim_(spec.dim),
@@ -24,7 +24,8 @@ MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init
       slot_init_(slot_init.begin(), slot_init.end()),
       zero_slots_(std::all_of(slot_init.begin(), slot_init.end(),
                               [](float x) { return std::bit_cast<uint32_t>(x) == 0; })),
-      slabs_(stride_) {}
+      index_(filler),
+      slabs_(stride_, filler) {}
 
 size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_t> found) {
   check_kind(name_, kind_, keys);

@@ -24,7 +24,8 @@ namespace embers::storage {
 // *Thread safety*: none.
 class MemoryTable {
  public:
-  MemoryTable(const TableSpec& spec, std::span<const float> slot_init);
+  // `filler` makes pages ahead; it must outlive the table, or be null.
+  MemoryTable(const TableSpec& spec, std::span<const float> slot_init, PageFiller* filler = nullptr);
 
   size_t gather(KeysView keys, std::span<float> out, std::span<uint8_t> found);
   size_t add_if_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);

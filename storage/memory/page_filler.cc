@@ -29,14 +29,9 @@ void run_anywhere() {
 
 }  // namespace
 
-PageFiller& PageFiller::instance() {
-  static PageFiller filler;
-  return filler;
-}
-
 PageFiller::~PageFiller() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     over_ = true;
     changed_.notify_all();
   }
@@ -44,7 +39,7 @@ PageFiller::~PageFiller() {
 }
 
 void PageFiller::fill(std::byte* data, size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (cannot_ || over_ || bytes == 0) return;
   try {
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
@@ -56,29 +51,29 @@ void PageFiller::fill(std::byte* data, size_t bytes) {
 }
 
 void PageFiller::leave(const std::byte* data, size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(ranges_, [&](const Range& r) { return r.overlaps(data, bytes); });
 }
 
 void PageFiller::forget(const std::byte* data, size_t bytes) {
   leave(data, bytes);
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !at_hand_.overlaps(data, bytes); });
+  MutexLock lock(mutex_);
+  while (at_hand_.overlaps(data, bytes)) lock.wait(changed_);
 }
 
 void PageFiller::run() {
   run_anywhere();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return over_ || !ranges_.empty(); });
+    while (!over_ && ranges_.empty()) lock.wait(changed_);
     if (over_) return;
     Range& next = ranges_.front();
     const size_t piece = std::min(next.bytes, kHugePage);
     next.bytes -= piece;
-    at_hand_ = {next.data + next.bytes, piece};
+    const Range mine = at_hand_ = {next.data + next.bytes, piece};
     if (next.bytes == 0) ranges_.pop_front();
     lock.unlock();
-    const bool filled = madvise(at_hand_.data, at_hand_.bytes, MADV_POPULATE_WRITE) == 0;
+    const bool filled = madvise(mine.data, mine.bytes, MADV_POPULATE_WRITE) == 0;
     lock.lock();
     at_hand_ = {nullptr, 0};
     if (!filled) {

@@ -3,21 +3,22 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <thread>
+
+#include "base/mutex.h"
 
 namespace embers::storage {
 
-// Makes pages resident before they are needed, on one thread of the process. A huge page takes the kernel
-// a third of a millisecond, and five to ten where a hypervisor has to find the memory first: without this
-// thread, whoever touches it first waits for that.
+// Makes pages resident before they are needed, on a thread of its own, which starts with the first of them. A
+// huge page takes the kernel a third of a millisecond, and five to ten where a hypervisor has to find the
+// memory first: without this thread, whoever touches it first waits for that. Stores of one process share a
+// filler, so that their threads do not fight over CPUs and the kernel's lock on the process's memory.
 //
 // *Thread safety*: all members may be called from any thread.
 class PageFiller {
  public:
-  // The process's.
-  static PageFiller& instance();
-  ~PageFiller();
+  PageFiller() = default;
+  ~PageFiller();  // all memory that was given to it is forgotten
 
   // Fills pages of this anonymous memory soon, the last ones first; their contents stay. Nothing where the
   // kernel cannot (before Linux 5.14), or where there is no thread to be had: then whoever uses them fills
@@ -38,15 +39,14 @@ class PageFiller {
     }
   };
 
-  PageFiller() = default;
   void run();
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Range> ranges_;   // to be filled, oldest first
-  Range at_hand_{nullptr, 0};  // what is being filled
-  bool cannot_ = false;
-  bool over_ = false;
+  std::deque<Range> ranges_ ABSL_GUARDED_BY(mutex_);      // to be filled, oldest first
+  Range at_hand_ ABSL_GUARDED_BY(mutex_) = {nullptr, 0};  // what is being filled
+  bool cannot_ ABSL_GUARDED_BY(mutex_) = false;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // from the first call of fill() on
 };
 

@@ -46,7 +46,7 @@ Pages::~Pages() {
 Pages::Pages(Pages&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      filling_(std::exchange(other.filling_, false)) {}
+      filling_(std::exchange(other.filling_, nullptr)) {}
 
 Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(data_, other.data_);
@@ -75,17 +75,17 @@ void Pages::grow(size_t bytes, bool huge) {
   *this = std::move(grown);
 }
 
-void Pages::fill_soon(size_t begin, size_t bytes) {
-  filling_ = true;
-  PageFiller::instance().fill(data_ + begin, bytes);
+void Pages::fill_soon(PageFiller& filler, size_t begin, size_t bytes) {
+  filling_ = &filler;
+  filler.fill(data_ + begin, bytes);
 }
 
 void Pages::take(size_t begin, size_t bytes) const {
-  if (filling_) PageFiller::instance().leave(data_ + begin, bytes);
+  if (filling_ != nullptr) filling_->leave(data_ + begin, bytes);
 }
 
 void Pages::stop_filling() {
-  if (std::exchange(filling_, false)) PageFiller::instance().forget(data_, size_);
+  if (PageFiller* const filler = std::exchange(filling_, nullptr)) filler->forget(data_, size_);
 }
 
 }  // namespace embers::storage

@@ -4,6 +4,8 @@
 
 namespace embers::storage {
 
+class PageFiller;
+
 inline constexpr size_t kSmallPage = 4096, kHugePage = size_t{2} << 20;
 
 // Anonymous memory, zeroed, returned to the system when dropped. Large random-access arrays ask for huge
@@ -22,9 +24,10 @@ class Pages {
   // Makes it at least so large, with zeros behind what there is, mostly at another address but without
   // copying: pages are mapped anew. It stays one mapping. Throws std::bad_alloc, and then nothing changed.
   void grow(size_t bytes, bool huge);
-  // Has a part made resident by another thread: see page_filler.h. take() says that the caller is about to
-  // use it: what is not made yet is left to whoever touches it.
-  void fill_soon(size_t begin, size_t bytes);
+  // Has a part made resident by another thread: see page_filler.h. It is the same filler each time, and
+  // outlives the pages. take() says that the caller is about to use a part: what is not made yet is left to
+  // whoever touches it.
+  void fill_soon(PageFiller& filler, size_t begin, size_t bytes);
   void take(size_t begin, size_t bytes) const;
 
  private:
@@ -32,7 +35,7 @@ class Pages {
 
   std::byte* data_ = nullptr;
   size_t size_ = 0;
-  bool filling_ = false;  // fill_soon was called
+  PageFiller* filling_ = nullptr;  // from fill_soon on
 };
 
 }  // namespace embers::storage

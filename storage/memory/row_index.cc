@@ -112,7 +112,7 @@ void RowIndex::begin_growth() {
   const size_t bytes = buckets * sizeof(RowBucket);
   const size_t before = pages_.size();
   pages_.grow(bytes, bytes >= kHugePage);
-  if (bytes >= kHugePage) pages_.fill_soon(before, pages_.size() - before);
+  if (filler_ != nullptr && bytes >= kHugePage) pages_.fill_soon(*filler_, before, pages_.size() - before);
   data_ = reinterpret_cast<RowBucket*>(pages_.data());
   before_ = left_ = buckets_;
   buckets_ = buckets;

@@ -33,7 +33,8 @@ class RowIndex {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr size_t kCells = RowBucket::kCells;
 
-  RowIndex() = default;
+  // Without a `filler`, which must outlive it, whoever needs a page makes it.
+  explicit RowIndex(PageFiller* filler = nullptr) : filler_(filler) {}
   RowIndex(const RowIndex&) = delete;
   RowIndex& operator=(const RowIndex&) = delete;
 
@@ -118,6 +119,7 @@ class RowIndex {
   void move(uint64_t buckets);
   void move_bucket();
 
+  PageFiller* const filler_;
   Pages pages_;
   RowBucket* data_ = &RowBucket::kNoBucket;
   uint64_t buckets_ = 0;

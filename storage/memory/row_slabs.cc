@@ -9,8 +9,9 @@ size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * 
 
 }  // namespace
 
-RowSlabs::RowSlabs(size_t floats_per_row)
-    : floats_per_row_(floats_per_row),
+RowSlabs::RowSlabs(size_t floats_per_row, PageFiller* filler)
+    : filler_(filler),
+      floats_per_row_(floats_per_row),
       slab_bytes_(std::max(kHugePage, round_up(2 * floats_per_row * sizeof(float), kHugePage))),
       rows_per_slab_(static_cast<uint32_t>(slab_bytes_ / (floats_per_row * sizeof(float)))),
       reciprocal_(UINT64_MAX / rows_per_slab_ + 1) {}
@@ -27,8 +28,9 @@ void RowSlabs::add_slab() {
   slabs_.push_back(reinterpret_cast<float*>(pages.data() + used_));
   used_ += slab_bytes_;
   filled_ = std::max(filled_, used_);
+  if (filler_ == nullptr) return;
   const size_t until = std::min(pages.size(), used_ + ahead() * slab_bytes_);
-  for (; filled_ < until; filled_ += slab_bytes_) pages.fill_soon(filled_, slab_bytes_);
+  for (; filled_ < until; filled_ += slab_bytes_) pages.fill_soon(*filler_, filled_, slab_bytes_);
 }
 
 float* RowSlabs::append() {

@@ -15,7 +15,8 @@ namespace embers::storage {
 // *Thread safety*: none.
 class RowSlabs {
  public:
-  explicit RowSlabs(size_t floats_per_row);
+  // Without a `filler`, which must outlive it, whoever needs a page makes it.
+  explicit RowSlabs(size_t floats_per_row, PageFiller* filler = nullptr);
 
   float* row(uint32_t number) const {
     const uint32_t slab = slab_of(number);
@@ -50,6 +51,7 @@ class RowSlabs {
   }
 
   // Constant after construction.
+  PageFiller* filler_;
   size_t floats_per_row_;
   size_t slab_bytes_;
   uint32_t rows_per_slab_;

@@ -95,7 +95,9 @@ class Store {
   virtual uint64_t resident_bytes() const = 0;
 };
 
-// The embedded default. Rows and slots contiguous in slabs, one index a table.
-std::unique_ptr<Store> make_memory_store();
+// The embedded default. Rows and slots contiguous in slabs, one index a table. `filler` makes pages ahead of
+// their use (storage/memory/page_filler.h): stores of one process share one; without, the store has its own.
+class PageFiller;
+std::unique_ptr<Store> make_memory_store(std::shared_ptr<PageFiller> filler = nullptr);
 
 }  // namespace embers::storage

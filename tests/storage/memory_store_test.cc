@@ -5,6 +5,7 @@
 
 #include "storage/memory/key_of_hash.h"
 #include "storage/memory/memory_table.h"
+#include "storage/memory/page_filler.h"
 #include "storage/memory/pages.h"
 #include "storage/memory/row_index.h"
 #include "storage/memory/row_slabs.h"
@@ -16,7 +17,8 @@
 namespace embers::storage {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Memory, StoreContract, testing::Values(StoreFactory{"memory", make_memory_store}));
+INSTANTIATE_TEST_SUITE_P(Memory, StoreContract,
+                         testing::Values(StoreFactory{"memory", [] { return make_memory_store(); }}));
 
 TEST(RowSlabs, RowsStayWhereTheyAreAndHoldTheirValues) {
   for (const size_t floats : {1, 3, 17, 1000, 300'000, 600'000}) {
@@ -58,7 +60,8 @@ TEST(RowSlabs, FullSlabsAreChargedWhole) {
 }
 
 TEST(RowSlabs, OfALargeTableAreFilledAheadAndCharged) {
-  RowSlabs slabs(1);
+  PageFiller filler;
+  RowSlabs slabs(1, &filler);
   while (slabs.rows() < (1 << 20) + kHugePage / 2) *slabs.append() = 1;
   const uint64_t slabs_in_use = (slabs.rows() * sizeof(float) + kHugePage - 1) / kHugePage;
   EXPECT_EQ(slabs.resident_bytes(), (slabs_in_use + 1) * kHugePage);

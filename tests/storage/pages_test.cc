@@ -8,11 +8,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "storage/memory/page_filler.h"
+#include "storage/memory/row_slabs.h"
+#include "storage/rows/store.h"
 
 namespace embers::storage {
 namespace {
@@ -28,6 +31,36 @@ int mappings(const Pages& pages) {
     if (begin < at + pages.size() && at < end) ++count;
   }
   return count;
+}
+
+int threads_named(const std::string& name) {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string found;
+    std::getline(std::ifstream(task.path() / "comm"), found);
+    count += found == name;
+  }
+  return count;
+}
+
+void wait_for_threads(const std::string& name, int count) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (threads_named(name) != count && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// A store with so many large rows that the pages of the next ones are made ahead.
+std::unique_ptr<Store> large_store(std::shared_ptr<PageFiller> filler) {
+  constexpr size_t kRows = 50, kDim = 100'000;  // five rows a slab
+  auto store = make_memory_store(std::move(filler));
+  TableSpec spec;
+  spec.name = "large";
+  spec.dim = kDim;
+  store->add_table(spec, {});
+  std::vector<int64_t> ints(kRows);
+  std::iota(ints.begin(), ints.end(), 0);
+  store->add_if_absent(0, Keys(ints), std::vector<float>(kRows * kDim, 1.5f));
+  return store;
 }
 
 // The CPUs that the kernel lists for a thread of this process, by its name; "" when there is none.
@@ -79,14 +112,15 @@ TEST(Pages, GrowingKeepsWhatThereIs) {
 }
 
 TEST(Pages, ThatAreBeingFilledKeepTheirContentsAndMayGrowOrGo) {
+  PageFiller filler;
   for (int round = 0; round < 20; ++round) {
     Pages pages(4 * kHugePage, true);
     for (size_t at = 0; at < pages.size(); at += kHugePage / 2)
       pages.data()[at] = std::byte(at / kHugePage + 1);
-    pages.fill_soon(kHugePage, 3 * kHugePage);
+    pages.fill_soon(filler, kHugePage, 3 * kHugePage);
     if (round % 2 == 0) pages.grow(9 * kHugePage, true);
     pages.take(2 * kHugePage, kHugePage);
-    pages.fill_soon(0, 4 * kHugePage);
+    pages.fill_soon(filler, 0, 4 * kHugePage);
     for (size_t at = 0; at < 4 * kHugePage; at += kHugePage / 2)
       ASSERT_EQ(pages.data()[at], std::byte(at / kHugePage + 1));
     ASSERT_EQ(pages.data()[pages.size() - 1], std::byte{0});
@@ -111,13 +145,14 @@ TEST(PageFiller, RunsWhereverTheProcessMayThoughItsStarterIsBound) {
   if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one CPU: nothing to be bound to";
   int last = CPU_SETSIZE - 1;
   while (!CPU_ISSET(last, &all)) --last;
+  PageFiller filler;
   Pages pages(kHugePage, true);
   std::thread([&] {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(last, &one);
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-    pages.fill_soon(0, pages.size());
+    pages.fill_soon(filler, 0, pages.size());
   }).join();
   std::ifstream status("/proc/self/status");
   std::string mine;
@@ -127,6 +162,26 @@ TEST(PageFiller, RunsWhereverTheProcessMayThoughItsStarterIsBound) {
   while (cpus_of_thread("embers pages") != mine && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(cpus_of_thread("embers pages"), mine);
+}
+
+TEST(PageFiller, IsOneThreadForAllStoresThatShareItAndOneEachForOthers) {
+  const auto shared = std::make_shared<PageFiller>();
+  {
+    const auto one = large_store(shared), other = large_store(shared);
+    wait_for_threads("embers pages", 1);
+    EXPECT_EQ(threads_named("embers pages"), 1);
+    const auto apart = large_store(nullptr);
+    wait_for_threads("embers pages", 2);
+    EXPECT_EQ(threads_named("embers pages"), 2);
+  }
+  wait_for_threads("embers pages", 1);
+  EXPECT_EQ(threads_named("embers pages"), 1) << "a store's own thread ends with it, a shared one does not";
+}
+
+TEST(PageFiller, IsNotNeeded) {
+  RowSlabs slabs(100'000);
+  for (int i = 0; i < 100; ++i) *slabs.append() = static_cast<float>(i);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(*slabs.row(i), static_cast<float>(i));
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace embers::storage {
 
 // What every Store must do, whatever lies beneath. A backend runs the suite by instantiating it once:
-//   INSTANTIATE_TEST_SUITE_P(Memory, StoreContract, testing::Values(StoreFactory{"memory",
-//   make_memory_store}));
+//   INSTANTIATE_TEST_SUITE_P(Memory, StoreContract,
+//                            testing::Values(StoreFactory{"memory", [] { return make_memory_store(); }}));
 struct StoreFactory {
   std::string name;
   std::function<std::unique_ptr<Store>()> make;  // an empty store

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <absl/base/thread_annotations.h>
+
+#include <condition_variable>
+#include <mutex>
+
+namespace embers {
+
+// std::mutex for clang's -Wthread-safety (tests/thread_safety.sh): a member with ABSL_GUARDED_BY(mutex_) is
+// only touched while a MutexLock of it is held, or the check fails. Not absl::Mutex: ThreadSanitizer does not
+// see into the library of the distribution.
+class ABSL_LOCKABLE Mutex {
+ public:
+  Mutex() = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+ private:
+  friend class MutexLock;
+  std::mutex mutex_;
+};
+
+// Holds a mutex from its construction to its end, but for the time between unlock() and lock().
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : lock_(mutex.mutex_) {}
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() {}
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { lock_.lock(); }
+  void unlock() ABSL_UNLOCK_FUNCTION() { lock_.unlock(); }
+  // Lets go of the mutex until `changed` is notified, or for no reason: wait in a loop that looks again. (In
+  // a predicate, clang would not know that the mutex is held.)
+  void wait(std::condition_variable& changed) { changed.wait(lock_); }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
+}  // namespace embers

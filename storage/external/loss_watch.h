@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "storage/external/external_tables.h"
+#include "storage/external/server_reads.h"
+
+namespace embers::storage {
+
+// Notices that a server lost something of an owner's, and says what. Servers forget without a word, so three
+// things are looked at: a mark that is left at each server when the store begins (gone after a restart or a
+// flush, another when another run took the job's name), the server's count of evicted items, and the versions
+// of rows and slots (see UpdateSteps). Every loss is kLost naming server, reason and how many rows are gone.
+// *Thread safety*: none.
+class LossWatch {
+ public:
+  // All must outlive it.
+  LossWatch(ServerReads& reads, ExternalTables& tables, const ExternalOptions& options);
+
+  // Leaves the mark at every server. `recovered`: the owner's last process left it, and it must still be
+  // there.
+  void mark_servers(bool recovered);
+  // Waits until every write before has been carried out, with nothing lost.
+  void barrier();
+
+  // The i-th of `keys`, of which the table's names are, has no row: kMissingKey if it never had one, else
+  // kLost.
+  [[noreturn]] void fail_missing(ExternalTable& table, KeysView keys, size_t i);
+  // Its row, or its slots, should be there, at this version.
+  enum class Part { kRow, kSlots };
+  [[noreturn]] void fail_lost(ExternalTable& table, KeysView keys, size_t i, Part part);
+
+  // Runs `body`; a server that cannot be reached is the loss of all it holds, once and for all: whoever asks
+  // after that waits for no server.
+  template <class Body>
+  auto guarded(Body&& body) -> decltype(body()) {
+    if (unreachable_) throw Error(*unreachable_);
+    try {
+      return body();
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::kUnavailable) throw;
+      unreachable_ = unreachable(e.what());
+      throw Error(*unreachable_);
+    }
+  }
+
+ private:
+  struct Survey {
+    uint64_t held = 0, gone = 0;  // rows
+  };
+  // Asks for every row and its slots that should be at this server.
+  Survey survey(size_t server);
+  [[noreturn]] void report_loss(size_t server, const std::string& what);
+  std::string why_unmarked(const std::string& mark) const;
+  Error unreachable(const std::string& why);
+
+  ServerReads& reads_;
+  ExternalTables& tables_;
+  const ExternalOptions& options_;
+  const std::string mark_name_, mark_;
+  std::vector<uint64_t> evictions_;   // of each server, when last looked
+  std::optional<Error> unreachable_;  // what every call answers once a server could not be reached
+};
+
+}  // namespace embers::storage

@@ -1,0 +1,65 @@
+// What the schemas' annotations say of messages.
+#include "schema/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace embers {
+namespace {
+
+template <class... Messages, class F>
+void for_each(MessageList<Messages...>, F&& f) {
+  (f.template operator()<Messages>(), ...);
+}
+
+TEST(Messages, HaveEachANumberOfItsOwnAndItsStructsName) {
+  std::map<uint16_t, std::string> names;
+  for_each(AllMessages(), [&]<class T>() {
+    const Kind kind = KindOf<T>::kind;
+    EXPECT_GT(static_cast<uint16_t>(kind), 0) << name(kind);
+    EXPECT_FALSE(name(kind).empty());
+    EXPECT_TRUE(names.emplace(static_cast<uint16_t>(kind), name(kind)).second) << name(kind);
+  });
+  for (uint16_t number = 0; number < 200; ++number) {
+    const auto known = names.find(number);
+    EXPECT_EQ(name(static_cast<Kind>(number)), known == names.end() ? "" : known->second);
+  }
+}
+
+// Peers know them by their numbers.
+TEST(Messages, NeverChangeTheirNumbers) {
+  const std::map<std::string, int> expected{
+      {"ErrorReply", 1},      {"Empty", 2},           {"Hello", 3},
+      {"Welcome", 4},         {"PullRequest", 16},    {"PullReply", 17},
+      {"PushRequest", 18},    {"PushReply", 19},      {"CommitRequest", 32},
+      {"CommitReply", 33},    {"FenceRequest", 34},   {"StatsRequest", 35},
+      {"StatsReply", 36},     {"RestoreRequest", 37}, {"ResumeRequest", 38},
+      {"ScanRequest", 39},    {"ScanReply", 40},      {"EndRequest", 41},
+      {"NormsRequest", 48},   {"NormsReply", 49},     {"MapRequest", 50},
+      {"JobRequest", 64},     {"JobReply", 65},       {"JoinRequest", 66},
+      {"JoinReply", 67},      {"LeaseRequest", 68},   {"LeaseReply", 69},
+      {"DoneRequest", 70},    {"DoneReply", 71},      {"HeartbeatRequest", 72},
+      {"HeartbeatReply", 73}, {"FailRequest", 74},    {"LeaveRequest", 75},
+      {"OwnersRequest", 76},  {"OwnersReply", 77}};
+  for (const auto& [message, number] : expected)
+    EXPECT_EQ(name(static_cast<Kind>(number)), message) << number;
+}
+
+// The two directions of a conversation: what an actor is asked is answered, and no answer is a question.
+TEST(Messages, ThatAnActorServesHaveAReplyThatNobodyServes) {
+  std::map<std::string, int> served;
+  const auto count = [&]<class T>() {
+    ++served[std::string(name(KindOf<T>::kind))];
+    served.try_emplace(std::string(name(KindOf<typename KindOf<T>::Reply>::kind)), 0);
+  };
+  for_each(MasterRequests(), count);
+  for_each(OptimizerRequests(), count);
+  for_each(ShardRequests(), count);
+  for (const auto& [message, times] : served)
+    EXPECT_EQ(times, message.ends_with("Request") ? 1 : 0) << message;
+}
+
+}  // namespace
+}  // namespace embers
