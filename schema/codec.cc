@@ -71,7 +71,6 @@ void write(wire::Origin::Builder out, const Origin& origin) {
   out.setEpoch(origin.epoch);
   out.setMinibatch(origin.minibatch);
   out.setAttempt(origin.attempt);
-  out.setLease(origin.lease);
   out.setVersion(origin.version);
   out.setMapVersion(origin.map_version);
   out.setExamples(origin.examples);
@@ -140,8 +139,8 @@ KeysView read_keys(wire::TableKeys::Reader entry) {
 }  // namespace
 
 Origin read(wire::Origin::Reader o) {
-  return {o.getJob(),   o.getIncarnation(), o.getEpoch(),      o.getMinibatch(), o.getAttempt(),
-          o.getLease(), o.getVersion(),     o.getMapVersion(), o.getExamples()};
+  return {o.getJob(),     o.getIncarnation(), o.getEpoch(),      o.getMinibatch(),
+          o.getAttempt(), o.getVersion(),     o.getMapVersion(), o.getExamples()};
 }
 
 Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, bool create,

@@ -86,7 +86,7 @@ struct DoneRequest $M.kind(70) $M.reply("DoneReply") $M.servedBy(master) {
   # One minibatch of a lease is finished: every owner acknowledged its push, or it is evaluated.
   incarnation @0 :UInt64;
   lease @1 :UInt64;
-  epoch @2 :UInt32;
+  obsolete2 @2 :UInt32;              # was the epoch, which the lease says
   minibatch @3 :UInt64;
   attempt @4 :UInt32;
   examples @5 :UInt64;

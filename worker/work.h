@@ -27,6 +27,7 @@ struct Work {
   // From the lease.
   bool evaluate = false;  // read-only, test set
   bool exact = false;     // sync training: exactly origin.version is pulled
+  uint64_t lease = 0;
   Origin origin;
   bool refused = false;       // an owner found it stale: no more is done for it, the master leases it again
   bool owners_moved = false;  // refused, because an owner is not where this worker looked for it

@@ -125,7 +125,6 @@ class Worker {
     return ask(self_.ptr(), job_.master_, make_message<wire::DoneRequest>([&](wire::DoneRequest::Builder b) {
                  b.setIncarnation(incarnation_);
                  b.setLease(lease.get().getLease());
-                 b.setEpoch(lease.get().getEpoch());
                  b.setMinibatch(part.getMinibatch());
                  b.setAttempt(part.getAttempt());
                  b.setReturned(returned);
