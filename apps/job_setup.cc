@@ -182,13 +182,13 @@ void set_storage(OwnerConfig& owner, const job::Job& job) {
   owner.backend = job.storage.backend;
   owner.servers = job.storage.servers;
   owner.timeouts = storage::server_timeouts(job.storage.server_timeout);
-  owner.external = {job.job.name, owner.job, owner.shard, job.storage.journal};
+  owner.external = {job.job.name, owner.job, owner.number, job.storage.journal};
 }
 
 OwnerConfig owner_config(const MasterConfig& config, uint32_t number) {
   OwnerConfig owner;
   owner.job = config.run;
-  owner.shard = number;
+  owner.number = number;
   owner.seed = config.job.job.seed;
   owner.sync = config.job.training.mode == job::Mode::kSync;
   owner.staleness_modulation = config.job.training.staleness_modulation;

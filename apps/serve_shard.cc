@@ -65,7 +65,7 @@ Message<wire::JoinRequest> owner_join_request(const Server& server, uint32_t mor
 OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader reply) {
   OwnerConfig config;
   config.job = master.run;
-  config.shard = reply.getNumber();
+  config.number = reply.getNumber();
   config.seed = master.job.job.seed;
   config.sync = master.job.training.mode == job::Mode::kSync;
   config.staleness_modulation = master.job.training.staleness_modulation;
@@ -110,7 +110,7 @@ class JoinedOwner {
     server_->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
     server_->serve<ShardInterface>(Destination::kShard, owner.shard);
     server_->start();
-    spdlog::info("shard {} of job '{}', master {}, listening on {}", config.shard, master_.job.job.name,
+    spdlog::info("shard {} of job '{}', master {}, listening on {}", config.number, master_.job.job.name,
                  options_.join.master, fmt::join(texts(server_->endpoints()), " "));
   }
 

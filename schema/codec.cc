@@ -364,9 +364,9 @@ OwnerMap read_owner_map(wire::JoinReply::Reader reply, size_t owners) {
   const auto buckets = reply.getOwnerOfBucket();
   if (buckets.size() == 0) fail(ErrorCode::kBadFrame, "an empty owner map");
   OwnerMap map{reply.getMapVersion(), {}};
-  for (const uint16_t shard : buckets) {
-    if (shard >= owners) fail(ErrorCode::kBadFrame, "shard {} in a map of {} shards", shard, owners);
-    map.owner_of_bucket.push_back(shard);
+  for (const uint16_t owner : buckets) {
+    if (owner >= owners) fail(ErrorCode::kBadFrame, "shard {} in a map of {} shards", owner, owners);
+    map.owner_of_bucket.push_back(owner);
   }
   return map;
 }

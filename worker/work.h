@@ -70,7 +70,7 @@ using StageOwner = caf::typed_actor<caf::reacts_to<WorkPtr>, caf::reacts_to<Stag
 
 // Where rows live: what every stage that talks to owners needs. Constant.
 struct Owners {
-  std::vector<OwnerHandles> handles;  // by shard id
+  std::vector<OwnerHandles> handles;  // by owner number
   OwnerMap map;
   std::vector<TableSpec> tables;           // by TableId
   bool may_return = false;                 // a lost owner's next process takes its place: see master/master.h

@@ -17,8 +17,8 @@ namespace embers {
 
 // What an owner is, constant after its start.
 struct OwnerConfig {
-  uint64_t job = 0;    // number of the run: messages of another one are refused
-  uint32_t shard = 0;  // its id in the owner map
+  uint64_t job = 0;     // number of the run: messages of another one are refused
+  uint32_t number = 0;  // its own in the owner map
   uint64_t seed = 1;
   bool sync = false;
   bool staleness_modulation =

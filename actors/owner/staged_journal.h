@@ -14,7 +14,7 @@ namespace embers {
 class StagedJournal {
  public:
   // kInvalid naming a path that cannot be written.
-  StagedJournal(const std::string& directory, uint32_t shard, uint64_t run);
+  StagedJournal(const std::string& directory, uint32_t owner, uint64_t run);
 
   // What the last process left, in the order of staging; once.
   std::vector<Message<wire::PushRequest>> take_left() { return std::move(left_); }

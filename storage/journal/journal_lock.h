@@ -14,14 +14,14 @@ class JournalLock {
   // Two files in the directory, which must exist: `lock`, shared by all shards of the run, and
   // `shard-<n>.lock`, this process's own. kInvalid naming the directory and who holds it.
   static std::unique_ptr<const JournalLock> take(const std::string& directory, const std::string& job,
-                                                 uint32_t shard, uint64_t run);
+                                                 uint32_t owner, uint64_t run);
   ~JournalLock();
   JournalLock(const JournalLock&) = delete;
   JournalLock& operator=(const JournalLock&) = delete;
 
  private:
-  JournalLock(int run, int shard) : run_(run), shard_(shard) {}
-  const int run_, shard_;  // descriptors
+  JournalLock(int run, int owner) : run_(run), owner_(owner) {}
+  const int run_, owner_;  // descriptors
 };
 
 }  // namespace embers::storage

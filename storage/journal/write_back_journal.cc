@@ -67,14 +67,14 @@ WriteBackJournal::OwnedPart split_part(RecordReader& from) {
 
 }  // namespace
 
-WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t shard,
+WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner,
                                    uint64_t run)
-    : path_(fmt::format("{}/shard-{}", directory, shard)), run_(run) {
+    : path_(fmt::format("{}/shard-{}", directory, owner)), run_(run) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error)
     fail(file_error_code(error.value()), "cannot make directory '{}': {}", directory, error.message());
-  lock_ = JournalLock::take(directory, job, shard, run);
+  lock_ = JournalLock::take(directory, job, owner, run);
   read_keys();
   read_values();
   read_notes();

@@ -49,7 +49,7 @@ class WriteBackJournal {
 
   // Opens the files of a shard, which no other process may hold (see JournalLock); those of another run are
   // begun anew. kInvalid naming the path when they cannot be.
-  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t shard, uint64_t run);
+  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner, uint64_t run);
 
   // --- what the shard's last process left; each may be taken once --------------------------------
 

@@ -54,7 +54,7 @@ class Job {
     config->resume = options.resume;
     OwnerConfig owner = owner_config(options.mode == job::Mode::kSync, config->model.tables);
     owner.map = even_owner_map(options.shards, 16);
-    for (owner.shard = 0; owner.shard < options.shards; ++owner.shard)
+    for (owner.number = 0; owner.number < options.shards; ++owner.number)
       owners_.push_back(spawn_owner(system_, owner));
     config->local_owners = owners_;
     job.storage.journal = options.journal;
