@@ -5,7 +5,7 @@
 
 namespace embers {
 
-// Whether a new process of this shard could go on where the lost one was cut off, and the job can wait for
+// Whether a new process of this owner could go on where the lost one was cut off, and the job can wait for
 // it.
 bool MasterState::waits_for(uint32_t number) const {
   const bool pauses = phase == Phase::kTraining || phase == Phase::kEvaluating || phase == Phase::kSaving;
@@ -13,7 +13,7 @@ bool MasterState::waits_for(uint32_t number) const {
          number >= config->local_owners.size();
 }
 
-// Of the process that holds the shard, or of one that was about to take its place.
+// Of the process that holds the place, or of one that was about to take its place.
 void MasterState::lose_owner(uint32_t number, const std::string& why) {
   if (over_or_failed()) return;
   const auto known = away.find(number);

@@ -77,7 +77,7 @@ struct OptimizerState {
     staging.add(std::move(push));
   }
 
-  // What the shard's last process had staged and not applied.
+  // What the owner's last process had staged and not applied.
   void stage_again(const PushPtr& push) {
     if (push->origin.version == ledger.version &&
         !ledger.is_applied(push->origin.epoch, push->origin.minibatch))

@@ -29,7 +29,7 @@ class Rows {
     if (external_ != nullptr) recover();
   }
 
-  // Of the shard's last process.
+  // Of the owner's last process.
   const std::vector<AppliedNote>& left() const { return left_; }
 
   uint64_t version() const { return version_; }

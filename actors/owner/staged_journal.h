@@ -10,7 +10,7 @@
 namespace embers {
 
 // The pushes of a sync job that an owner has acknowledged and not applied yet, in a file of its journal: so
-// that the shard's next process has them. What the system has taken counts as written.
+// that the owner's next process has them. What the system has taken counts as written.
 class StagedJournal {
  public:
   // kInvalid naming a path that cannot be written.

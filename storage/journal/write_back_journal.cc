@@ -26,7 +26,7 @@ namespace {
 //   version u64, table u32, kind u32 (KeyKind), keys, key bytes, floats u64 each
 //   int64 keys, or u32 ends and bytes;  then the floats
 //
-// The first record that does not read back ends its file: it was being written when the shard died, and
+// The first record that does not read back ends its file: it was being written when the owner died, and
 // nothing was done about it yet.
 enum : uint64_t { kApply = 1, kDone = 2, kVersions = 3 };
 
