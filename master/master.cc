@@ -72,7 +72,7 @@ bool MasterState::drained() const {
 void MasterState::commit() {
   committing = true;
   if (!clips_by_norm) return send_commit({});
-  ask_owners<wire::NormsRequest>(window.norms_request(epoch), [this](const auto& replies) {
+  ask_owners<wire::NormsRequest>(window.norms_request(), [this](const auto& replies) {
     storage::SquareSums sums;
     for (const auto& m : replies) add(read(m.get()), sums);
     send_commit(values(sums));
@@ -80,7 +80,7 @@ void MasterState::commit() {
 }
 
 void MasterState::send_commit(const storage::SquaredNorms& norms) {
-  ask_owners<wire::CommitRequest>(window.commit(epoch, norms), [this](const auto&) {
+  ask_owners<wire::CommitRequest>(window.commit(norms), [this](const auto&) {
     committing = false;
     if (phase != Phase::kTraining) return;
     window.advance();

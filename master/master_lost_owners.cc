@@ -5,35 +5,35 @@
 
 namespace embers {
 
-// Whether a new process of this shard could go on where the lost one was cut off, and the job can wait for
+// Whether a new process of this owner could go on where the lost one was cut off, and the job can wait for
 // it.
-bool MasterState::waits_for(uint32_t shard) const {
+bool MasterState::waits_for(uint32_t number) const {
   const bool pauses = phase == Phase::kTraining || phase == Phase::kEvaluating || phase == Phase::kSaving;
   return pauses && keeps_journal(*config) && config->job.storage.owner_timeout > 0 &&
-         shard >= config->local_owners.size();
+         number >= config->local_owners.size();
 }
 
-// Of the process that holds the shard, or of one that was about to take its place.
-void MasterState::lose_owner(uint32_t shard, const std::string& why) {
+// Of the process that holds the place, or of one that was about to take its place.
+void MasterState::lose_owner(uint32_t number, const std::string& why) {
   if (over_or_failed()) return;
-  const auto known = away.find(shard);
+  const auto known = away.find(number);
   if (known != away.end() && !known->second.joined) return;  // told before
-  const Member* const member = members.find_owner(shard);
+  const Member* const member = members.find_owner(number);
   const std::string lost = fmt::format(
-      "lost {}: {}", member != nullptr ? member->describe() : fmt::format("shard {}", shard), why);
-  if (!waits_for(shard)) return fail_job(Error(ErrorCode::kLost, lost));
+      "lost {}: {}", member != nullptr ? member->describe() : fmt::format("shard {}", number), why);
+  if (!waits_for(number)) return fail_job(Error(ErrorCode::kLost, lost));
   if (member != nullptr) members.remove(member->incarnation);
-  std::erase_if(owner_links, [&](const auto& link) { return link.second == shard; });
+  std::erase_if(owner_links, [&](const auto& link) { return link.second == number; });
   std::optional<OwnerHandles> handles;
   if (known != away.end())
     handles = std::exchange(known->second.joined, std::nullopt);
-  else if (auto owner = owners.extract(shard))
+  else if (auto owner = owners.extract(number))
     handles = owner.mapped();
   if (handles && config->drop_owner) config->drop_owner(*handles);  // one that hangs answers nothing
   paused = true;
   const double wait = config->job.storage.owner_timeout;
   const auto timeout = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait));
-  const Away& now = away.try_emplace(shard, Away{lost, Clock::now() + timeout, std::nullopt}).first->second;
+  const Away& now = away.try_emplace(number, Away{lost, Clock::now() + timeout, std::nullopt}).first->second;
   const std::chrono::duration<double> left = now.deadline - Clock::now();
   event(fmt::format("{}; waiting {:.0f} s for its next process (start embers shard again where it ran)", lost,
                     std::max(left.count(), 0.0)));
@@ -41,34 +41,34 @@ void MasterState::lose_owner(uint32_t shard, const std::string& why) {
 
 // The lost owner that waits for a process to take its place.
 std::optional<uint32_t> MasterState::free_place() const {
-  for (const auto& [shard, owner] : away)
-    if (!owner.joined) return shard;
+  for (const auto& [number, owner] : away)
+    if (!owner.joined) return number;
   return std::nullopt;
 }
 
 // Its questions wait in the connection until it has finished what its journal holds.
 void MasterState::take_over(Member& member) {
-  const uint32_t shard = member.number;
+  const uint32_t number = member.number;
   const OwnerHandles owner = connect_owner(member);
-  away.at(shard).joined = owner;
+  away.at(number).joined = owner;
   ++map_version;
-  const auto is_current = [this, shard, owner] {
-    const auto known = away.find(shard);
+  const auto is_current = [this, number, owner] {
+    const auto known = away.find(number);
     return known != away.end() && known->second.joined && known->second.joined->optimizer == owner.optimizer;
   };
   self->request(owner.optimizer, caf::infinite, make_message<wire::StatsRequest>())
       .then(
-          [this, shard, owner, is_current](const Message<wire::StatsReply>& reply) {
-            if (is_current()) check_return(shard, owner, reply.get().getVersion());
+          [this, number, owner, is_current](const Message<wire::StatsReply>& reply) {
+            if (is_current()) check_return(number, owner, reply.get().getVersion());
           },
-          [this, shard, is_current](caf::error& e) {
+          [this, number, is_current](caf::error& e) {
             const Error why = from_caf(e);
-            if (is_current()) is_gone(why) ? lose_owner(shard, why.what()) : fail_job(why);
+            if (is_current()) is_gone(why) ? lose_owner(number, why.what()) : fail_job(why);
           });
 }
 
 // It must stand where the job does, or have finished the commit that is under way.
-void MasterState::check_return(uint32_t shard, const OwnerHandles& owner, uint64_t version) {
+void MasterState::check_return(uint32_t number, const OwnerHandles& owner, uint64_t version) {
   if (over_or_failed()) return;
   if (sync() && version != window.version() && !(committing && version == window.version() + 1))
     return fail_job(Error(
@@ -76,12 +76,12 @@ void MasterState::check_return(uint32_t shard, const OwnerHandles& owner, uint64
         fmt::format(
             "{}; its next process found version {} in its journal, the job is at version {}: go on from "
             "the last checkpoint (--resume)",
-            away.at(shard).lost, version, window.version())));
-  away.erase(shard);
-  owners[shard] = owner;
-  event(fmt::format("{} took the place of the lost one, at version {}", members.find_owner(shard)->describe(),
-                    version));
-  for (const auto& [id, ask] : questions[shard]) ask();
+            away.at(number).lost, version, window.version())));
+  away.erase(number);
+  owners[number] = owner;
+  event(fmt::format("{} took the place of the lost one, at version {}",
+                    members.find_owner(number)->describe(), version));
+  for (const auto& [id, ask] : questions[number]) ask();
   if (!away.empty()) return;
   const uint32_t map = map_version;
   ask_owners<wire::MapRequest>(
@@ -126,7 +126,7 @@ void MasterState::answer_owners(Clock::time_point asked_before) {
 
 void MasterState::check_away() {
   if (over_or_failed()) return;
-  for (const auto& [shard, owner] : away)
+  for (const auto& [number, owner] : away)
     if (!owner.joined && Clock::now() > owner.deadline)
       return fail_job(Error(
           ErrorCode::kLost,

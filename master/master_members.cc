@@ -77,7 +77,7 @@ OwnerHandles MasterState::connect_owner(const Member& member) {
 }
 
 // A process that comes with more owners than there are places is refused whole: half of it would have to go
-// again, and be a lost shard.
+// again, and be a lost owner.
 void MasterState::check_owner(wire::JoinRequest::Reader request) const {
   const size_t lost = std::count_if(away.begin(), away.end(), [](const auto& a) { return !a.second.joined; });
   const size_t free = config->shards - owners.size() - away.size() + lost,

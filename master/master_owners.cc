@@ -57,27 +57,27 @@ void MasterState::background(std::function<void(caf::blocking_actor*)> work, std
 }
 
 template <class T>
-void MasterState::ask_owner(uint32_t shard, const Message<T>& question,
+void MasterState::ask_owner(uint32_t number, const Message<T>& question,
                             std::function<void(const Message<typename KindOf<T>::Reply>&)> then) {
   const uint64_t id = ++last_question;
-  const auto ask = [this, shard, id, question, then] {
-    const auto owner = owners.find(shard);
+  const auto ask = [this, number, id, question, then] {
+    const auto owner = owners.find(number);
     if (owner == owners.end()) return;
     const OptimizerActor whom = owner->second.optimizer;
     self->request(whom, caf::infinite, question)
         .then(
-            [this, shard, id, then](const Message<typename KindOf<T>::Reply>& reply) {
-              if (questions[shard].erase(id) > 0) then(reply);
+            [this, number, id, then](const Message<typename KindOf<T>::Reply>& reply) {
+              if (questions[number].erase(id) > 0) then(reply);
             },
-            [this, shard, whom](caf::error& e) {
-              const auto now = owners.find(shard);
+            [this, number, whom](caf::error& e) {
+              const auto now = owners.find(number);
               if (now == owners.end() || now->second.optimizer != whom)
                 return;  // it was or will be asked again
               const Error why = from_caf(e);
-              is_gone(why) ? lose_owner(shard, why.what()) : fail_job(why);
+              is_gone(why) ? lose_owner(number, why.what()) : fail_job(why);
             });
   };
-  questions[shard].emplace(id, ask);
+  questions[number].emplace(id, ask);
   ask();
 }
 
@@ -86,15 +86,15 @@ void MasterState::ask_owners(
     const Message<T>& question,
     std::function<void(const std::vector<Message<typename KindOf<T>::Reply>>&)> then) {
   using Reply = Message<typename KindOf<T>::Reply>;
-  std::vector<uint32_t> shards;
-  for (const auto& [shard, owner] : owners) shards.push_back(shard);
-  for (const auto& [shard, owner] : away) shards.push_back(shard);
-  auto answers = std::make_shared<std::vector<Reply>>(shards.size());
-  auto open = std::make_shared<size_t>(shards.size());
-  if (shards.empty()) return then(*answers);
-  for (const uint32_t shard : shards)
-    ask_owner<T>(shard, question, [this, answers, open, then, shard](const Reply& reply) {
-      (*answers)[shard] = reply;
+  std::vector<uint32_t> numbers;
+  for (const auto& [number, owner] : owners) numbers.push_back(number);
+  for (const auto& [number, owner] : away) numbers.push_back(number);
+  auto answers = std::make_shared<std::vector<Reply>>(numbers.size());
+  auto open = std::make_shared<size_t>(numbers.size());
+  if (numbers.empty()) return then(*answers);
+  for (const uint32_t number : numbers)
+    ask_owner<T>(number, question, [this, answers, open, then, number](const Reply& reply) {
+      (*answers)[number] = reply;
       if (--*open == 0 && !over_or_failed()) then(*answers);
     });
 }

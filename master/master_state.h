@@ -107,11 +107,11 @@ struct MasterState {
   void report_progress();
 
   // lost owners (master_lost_owners.cc)
-  void lose_owner(uint32_t shard, const std::string& why);
-  bool waits_for(uint32_t shard) const;
+  void lose_owner(uint32_t number, const std::string& why);
+  bool waits_for(uint32_t number) const;
   std::optional<uint32_t> free_place() const;
   void take_over(Member& member);
-  void check_return(uint32_t shard, const OwnerHandles& owner, uint64_t version);
+  void check_return(uint32_t number, const OwnerHandles& owner, uint64_t version);
   void go_on();
   void answer_owners(Clock::time_point asked_before);
   Message<wire::OwnersReply> owners_reply() const;
@@ -156,7 +156,7 @@ struct MasterState {
   // away, or is lost before it answered, is asked when it is back: so questions must be such that two of them
   // do as one.
   template <class T>
-  void ask_owner(uint32_t shard, const Message<T>& question,
+  void ask_owner(uint32_t number, const Message<T>& question,
                  std::function<void(const Message<typename KindOf<T>::Reply>&)> then);
   template <class T>
   void ask_owners(const Message<T>& question,
@@ -180,9 +180,9 @@ struct MasterState {
 
   Membership members;
   Clock::time_point last_tick = Clock::now();
-  std::map<uint32_t, OwnerHandles> owners;          // by shard id
+  std::map<uint32_t, OwnerHandles> owners;          // by owner number
   std::map<caf::actor_addr, uint32_t> owner_links;  // monitored proxies
-  std::map<uint32_t, Away> away;                    // by shard id; not in `owners`
+  std::map<uint32_t, Away> away;                    // by owner number; not in `owners`
   bool paused = false;       // nothing is leased: an owner is away, or not all know the new map
   bool save_again = false;   // what needed all owners, once they are there
   uint32_t map_version = 1;  // raised with each owner that takes the place of a lost one

@@ -10,9 +10,9 @@ std::string Member::describe() const {
   return fmt::format("{} {} (pid {} on {})", owner ? "shard" : "worker", number, pid, host);
 }
 
-Member& Membership::add(Member member, std::optional<uint32_t> shard) {
+Member& Membership::add(Member member, std::optional<uint32_t> number) {
   member.incarnation = ++last_incarnation_;
-  member.number = shard ? *shard : member.owner ? static_cast<uint32_t>(owners()) : workers_joined_++;
+  member.number = number ? *number : member.owner ? static_cast<uint32_t>(owners()) : workers_joined_++;
   member.last_seen = Clock::now();
   return members_[member.incarnation] = std::move(member);
 }
@@ -28,9 +28,9 @@ Member* Membership::find(const caf::actor_addr& sender) {
   return nullptr;
 }
 
-Member* Membership::find_owner(uint32_t shard) {
+Member* Membership::find_owner(uint32_t number) {
   for (auto& [incarnation, member] : members_)
-    if (member.owner && member.number == shard) return &member;
+    if (member.owner && member.number == number) return &member;
   return nullptr;
 }
 

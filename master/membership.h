@@ -15,7 +15,7 @@ namespace embers {
 struct Member {
   uint64_t incarnation = 0;
   bool owner = false;
-  uint32_t number = 0;  // shard id, or running number of the worker
+  uint32_t number = 0;  // in the owner map, or running number of the worker
   std::string host;
   uint64_t pid = 0;
   std::vector<std::string> endpoints;  // owners
@@ -33,11 +33,11 @@ class Membership {
 
   // Numbers the member and gives it an incarnation that was never used before. An owner that takes the place
   // of a lost one gets the number of that.
-  Member& add(Member member, std::optional<uint32_t> shard = std::nullopt);
+  Member& add(Member member, std::optional<uint32_t> number = std::nullopt);
   void remove(uint64_t incarnation) { members_.erase(incarnation); }
   Member* find(uint64_t incarnation);
   Member* find(const caf::actor_addr& sender);
-  Member* find_owner(uint32_t shard);
+  Member* find_owner(uint32_t number);
   // Everybody counts as seen at this moment.
   void grant_time(Clock::time_point now);
   // A member that has been silent since before `deadline`.

@@ -16,7 +16,7 @@ namespace embers {
 // stopped.
 struct Partial {
   uint64_t minibatch = 0;
-  std::vector<uint32_t> owners;  // shard ids that applied it
+  std::vector<uint32_t> owners;  // numbers of those that applied it
 };
 
 // Where a job stands between two versions: with the rows, all that a resumed job needs.

@@ -15,10 +15,9 @@ VersionWindow::VersionWindow(uint64_t version, uint64_t first, uint64_t total, u
       window_(window),
       reduction_(reduction) {}
 
-void VersionWindow::fill(wire::CommitRequest::Builder commit, uint32_t epoch) const {
+void VersionWindow::fill(wire::CommitRequest::Builder commit) const {
   uint64_t examples = 0;
   for (const auto& [minibatch, done] : done_) examples += done.examples;
-  commit.setEpoch(epoch);
   commit.setVersion(version_ + 1);
   auto parts = commit.initMinibatches(done_.size());
   unsigned i = 0;
@@ -31,16 +30,15 @@ void VersionWindow::fill(wire::CommitRequest::Builder commit, uint32_t epoch) co
   }
 }
 
-Message<wire::CommitRequest> VersionWindow::commit(uint32_t epoch, const storage::SquaredNorms& norms) const {
+Message<wire::CommitRequest> VersionWindow::commit(const storage::SquaredNorms& norms) const {
   return make_message<wire::CommitRequest>([&](wire::CommitRequest::Builder b) {
-    fill(b, epoch);
+    fill(b);
     write_norms(b, norms);
   });
 }
 
-Message<wire::NormsRequest> VersionWindow::norms_request(uint32_t epoch) const {
-  return make_message<wire::NormsRequest>(
-      [&](wire::NormsRequest::Builder b) { fill(b.initCommit(), epoch); });
+Message<wire::NormsRequest> VersionWindow::norms_request() const {
+  return make_message<wire::NormsRequest>([&](wire::NormsRequest::Builder b) { fill(b.initCommit()); });
 }
 
 void VersionWindow::advance() {

@@ -26,14 +26,14 @@ class VersionWindow {
   bool ready() const { return begin_ < limit_ && done_.size() == limit_ - begin_; }
   // The commit that makes the next version: minibatches in order, weighted by examples for a mean. `norms`:
   // of its gradients, where they are clipped by norm.
-  Message<wire::CommitRequest> commit(uint32_t epoch, const storage::SquaredNorms& norms = {}) const;
+  Message<wire::CommitRequest> commit(const storage::SquaredNorms& norms = {}) const;
   // The question for them that goes before it.
-  Message<wire::NormsRequest> norms_request(uint32_t epoch) const;
+  Message<wire::NormsRequest> norms_request() const;
   // The commit is acknowledged: on to the next window.
   void advance();
 
  private:
-  void fill(wire::CommitRequest::Builder commit, uint32_t epoch) const;
+  void fill(wire::CommitRequest::Builder commit) const;
 
   struct Done {
     uint32_t attempt;

@@ -10,31 +10,23 @@ static_assert(std::endian::native == std::endian::little, "rows travel as little
 
 constexpr size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 
-// A builder whose only segment is the final buffer, behind the one word of segment table. Only the first
-// `structure` words are zeroed, as Cap'n Proto wants of memory for structs; blobs must come after all
-// structs, be written in full, and go through padded().
-class FlatBuilder final : public capnp::MessageBuilder {
+// Builds a message in its final buffer, behind the one word of segment table. Only the first `structure`
+// words are zeroed, as Cap'n Proto wants of memory for structs; blobs must come after all structs, be written
+// in full, and go through padded().
+class FlatBuilder {
  public:
   FlatBuilder(size_t structure, size_t blobs) : words_(checked(1 + structure + blobs)) {
     std::memset(words_.data(), 0, (1 + structure) * 8);
   }
 
-  kj::ArrayPtr<capnp::word> allocateSegment(capnp::uint) override {
-    KJ_REQUIRE(!used_, "a flat message outgrew its buffer");
-    used_ = true;
-    return {words_.data() + 1, words_.size() - 1};
-  }
-
-  // Before anything of this size is allocated: a small request may ask for a huge reply.
-  static size_t checked(size_t words) {
-    if (words > kMaxMessageWords)
-      fail(ErrorCode::kInvalid, "a message of {} MiB is too large: use a smaller batch_size", words >> 17);
-    return words;
+  template <class T>
+  typename T::Builder init_root() {
+    return message_.initRoot<T>();
   }
 
   template <class T>
   Message<T> finish() {
-    const size_t size = getSegmentsForOutput()[0].size();
+    const size_t size = message_.getSegmentsForOutput()[0].size();
     const uint32_t table[2] = {0, static_cast<uint32_t>(size)};
     std::memcpy(words_.data(), table, sizeof table);
     words_.shrink(1 + size);
@@ -42,8 +34,15 @@ class FlatBuilder final : public capnp::MessageBuilder {
   }
 
  private:
+  // Before anything of this size is allocated: a small request may ask for a huge reply.
+  static size_t checked(size_t words) {
+    if (words > kMaxMessageWords)
+      fail(ErrorCode::kInvalid, "a message of {} MiB is too large: use a smaller batch_size", words >> 17);
+    return words;
+  }
+
   Words words_;
-  bool used_ = false;
+  capnp::FlatMessageBuilder message_{kj::arrayPtr(words_.data() + 1, words_.size() - 1)};
 };
 
 // Words of structs of a message with `tables` entries, roots and origin included; generous.
@@ -71,7 +70,6 @@ void write(wire::Origin::Builder out, const Origin& origin) {
   out.setEpoch(origin.epoch);
   out.setMinibatch(origin.minibatch);
   out.setAttempt(origin.attempt);
-  out.setLease(origin.lease);
   out.setVersion(origin.version);
   out.setMapVersion(origin.map_version);
   out.setExamples(origin.examples);
@@ -140,14 +138,14 @@ KeysView read_keys(wire::TableKeys::Reader entry) {
 }  // namespace
 
 Origin read(wire::Origin::Reader o) {
-  return {o.getJob(),   o.getIncarnation(), o.getEpoch(),      o.getMinibatch(), o.getAttempt(),
-          o.getLease(), o.getVersion(),     o.getMapVersion(), o.getExamples()};
+  return {o.getJob(),     o.getIncarnation(), o.getEpoch(),      o.getMinibatch(),
+          o.getAttempt(), o.getVersion(),     o.getMapVersion(), o.getExamples()};
 }
 
 Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, bool create,
                                      std::span<const TableSlices> tables, NumberType rows_as) {
   FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
-  auto root = builder.initRoot<wire::PullRequest>();
+  auto root = builder.init_root<wire::PullRequest>();
   root.setNumberType(static_cast<uint8_t>(rows_as));
   write(root.initOrigin(), origin);
   root.setMode(mode);
@@ -161,7 +159,7 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
   size_t blobs = 0;
   for (const RowsShape& s : shapes) blobs += words_of(s.keys * s.dim * bytes_of(s.number_type));
   FlatBuilder builder(structure_words(shapes.size()), blobs);
-  auto root = builder.initRoot<wire::PullReply>();
+  auto root = builder.init_root<wire::PullReply>();
   root.setVersion(version);
   auto tables = root.initTables(shapes.size());
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -185,7 +183,7 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
 
 Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables) {
   FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
-  auto root = builder.initRoot<wire::PushRequest>();
+  auto root = builder.init_root<wire::PushRequest>();
   write(root.initOrigin(), origin);
   write(root.initTables(tables.size()), tables);
   return builder.finish<wire::PushRequest>();
@@ -193,7 +191,7 @@ Message<wire::PushRequest> make_push(const Origin& origin, std::span<const Table
 
 Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, bool only_absent) {
   FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
-  auto root = builder.initRoot<wire::RestoreRequest>();
+  auto root = builder.init_root<wire::RestoreRequest>();
   root.setOnlyAbsent(only_absent);
   write(root.initTables(tables.size()), tables);
   return builder.finish<wire::RestoreRequest>();
@@ -201,7 +199,7 @@ Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, 
 
 Message<wire::ScanReply> make_scan_reply(uint64_t next, const TableSlices& rows) {
   FlatBuilder builder(structure_words(1), blob_words(rows));
-  auto root = builder.initRoot<wire::ScanReply>();
+  auto root = builder.init_root<wire::ScanReply>();
   root.setNext(next);
   write(root.initRows(1), {&rows, 1});
   return builder.finish<wire::ScanReply>();
@@ -365,9 +363,9 @@ OwnerMap read_owner_map(wire::JoinReply::Reader reply, size_t owners) {
   const auto buckets = reply.getOwnerOfBucket();
   if (buckets.size() == 0) fail(ErrorCode::kBadFrame, "an empty owner map");
   OwnerMap map{reply.getMapVersion(), {}};
-  for (const uint16_t shard : buckets) {
-    if (shard >= owners) fail(ErrorCode::kBadFrame, "shard {} in a map of {} shards", shard, owners);
-    map.owner_of_bucket.push_back(shard);
+  for (const uint16_t owner : buckets) {
+    if (owner >= owners) fail(ErrorCode::kBadFrame, "shard {} in a map of {} shards", owner, owners);
+    map.owner_of_bucket.push_back(owner);
   }
   return map;
 }

@@ -36,7 +36,6 @@ struct Origin {
   uint32_t epoch = 0;
   uint64_t minibatch = 0;
   uint32_t attempt = 0;
-  uint64_t lease = 0;
   uint64_t version = 0;
   uint32_t map_version = 0;
   uint32_t examples = 0;

@@ -37,11 +37,11 @@ struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) {
 struct JoinReply $M.kind(67) {
   # Sent once every owner is there, so it may take long.
   incarnation @0 :UInt64;
-  number @1 :UInt32;                 # worker: running number; owner: its shard id
+  number @1 :UInt32;                 # worker: running number; owner: its number in the owner map
   tables @2 :List(Common.Table);
   mapVersion @3 :UInt32;
   ownerOfBucket @4 :List(UInt16);
-  owners @5 :List(Owner);            # in order of shard id; only for workers
+  owners @5 :List(Owner);            # in order of their numbers; only for workers
   takesOver @6 :Bool;                # owner: goes on where a lost process of this shard was cut off
   struct Owner {
     endpoints @0 :List(Text);
@@ -57,7 +57,7 @@ struct OwnersRequest $M.kind(76) $M.reply("OwnersReply") $M.servedBy(master) {
 
 struct OwnersReply $M.kind(77) {
   mapVersion @0 :UInt32;
-  owners @1 :List(JoinReply.Owner);  # in order of shard id
+  owners @1 :List(JoinReply.Owner);  # in order of their numbers
 }
 
 struct LeaseRequest $M.kind(68) $M.reply("LeaseReply") $M.servedBy(master) {
@@ -86,7 +86,7 @@ struct DoneRequest $M.kind(70) $M.reply("DoneReply") $M.servedBy(master) {
   # One minibatch of a lease is finished: every owner acknowledged its push, or it is evaluated.
   incarnation @0 :UInt64;
   lease @1 :UInt64;
-  epoch @2 :UInt32;
+  obsolete2 @2 :UInt32;              # was the epoch, which the lease says
   minibatch @3 :UInt64;
   attempt @4 :UInt32;
   examples @5 :UInt64;

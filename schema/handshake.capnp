@@ -8,18 +8,13 @@ struct Hello $M.kind(3) $M.reply("Welcome") {
   # Client to server.
   protocol @0 :UInt32;       # kProtocol of messages.h; peers that differ are refused
   job @1 :UInt64;            # run that the client belongs to; 0: none yet (only a master accepts that)
-  channel @2 :Channel;       # control or bulk
-  incarnation @3 :UInt64;    # the client's, 0 before it joined
+  obsolete2 @2 :UInt16;      # was a channel, control or bulk
+  incarnation @3 :UInt64;    # the client's, 0 before it joined; for checks of who may ask what
   numberFormat @4 :Text;     # "float32-le"
 }
 
-enum Channel {
-  control @0;
-  bulk @1;
-}
-
 struct Welcome $M.kind(4) {
-  # Server to client.
-  protocol @0 :UInt32;
-  job @1 :UInt64;
+  # Server to client: it is let in. Else the answer is an ErrorReply.
+  obsolete0 @0 :UInt32;      # was the protocol, which every frame says
+  obsolete1 @1 :UInt64;      # was the job, which the client has named
 }

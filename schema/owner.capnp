@@ -7,7 +7,7 @@ using Common = import "/schema/common.capnp";
 
 struct CommitRequest $M.kind(32) $M.reply("CommitReply") $M.servedBy(optimizer) {
   # Sync: add up the staged minibatches in this order and apply them as one step.
-  epoch @0 :UInt32;
+  obsolete0 @0 :UInt32;              # was the epoch, which the pushes say
   version @1 :UInt64;                # the version that the apply makes
   minibatches @2 :List(Part);
   struct Part {

@@ -9,7 +9,7 @@ namespace embers {
 
 inline constexpr uint32_t kDefaultBuckets = 4096;
 
-// The owner map, *token* strategy: a key's hash gives its bucket, the map gives the bucket's shard.
+// The owner map, *token* strategy: a key's hash gives its bucket, the map gives the bucket's owner.
 // Versioned and changed by the master only.
 struct OwnerMap {
   uint32_t version = 0;
@@ -18,8 +18,8 @@ struct OwnerMap {
   uint32_t buckets() const { return static_cast<uint32_t>(owner_of_bucket.size()); }
 };
 
-// Buckets spread evenly and contiguously over `shards`; kInvalid unless 1 <= shards <= buckets.
-OwnerMap even_owner_map(uint32_t shards, uint32_t buckets = kDefaultBuckets, uint32_t version = 1);
+// Buckets spread evenly and contiguously over `owners`; kInvalid unless 1 <= owners <= buckets.
+OwnerMap even_owner_map(uint32_t owners, uint32_t buckets = kDefaultBuckets, uint32_t version = 1);
 
 // Bucket of a key's hash (see hash_key): a function of key and number of buckets only.
 inline uint32_t bucket_of(uint64_t hash, uint32_t buckets) {

@@ -16,9 +16,9 @@ bool take_back(std::span<float> row, std::span<float> slots, std::span<const flo
 
 }  // namespace
 
-LeftOut apply(Store& store, TableId table, const UpdateRule& optimizer, UpdateRule::Step step, KeysView keys,
+LeftOut apply(Store& store, TableId table, const UpdateRule& rule, UpdateRule::Step step, KeysView keys,
               std::span<const float> grads, const Constraint* constraint) {
-  const GuardedKernel kernel = optimizer.guarded_kernel(step);
+  const GuardedKernel kernel = rule.guarded_kernel(step);
   LeftOut left_out;
   size_t done = 0;  // keys of earlier calls
   std::vector<float> before;

@@ -20,7 +20,7 @@ class OwnerPlaces {
 
   // An actor is gone; false when it is no owner's (now).
   bool lose(const caf::actor_addr& actor);
-  std::vector<OwnerHandles> handles() const;  // by shard id
+  std::vector<OwnerHandles> handles() const;  // by owner number
 
  private:
   struct Place {
@@ -29,7 +29,7 @@ class OwnerPlaces {
     OwnerHandles handles;
     bool lost = true;  // or never connected
   };
-  std::vector<Place> places_;  // by shard id
+  std::vector<Place> places_;  // by owner number
 };
 
 }  // namespace embers

@@ -19,8 +19,7 @@ struct Pushing {
 Message<wire::DoneRequest> done_request(const Work& work) {
   return make_message<wire::DoneRequest>([&](wire::DoneRequest::Builder b) {
     b.setIncarnation(work.origin.incarnation);
-    b.setLease(work.origin.lease);
-    b.setEpoch(work.origin.epoch);
+    b.setLease(work.lease);
     b.setMinibatch(work.origin.minibatch);
     b.setAttempt(work.origin.attempt);
     b.setReturned(work.refused);

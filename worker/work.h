@@ -27,6 +27,7 @@ struct Work {
   // From the lease.
   bool evaluate = false;  // read-only, test set
   bool exact = false;     // sync training: exactly origin.version is pulled
+  uint64_t lease = 0;
   Origin origin;
   bool refused = false;       // an owner found it stale: no more is done for it, the master leases it again
   bool owners_moved = false;  // refused, because an owner is not where this worker looked for it
@@ -69,7 +70,7 @@ using StageOwner = caf::typed_actor<caf::reacts_to<WorkPtr>, caf::reacts_to<Stag
 
 // Where rows live: what every stage that talks to owners needs. Constant.
 struct Owners {
-  std::vector<OwnerHandles> handles;  // by shard id
+  std::vector<OwnerHandles> handles;  // by owner number
   OwnerMap map;
   std::vector<TableSpec> tables;           // by TableId
   bool may_return = false;                 // a lost owner's next process takes its place: see master/master.h

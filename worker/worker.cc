@@ -230,7 +230,7 @@ struct WorkerState {
       o.epoch = reply.getEpoch();
       o.minibatch = part.getMinibatch();
       o.attempt = part.getAttempt();
-      o.lease = reply.getLease();
+      work->lease = reply.getLease();
       o.version = reply.getVersion();
       queue.push_back(std::move(work));
     }

@@ -73,7 +73,7 @@ class Ledger {
     noted_epoch_ = epoch_;
     return {true, epoch_, version, minibatches, examples, left_out, {applied_.begin(), applied_.end()}};
   }
-  // Takes up what the shard's last process noted; a note may come twice.
+  // Takes up what the owner's last process noted; a note may come twice.
   void recover(const AppliedNote& n) {
     if (n.first) {
       begin_epoch(noted_epoch_ = n.epoch);

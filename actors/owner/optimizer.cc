@@ -77,7 +77,7 @@ struct OptimizerState {
     staging.add(std::move(push));
   }
 
-  // What the shard's last process had staged and not applied.
+  // What the owner's last process had staged and not applied.
   void stage_again(const PushPtr& push) {
     if (push->origin.version == ledger.version &&
         !ledger.is_applied(push->origin.epoch, push->origin.minibatch))
@@ -364,7 +364,7 @@ OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& con
   if (!config.sync || !config.has_journal())
     return system.spawn(optimizer_behavior, config, std::move(shard), left, std::shared_ptr<StagedJournal>(),
                         std::vector<PushPtr>());
-  auto journal = std::make_shared<StagedJournal>(config.external.journal, config.shard, config.job);
+  auto journal = std::make_shared<StagedJournal>(config.external.journal, config.number, config.job);
   std::vector<PushPtr> staged;
   PushReader reader(config.tables, config.skip_bad_gradients);
   for (const auto& push : journal->take_left()) staged.push_back(reader.read(push));

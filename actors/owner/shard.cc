@@ -21,15 +21,15 @@ class Rows {
     make_store();
     for (const TableSpec& spec : config_.tables) {
       initializers_.push_back(storage::Initializer::make(config_.seed, spec));
-      optimizers_.push_back(storage::UpdateRule::make(spec.update_rule));
+      rules_.push_back(storage::UpdateRule::make(spec.update_rule));
       constraints_.push_back(storage::Constraint::make(spec.constraint));
-      slot_init_.push_back(storage::slot_init(*optimizers_.back(), spec.dim));
+      slot_init_.push_back(storage::slot_init(*rules_.back(), spec.dim));
       store_->add_table(spec, slot_init_.back());
     }
     if (external_ != nullptr) recover();
   }
 
-  // Of the shard's last process.
+  // Of the owner's last process.
   const std::vector<AppliedNote>& left() const { return left_; }
 
   uint64_t version() const { return version_; }
@@ -65,10 +65,10 @@ class Rows {
 
   void apply_tables(const ApplyBatch& batch) {
     for (const TableSlices& t : batch.tables) {
-      const storage::UpdateRule& optimizer = *optimizers_[t.table];
+      const storage::UpdateRule& rule = *rules_[t.table];
       const storage::LeftOut left_out = storage::apply(
-          *store_, t.table, optimizer, {batch.step, optimizer.learning_rate(batch.step) * batch.rate_factor},
-          t.keys, t.values, constraints_[t.table].get());
+          *store_, t.table, rule, {batch.step, rule.learning_rate(batch.step) * batch.rate_factor}, t.keys,
+          t.values, constraints_[t.table].get());
       left_out_ += left_out.rows;
       if (left_out.rows > 0 && !config_.skip_bad_gradients)
         fail(ErrorCode::kInvalid,
@@ -145,7 +145,7 @@ class Rows {
       fail(ErrorCode::kInvalid,
            "shard {} lost its process, and storage.journal '{}' on this host holds nothing of it: start the "
            "shard where it ran before, with the same directory, or go on from the last checkpoint (--resume)",
-           config_.shard, config_.external.journal);
+           config_.number, config_.external.journal);
     if (!left_.empty()) publish();
   }
 
@@ -178,7 +178,7 @@ class Rows {
   std::unique_ptr<storage::Store> store_;
   std::vector<AppliedNote> left_;
   std::vector<std::unique_ptr<const storage::Initializer>> initializers_;
-  std::vector<std::unique_ptr<const storage::UpdateRule>> optimizers_;
+  std::vector<std::unique_ptr<const storage::UpdateRule>> rules_;
   std::vector<std::unique_ptr<const storage::Constraint>> constraints_;  // null for none
   std::vector<std::vector<float>> slot_init_;
   std::vector<uint8_t> found_;  // scratch of lookup
@@ -243,7 +243,7 @@ void bind_shard(const OwnerConfig& config) {
   try {
     bind_thread(*config.cpu);
   } catch (const Error& e) {
-    spdlog::warn("shard {} goes on unbound: {}", config.shard, e.what());
+    spdlog::warn("shard {} goes on unbound: {}", config.number, e.what());
   }
 }
 

@@ -17,8 +17,8 @@ namespace embers {
 
 // What an owner is, constant after its start.
 struct OwnerConfig {
-  uint64_t job = 0;    // number of the run: messages of another one are refused
-  uint32_t shard = 0;  // its id in the owner map
+  uint64_t job = 0;     // number of the run: messages of another one are refused
+  uint32_t number = 0;  // its own in the owner map
   uint64_t seed = 1;
   bool sync = false;
   bool staleness_modulation =
@@ -30,7 +30,7 @@ struct OwnerConfig {
   std::vector<std::string> servers;   // of memcached or Redis
   storage::ServerTimeouts timeouts;   // of theirs
   storage::ExternalOptions external;  // whose rows they hold
-  bool takes_over = false;            // from a lost process of the shard, by its journal
+  bool takes_over = false;            // from a lost process of the owner, by its journal
   std::optional<int> cpu;             // that the shard actor is bound to, in a thread of its own
   std::shared_ptr<storage::PageFiller> page_filler;  // of all owners of the process; null: one of its own
 
@@ -71,7 +71,7 @@ using LocalShardActor =
 
 // Spawns the single owner and only writer of a shard's rows, above a Store. Throws Error for a spec that
 // storage refuses (unknown initializer, optimizer or backend), or a server that cannot be reached. One that
-// talks to servers, or is bound to a CPU, has a thread of its own. With a journal, finishes what the shard's
+// talks to servers, or is bound to a CPU, has a thread of its own. With a journal, finishes what the owner's
 // last process began; `left` gets the notes of what that applied, in order. kInvalid when config.takes_over
 // and the journal is not there.
 LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config,

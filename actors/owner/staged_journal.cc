@@ -9,8 +9,8 @@
 
 namespace embers {
 
-StagedJournal::StagedJournal(const std::string& directory, uint32_t shard, uint64_t run)
-    : path_(fmt::format("{}/shard-{}.staged", directory, shard)), run_(run) {
+StagedJournal::StagedJournal(const std::string& directory, uint32_t owner, uint64_t run)
+    : path_(fmt::format("{}/shard-{}.staged", directory, owner)), run_(run) {
   storage::read_records(path_, run_, [&](storage::RecordReader& record) {
     const std::string_view bytes = record.rest();
     Words words(bytes.size() / sizeof(capnp::word));

@@ -10,11 +10,11 @@
 namespace embers {
 
 // The pushes of a sync job that an owner has acknowledged and not applied yet, in a file of its journal: so
-// that the shard's next process has them. What the system has taken counts as written.
+// that the owner's next process has them. What the system has taken counts as written.
 class StagedJournal {
  public:
   // kInvalid naming a path that cannot be written.
-  StagedJournal(const std::string& directory, uint32_t shard, uint64_t run);
+  StagedJournal(const std::string& directory, uint32_t owner, uint64_t run);
 
   // What the last process left, in the order of staging; once.
   std::vector<Message<wire::PushRequest>> take_left() { return std::move(left_); }

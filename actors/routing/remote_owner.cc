@@ -14,13 +14,9 @@ OwnerHandles remote_owner(Transport& transport, const std::vector<std::string>& 
   std::stable_partition(endpoints.begin(), endpoints.end(), [](const Endpoint& e) { return e.unix_socket; });
   if (endpoints.empty())
     fail(ErrorCode::kInvalid, "an owner process gave no address that this host can reach");
-  const auto link = [&](wire::Channel channel) {
-    HelloInfo h = hello;
-    h.channel = channel;
-    return Link::open(transport, endpoints, h, timeout);
-  };
-  const auto bulk = link(wire::Channel::BULK);
-  const auto control = control_apart ? link(wire::Channel::CONTROL) : bulk;
+  const auto link = [&] { return Link::open(transport, endpoints, hello, timeout); };
+  const auto bulk = link();
+  const auto control = control_apart ? link() : bulk;
   return {control->proxy<OptimizerInterface>(Destination::kOptimizer),
           bulk->proxy<ShardInterface>(Destination::kShard)};
 }

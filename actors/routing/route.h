@@ -18,7 +18,7 @@ struct RoutedTable {
   std::vector<uint32_t> positions;  // of each key in the source table's list, ascending
 };
 
-// For each owner (by shard id) its tables, those without a key left out. An owner may end up with none.
+// For each owner (by number) its tables, those without a key left out. An owner may end up with none.
 using Routed = std::vector<std::vector<RoutedTable>>;
 
 // One list of keys to be routed.

@@ -20,7 +20,6 @@ Message<wire::Hello> make_hello(const HelloInfo& info) {
   return make_message<wire::Hello>([&](wire::Hello::Builder b) {
     b.setProtocol(kProtocol);
     b.setJob(info.job);
-    b.setChannel(info.channel);
     b.setIncarnation(info.incarnation);
     b.setNumberFormat(kNumberFormat);
   });

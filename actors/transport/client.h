@@ -14,7 +14,6 @@ namespace embers {
 // What a client says of itself in the handshake; see schema/handshake.capnp.
 struct HelloInfo {
   uint64_t job = 0;
-  wire::Channel channel = wire::Channel::CONTROL;
   uint64_t incarnation = 0;
 };
 

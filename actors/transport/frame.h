@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
 #include "actors/message_types.h"
 #include "base/errors.h"
@@ -40,7 +41,7 @@ struct FrameHeader {
   static constexpr uint16_t kReply = 1;
   static constexpr uint16_t kError = 2;
 };
-static_assert(sizeof(FrameHeader) == 40);
+static_assert(sizeof(FrameHeader) == 40 && std::has_unique_object_representations_v<FrameHeader>);
 
 inline constexpr size_t kChunkWords = size_t{2} << 17;  // 2 MiB
 

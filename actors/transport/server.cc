@@ -166,11 +166,7 @@ void Server::shake_hands(const std::shared_ptr<Connection>& connection, InFrame&
                            [session](const Error& why) {
                              session().cleanup(to_caf(Error(ErrorCode::kUnavailable, why.what())), nullptr);
                            });
-  connection->send(out_frame(make_message<wire::Welcome>([&](wire::Welcome::Builder b) {
-                               b.setProtocol(kProtocol);
-                               b.setJob(options_.job);
-                             }),
-                             Destination{}, 0, FrameHeader::kReply));
+  connection->send(out_frame(make_message<wire::Welcome>(), Destination{}, 0, FrameHeader::kReply));
 }
 
 void Server::ask(const Handlers& handlers, Session& session, InFrame& frame) {

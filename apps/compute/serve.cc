@@ -50,7 +50,7 @@ int serve_master(const MasterOptions& options) {
   auto own_servers = provide_servers(*config, server_host(options.listen));
   for (const auto& own : own_servers) console.event(own->describe());
   config->connect_owner = [&](const std::vector<std::string>& endpoints, uint64_t incarnation) {
-    return remote_owner(transport, endpoints, true, {run, wire::Channel::CONTROL, incarnation},
+    return remote_owner(transport, endpoints, true, {run, incarnation},
                         duration<double>(options.connect_timeout), true);
   };
   config->drop_owner = [](const OwnerHandles& owner) {
@@ -113,7 +113,7 @@ int serve_worker(const JoinOptions& options) {
                               size_t, const std::vector<std::string>& endpoints, const std::string& there,
                               uint64_t incarnation) {
     return remote_owner(transport, endpoints, !here.empty() && here == there,
-                        {run, wire::Channel::BULK, incarnation}, duration<double>(timeout), false);
+                        {run, incarnation}, duration<double>(timeout), false);
   };
   config->drop_owner = [](const OwnerHandles& owner) {
     drop_remote_owner(owner, "the shard has moved to another process");

@@ -8,7 +8,7 @@ OwnerConfig owner_config(const job::Job& job, uint64_t run, uint32_t number, std
                          OwnerMap map) {
   OwnerConfig owner;
   owner.job = run;
-  owner.shard = number;
+  owner.number = number;
   owner.seed = job.job.seed;
   owner.sync = job.training.mode == job::Mode::kSync;
   owner.staleness_modulation = job.training.staleness_modulation;

@@ -104,7 +104,7 @@ class JoinedOwner {
     server_->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
     server_->serve<ShardInterface>(Destination::kShard, owner.shard);
     server_->start();
-    spdlog::info("shard {} of job '{}', master {}, listening on {}", config.shard, master_.job.job.name,
+    spdlog::info("shard {} of job '{}', master {}, listening on {}", config.number, master_.job.job.name,
                  options_.join.master, fmt::join(texts(server_->endpoints()), " "));
   }
 

@@ -20,9 +20,9 @@ Spec spec_from_json(const json& j) {
   return spec;
 }
 
-json optimizer_to_json(const UpdateRuleSpec& optimizer) {
-  json j = spec_to_json(optimizer);
-  const ScheduleSpec& schedule = optimizer.schedule;
+json rule_to_json(const UpdateRuleSpec& rule) {
+  json j = spec_to_json(rule);
+  const ScheduleSpec& schedule = rule.schedule;
   if (schedule.name.empty()) return j;
   j["schedule"] = spec_to_json(schedule);
   j["schedule"]["boundaries"] = schedule.boundaries;
@@ -30,20 +30,20 @@ json optimizer_to_json(const UpdateRuleSpec& optimizer) {
   return j;
 }
 
-UpdateRuleSpec optimizer_from_json(const json& j) {
-  auto optimizer = spec_from_json<UpdateRuleSpec>(j);
-  if (!j.contains("schedule")) return optimizer;
+UpdateRuleSpec rule_from_json(const json& j) {
+  auto rule = spec_from_json<UpdateRuleSpec>(j);
+  if (!j.contains("schedule")) return rule;
   const json& schedule = j.at("schedule");
-  optimizer.schedule = spec_from_json<ScheduleSpec>(schedule);
-  optimizer.schedule.boundaries = schedule.at("boundaries").get<std::vector<double>>();
-  optimizer.schedule.values = schedule.at("values").get<std::vector<double>>();
-  return optimizer;
+  rule.schedule = spec_from_json<ScheduleSpec>(schedule);
+  rule.schedule.boundaries = schedule.at("boundaries").get<std::vector<double>>();
+  rule.schedule.values = schedule.at("values").get<std::vector<double>>();
+  return rule;
 }
 
 json slots_of(const TableSpec& table) {
-  const auto optimizer = UpdateRule::make(table.update_rule);
+  const auto rule = UpdateRule::make(table.update_rule);
   json names = json::array();
-  for (const UpdateRule::Slot& slot : optimizer->slots()) names.push_back(slot.name);
+  for (const UpdateRule::Slot& slot : rule->slots()) names.push_back(slot.name);
   return names;
 }
 
@@ -55,7 +55,7 @@ json table_to_json(const TableSpec& table) {
           {"key_kind", name(table.key_kind)},
           {"input_dim", table.input_dim},
           {"initializer", spec_to_json(table.initializer)},
-          {"optimizer", optimizer_to_json(table.update_rule)},
+          {"optimizer", rule_to_json(table.update_rule)},
           {"constraint", spec_to_json(table.constraint)},
           {"slots", slots_of(table)},
           {"dtype", embers::name(table.number_type)},
@@ -70,7 +70,7 @@ TableSpec table_from_json(const json& j) {
   table.key_kind = j.at("key_kind") == name(KeyKind::kInt64) ? KeyKind::kInt64 : KeyKind::kBytes;
   table.input_dim = j.at("input_dim");
   table.initializer = spec_from_json<InitializerSpec>(j.at("initializer"));
-  table.update_rule = optimizer_from_json(j.at("optimizer"));
+  table.update_rule = rule_from_json(j.at("optimizer"));
   table.constraint = spec_from_json<ConstraintSpec>(j.at("constraint"));
   table.accumulation = j.at("accumulation") == "sum" ? Accumulation::kSum : Accumulation::kLast;
   const std::string type = j.value("dtype", "float32");  // checkpoints of older versions have none

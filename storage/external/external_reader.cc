@@ -11,16 +11,16 @@ ExternalReader::ExternalReader(KeyValueServers servers, const ReaderOptions& opt
                                std::span<const TableSpec> tables)
     : options_(options), reads_(std::move(servers)) {
   for (const TableSpec& spec : tables) tables_.push_back({spec, StoredNames(options.job, spec.name), false});
-  for (uint32_t shard = 0; shard < options.shards; ++shard)
-    version_names_.push_back(StoredNames::version(options.job, shard));
+  for (uint32_t owner = 0; owner < options.owners; ++owner)
+    version_names_.push_back(StoredNames::version(options.job, owner));
 }
 
 std::vector<std::optional<uint64_t>> ExternalReader::versions() {
-  std::vector<std::optional<uint64_t>> versions(options_.shards);
+  std::vector<std::optional<uint64_t>> versions(options_.owners);
   reads_.fetch({version_names_.begin(), version_names_.end()},
-               [&](size_t shard, std::string_view name, std::string_view value) {
+               [&](size_t owner, std::string_view name, std::string_view value) {
                  ValueTag tag;
-                 if (read_value(value, name, options_.run, {}, tag, {})) versions[shard] = tag.version;
+                 if (read_value(value, name, options_.run, {}, tag, {})) versions[owner] = tag.version;
                });
   return versions;
 }

@@ -17,7 +17,7 @@ namespace embers::storage {
 struct ReaderOptions {
   std::string job;      // name
   uint64_t run = 0;     // number of the job's run: rows of other runs count as absent
-  uint32_t shards = 1;  // owners
+  uint32_t owners = 1;  // how many there are
 };
 
 // The latest rows of a job, straight from the servers that its owners' ExternalStores write them to: all keys

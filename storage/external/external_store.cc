@@ -20,7 +20,7 @@ namespace {
 
 std::optional<WriteBackJournal> open_journal(const ExternalOptions& options) {
   if (options.journal.empty()) return std::nullopt;
-  return std::optional<WriteBackJournal>(std::in_place, options.journal, options.job, options.shard,
+  return std::optional<WriteBackJournal>(std::in_place, options.journal, options.job, options.owner,
                                          options.run);
 }
 
@@ -155,7 +155,7 @@ class Impl final : public ExternalStore {
   void publish(uint64_t version) override {
     loss_.guarded([&] {
       std::string value;
-      append_value(value, version_name_, {options_.run, version, options_.shard}, {}, {});
+      append_value(value, version_name_, {options_.run, version, options_.owner}, {}, {});
       reads_.server(version_name_).set(version_name_, value);
       reads_.server(version_name_).flush();
     });
@@ -203,7 +203,7 @@ class Impl final : public ExternalStore {
     reads_.fetch(names, [&](size_t i, std::string_view name, std::string_view value) {
       ValueTag tag;
       if (read_value(value, name, options_.run, table.names.rest(keys, i), tag, there))
-        mine[i] = tag.writer == options_.shard;
+        mine[i] = tag.writer == options_.owner;
       else
         stale.push_back(i);
     });
@@ -243,7 +243,7 @@ class Impl final : public ExternalStore {
   WriteBackJournal* journal() { return journal_ ? &*journal_ : nullptr; }
 
   const ExternalOptions options_;
-  const std::string version_name_ = StoredNames::version(options_.job, options_.shard);
+  const std::string version_name_ = StoredNames::version(options_.job, options_.owner);
   uint64_t longest_value_ = UINT64_MAX;  // that every server takes
   bool applying_ = false;                // within apply()
 

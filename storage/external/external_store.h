@@ -20,7 +20,7 @@ namespace embers::storage {
 // server that cannot be reached, that was restarted or flushed, that refused a write or that evicted rows, is
 // kLost naming server, reason and how many rows: nothing is ever created in place of a lost row, and what
 // failed was not acknowledged. (3) An update has reached all servers when it returns, those of apply() when
-// that does; with a journal, one that was cut off is finished by the next store of the same run and shard,
+// that does; with a journal, one that was cut off is finished by the next store of the same run and owner,
 // when its tables are added.
 class ExternalStore : public Store {
  public:
@@ -32,7 +32,7 @@ class ExternalStore : public Store {
   // Keeps a note without updates.
   virtual void keep(const Note& note) = 0;
 
-  // Whether it goes on where the shard's last process was cut off, and the notes of that, in order; the last
+  // Whether it goes on where the owner's last process was cut off, and the notes of that, in order; the last
   // may come twice. Once.
   virtual bool recovered() const = 0;
   virtual std::vector<std::string> take_notes() = 0;

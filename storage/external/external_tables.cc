@@ -20,7 +20,7 @@ uint64_t ExternalTables::rows() const {
 
 void ExternalTables::adopt(TableId id, KeysView keys, size_t i, uint32_t writer) {
   const bool recovered = journal_ != nullptr && journal_->found();
-  if (writer == options_.shard && !recovered) return;
+  if (writer == options_.owner && !recovered) return;
   if (!at(id).created.insert(keys, i) || journal_ == nullptr) return;
   if (adopted_.kind() != keys.kind) adopted_ = Keys(keys.kind);
   adopted_.push_back_from(keys, i);
@@ -33,7 +33,7 @@ void ExternalTables::note_adopted(TableId id) {
 }
 
 void ExternalTables::adopt_all(TableId id, KeysView keys) {
-  for (size_t i = 0; i < keys.size(); ++i) adopt(id, keys, i, ~options_.shard);
+  for (size_t i = 0; i < keys.size(); ++i) adopt(id, keys, i, ~options_.owner);
   note_adopted(id);
 }
 

@@ -19,7 +19,7 @@ LossWatch::LossWatch(ServerReads& reads, ExternalTables& tables, const ExternalO
     : reads_(reads),
       tables_(tables),
       options_(options),
-      mark_name_(StoredNames::sentinel(options.job, options.shard)),
+      mark_name_(StoredNames::sentinel(options.job, options.owner)),
       mark_(fmt::format("{:016x}", options.run)) {}
 
 void LossWatch::mark_servers(bool recovered) {
@@ -30,7 +30,7 @@ void LossWatch::mark_servers(bool recovered) {
       fail(ErrorCode::kLost,
            "server {} was restarted or flushed while shard {} of job '{}' was away: go on from the last "
            "checkpoint (--resume)",
-           server->address(), options_.shard, options_.job);
+           server->address(), options_.owner, options_.job);
     server->set(mark_name_, mark_);
   }
   barrier();
@@ -71,7 +71,7 @@ void LossWatch::report_loss(size_t server, const std::string& what) {
   fail(ErrorCode::kLost,
        "server {} {}: {} of the {} rows of job '{}' that it held for shard {} are gone; go on from the last "
        "checkpoint (--resume), with servers of more memory if they ran out of it",
-       reads_.servers()[server]->address(), what, found.gone, found.held, options_.job, options_.shard);
+       reads_.servers()[server]->address(), what, found.gone, found.held, options_.job, options_.owner);
 }
 
 LossWatch::Survey LossWatch::survey(size_t server) {
@@ -110,7 +110,7 @@ Error LossWatch::unreachable(const std::string& why) {
   return Error(ErrorCode::kLost,
                fmt::format("{}; shard {} of job '{}' kept {} rows on {} servers: go on from the last "
                            "checkpoint (--resume)",
-                           why, options_.shard, options_.job, tables_.rows(), reads_.servers().size()));
+                           why, options_.owner, options_.job, tables_.rows(), reads_.servers().size()));
 }
 
 }  // namespace embers::storage

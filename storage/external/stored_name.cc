@@ -31,12 +31,12 @@ void append_escaped(std::string& to, std::string_view text, bool slashes) {
 }
 
 // No name of a row: those have no "#" before the table.
-std::string name_of_shard(std::string_view job, std::string_view what, uint32_t shard) {
+std::string name_of_owner(std::string_view job, std::string_view what, uint32_t owner) {
   std::string name;
   append_escaped(name, job, false);
   if (name.size() > KeyValueServer::kLongestName / 2)
     fail(ErrorCode::kInvalid, "job name '{}' is too long for keys of an external store", job);
-  return fmt::format("{}#{}/{}", name, what, shard);
+  return fmt::format("{}#{}/{}", name, what, owner);
 }
 
 }  // namespace
@@ -93,12 +93,12 @@ std::string_view StoredNames::rest(KeysView keys, size_t i) const {
   return keys.bytes_at(i);
 }
 
-std::string StoredNames::sentinel(std::string_view job, uint32_t shard) {
-  return name_of_shard(job, "shard", shard);
+std::string StoredNames::sentinel(std::string_view job, uint32_t owner) {
+  return name_of_owner(job, "shard", owner);
 }
 
-std::string StoredNames::version(std::string_view job, uint32_t shard) {
-  return name_of_shard(job, "version", shard);
+std::string StoredNames::version(std::string_view job, uint32_t owner) {
+  return name_of_owner(job, "version", owner);
 }
 
 }  // namespace embers::storage

@@ -29,10 +29,10 @@ class StoredNames {
   // The part of a value that tells the i-th of `keys` from others of its hash: "", or the key in full.
   std::string_view rest(KeysView keys, size_t i) const;
 
-  // The name under which writer `shard` of a job leaves a mark at every server.
-  static std::string sentinel(std::string_view job, uint32_t shard);
+  // The name under which an owner of a job leaves a mark at every server.
+  static std::string sentinel(std::string_view job, uint32_t owner);
   // The name under which it publishes the version that its rows are at.
-  static std::string version(std::string_view job, uint32_t shard);
+  static std::string version(std::string_view job, uint32_t owner);
 
  private:
   void append(KeysView keys, size_t i, std::string_view suffix);

@@ -1,6 +1,7 @@
 #include "storage/external/stored_value.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "base/errors.h"
 #include "schema/ids.h"
@@ -15,7 +16,7 @@ struct Header {
   uint32_t magic, writer;
   uint64_t run, version;
 };
-static_assert(sizeof(Header) == kValueHeader);
+static_assert(sizeof(Header) == kValueHeader && std::has_unique_object_representations_v<Header>);
 
 uint64_t check_of(std::string_view value, std::string_view name) {
   return hash_key(value.substr(sizeof(uint64_t))) ^ hash_key(name);

@@ -11,7 +11,7 @@ namespace embers::storage {
 struct ValueTag {
   uint64_t run = 0;      // number of the job's run
   uint64_t version = 0;  // of the table: its writer's updates and restores so far; 0: as first created
-  uint32_t writer = 0;   // shard
+  uint32_t writer = 0;   // number of the owner
 };
 
 // A value:

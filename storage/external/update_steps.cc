@@ -83,7 +83,7 @@ void UpdateSteps::set(const ExternalTable& table, KeysView keys, size_t i, std::
 std::string_view UpdateSteps::encode(const ExternalTable& table, KeysView keys, size_t i,
                                      std::string_view name, uint64_t version, std::span<const float> floats) {
   value_.clear();
-  append_value(value_, name, {options_.run, version, options_.shard}, floats, table.names.rest(keys, i));
+  append_value(value_, name, {options_.run, version, options_.owner}, floats, table.names.rest(keys, i));
   return value_;
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/files/file.h"
@@ -64,6 +65,7 @@ uint64_t read_records(const std::string& path, uint64_t run,
 void begin_record(std::string& record);
 template <class T>
 void append_number(std::string& record, const T& number) {
+  static_assert(std::has_unique_object_representations_v<T>, "its padding would be written, too");
   record.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 template <class T>

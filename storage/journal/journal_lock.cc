@@ -51,7 +51,7 @@ struct Descriptor {
 }  // namespace
 
 std::unique_ptr<const JournalLock> JournalLock::take(const std::string& directory, const std::string& job,
-                                                     uint32_t shard, uint64_t run) {
+                                                     uint32_t owner, uint64_t run) {
   const std::string me = fmt::format("job '{}' (run {:016x})", job, run);
   Descriptor of_run{open_file(directory + "/lock")};
   if (try_lock(of_run.number, LOCK_EX)) sign(of_run.number, me);
@@ -60,17 +60,17 @@ std::unique_ptr<const JournalLock> JournalLock::take(const std::string& director
     fail(ErrorCode::kInvalid,
          "storage.journal '{}' is in use by {}: give each job a directory of its own, or let that one end",
          directory, holder);
-  Descriptor of_shard{open_file(fmt::format("{}/shard-{}.lock", directory, shard))};
-  if (!try_lock(of_shard.number, LOCK_EX))
+  Descriptor of_owner{open_file(fmt::format("{}/shard-{}.lock", directory, owner))};
+  if (!try_lock(of_owner.number, LOCK_EX))
     fail(ErrorCode::kInvalid,
          "storage.journal '{}': shard {} of {} still runs ({}): it must end before another takes its place",
-         directory, shard, me, holder_of(of_shard.number));
-  sign(of_shard.number, fmt::format("pid {}", ::getpid()));
-  return std::unique_ptr<const JournalLock>(new JournalLock(of_run.release(), of_shard.release()));
+         directory, owner, me, holder_of(of_owner.number));
+  sign(of_owner.number, fmt::format("pid {}", ::getpid()));
+  return std::unique_ptr<const JournalLock>(new JournalLock(of_run.release(), of_owner.release()));
 }
 
 JournalLock::~JournalLock() {
-  ::close(shard_);
+  ::close(owner_);
   ::close(run_);
 }
 

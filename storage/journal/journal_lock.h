@@ -6,22 +6,22 @@
 
 namespace embers::storage {
 
-// One process at a time writes the journal of a shard, and one run of a job the journals of a directory. Held
-// until dropped, or until the process ends however it ends: so whoever holds it knows that the shard's last
-// process writes nothing more.
+// One process at a time writes the journal of an owner, and one run of a job the journals of a directory.
+// Held until dropped, or until the process ends however it ends: so whoever holds it knows that the owner's
+// last process writes nothing more.
 class JournalLock {
  public:
-  // Two files in the directory, which must exist: `lock`, shared by all shards of the run, and
+  // Two files in the directory, which must exist: `lock`, shared by all owners of the run, and
   // `shard-<n>.lock`, this process's own. kInvalid naming the directory and who holds it.
   static std::unique_ptr<const JournalLock> take(const std::string& directory, const std::string& job,
-                                                 uint32_t shard, uint64_t run);
+                                                 uint32_t owner, uint64_t run);
   ~JournalLock();
   JournalLock(const JournalLock&) = delete;
   JournalLock& operator=(const JournalLock&) = delete;
 
  private:
-  JournalLock(int run, int shard) : run_(run), shard_(shard) {}
-  const int run_, shard_;  // descriptors
+  JournalLock(int run, int owner) : run_(run), owner_(owner) {}
+  const int run_, owner_;  // descriptors
 };
 
 }  // namespace embers::storage

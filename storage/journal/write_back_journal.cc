@@ -26,7 +26,7 @@ namespace {
 //   version u64, table u32, kind u32 (KeyKind), keys, key bytes, floats u64 each
 //   int64 keys, or u32 ends and bytes;  then the floats
 //
-// The first record that does not read back ends its file: it was being written when the shard died, and
+// The first record that does not read back ends its file: it was being written when the owner died, and
 // nothing was done about it yet.
 enum : uint64_t { kApply = 1, kDone = 2, kVersions = 3 };
 
@@ -67,14 +67,14 @@ WriteBackJournal::OwnedPart split_part(RecordReader& from) {
 
 }  // namespace
 
-WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t shard,
+WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner,
                                    uint64_t run)
-    : path_(fmt::format("{}/shard-{}", directory, shard)), run_(run) {
+    : path_(fmt::format("{}/shard-{}", directory, owner)), run_(run) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error)
     fail(file_error_code(error.value()), "cannot make directory '{}': {}", directory, error.message());
-  lock_ = JournalLock::take(directory, job, shard, run);
+  lock_ = JournalLock::take(directory, job, owner, run);
   read_keys();
   read_values();
   read_notes();

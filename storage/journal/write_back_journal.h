@@ -21,7 +21,7 @@ struct Note {
   bool first = false;  // those before it are no longer of interest
 };
 
-// What a shard writes down of an external store's tables, so that one that was killed in the middle of a
+// What an owner writes down of an external store's tables, so that one that was killed in the middle of a
 // write-back finishes it, knows its keys, and knows what it applied. Three files in its directory:
 //
 //   shard-<n>.keys    the keys it created; only appended to
@@ -47,11 +47,11 @@ class WriteBackJournal {
     std::vector<float> floats;
   };
 
-  // Opens the files of a shard, which no other process may hold (see JournalLock); those of another run are
+  // Opens the files of an owner, which no other process may hold (see JournalLock); those of another run are
   // begun anew. kInvalid naming the path when they cannot be.
-  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t shard, uint64_t run);
+  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner, uint64_t run);
 
-  // --- what the shard's last process left; each may be taken once --------------------------------
+  // --- what the owner's last process left; each may be taken once --------------------------------
 
   bool found() const { return found_; }  // files of this run
   std::vector<Keys> take_created(TableId table);

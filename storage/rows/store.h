@@ -11,8 +11,8 @@
 
 namespace embers::storage {
 
-// Changes one row in place. `row` is dim floats, `slots` the optimizer's slots of the row one after another,
-// `grad` dim floats of the i-th key given to update().
+// Changes one row in place. `row` is dim floats, `slots` the update rule's slots of the row one after
+// another, `grad` dim floats of the i-th key given to update().
 using UpdateKernel =
     std::function<void(std::span<float> row, std::span<float> slots, std::span<const float> grad)>;
 

@@ -27,13 +27,13 @@ void add(const SquareSums& part, SquareSums& sums);
 SquaredNorms values(const SquareSums& sums);
 
 // Gradient clipping as tf.keras.optimizers has it (clipvalue, clipnorm, global_clipnorm), for each table by
-// its own optimizer's. The norm of a table is over all rows that a version gives a gradient to; the global
-// norm is over all variables whose optimizer has global_clipnorm. Norms are exact sums of the rows' squared
+// its own rule's. The norm of a table is over all rows that a version gives a gradient to; the global
+// norm is over all variables whose rule has global_clipnorm. Norms are exact sums of the rows' squared
 // norms, so they do not depend on how rows are spread. What is infinite or NaN is left out: it is never
 // applied.
 class Clipper {
  public:
-  // Throws Error for an optimizer that is not known.
+  // Throws Error for a rule that is not known.
   explicit Clipper(std::span<const TableSpec> tables);
 
   bool active() const;

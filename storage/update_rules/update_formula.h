@@ -6,8 +6,8 @@
 #include "base/params.h"
 #include "storage/update_rules/update_rule.h"
 
-// What an optimizer is made of. Each has a file of its own in this folder, with its formula above its kernel,
-// and a line in all_update_formulas().
+// What an update rule is made of. Each has a file of its own in this folder, with its formula above its
+// kernel, and a line in all_update_formulas().
 namespace embers::storage {
 
 // How the hyper-parameter weight_decay acts on a row.
@@ -19,12 +19,12 @@ enum class WeightDecay : uint8_t {
 
 struct UpdateFormula {
   std::string name;
-  Params defaults;  // all hyper-parameters but the clipping ones, which every optimizer has
+  Params defaults;  // all hyper-parameters but the clipping ones, which every rule has
   WeightDecay weight_decay;
   std::vector<UpdateRule::Slot> (*slots)(const Params& params);
   // One step. weight_decay and clipping are not its business.
   UpdateKernel (*kernel)(const Params& params, const UpdateRule::Step& step);
-  // The same step, for optimizers that are worth a loop of their own: it spares calls, a copy and a look at
+  // The same step, for rules that are worth a loop of their own: it spares calls, a copy and a look at
   // each row. May return none.
   GuardedKernel (*guarded)(const Params& params, const UpdateRule::Step& step) = nullptr;
 };
@@ -50,7 +50,7 @@ struct SlotFloats {
   size_t beside(size_t dim) const { return slots * dim + whole_row; }
 };
 
-// kInternal: the row belongs to a table of another optimizer.
+// kInternal: the row belongs to a table of another rule.
 [[noreturn]] void fail_shapes(size_t row, size_t slots, size_t grad);
 inline void check_shapes(std::span<const float> row, std::span<const float> slots,
                          std::span<const float> grad, SlotFloats expected) {

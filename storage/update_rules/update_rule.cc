@@ -147,15 +147,15 @@ const std::vector<std::string>& optimizer_names() {
   return names;
 }
 
-size_t slot_floats(const UpdateRule& optimizer, size_t dim) {
+size_t slot_floats(const UpdateRule& rule, size_t dim) {
   size_t floats = 0;
-  for (const UpdateRule::Slot& slot : optimizer.slots()) floats += slot.width(dim);
+  for (const UpdateRule::Slot& slot : rule.slots()) floats += slot.width(dim);
   return floats;
 }
 
-std::vector<float> slot_init(const UpdateRule& optimizer, uint32_t dim) {
+std::vector<float> slot_init(const UpdateRule& rule, uint32_t dim) {
   std::vector<float> values;
-  for (const UpdateRule::Slot& slot : optimizer.slots())
+  for (const UpdateRule::Slot& slot : rule.slots())
     values.insert(values.end(), slot.width(dim), slot.initial);
   return values;
 }

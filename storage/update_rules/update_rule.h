@@ -29,9 +29,9 @@ struct Clipping {
 // what row and slots were; rows.size() if there is none.
 using GuardedKernel = std::function<size_t(const RowsToUpdate& rows, size_t begin, float* before)>;
 
-// How a row changes: a formula (optimizers/) with its hyper-parameters, its slots with their first values,
-// weight decay, clipping and learning-rate schedule. Stateless: the step and the learning rate come with the
-// call. *Lazy*: rows without a gradient are never touched.
+// How a row changes: a formula (a file of this folder) with its hyper-parameters, its slots with their first
+// values, weight decay, clipping and learning-rate schedule. Stateless: the step and the learning rate come
+// with the call. *Lazy*: rows without a gradient are never touched.
 class UpdateRule {
  public:
   struct Slot {
@@ -45,7 +45,7 @@ class UpdateRule {
     uint64_t step = 1;  // the model's, global, 1 for the first apply
     double learning_rate = 0.01;
   };
-  // Each with the definition that its file in optimizers/ names, and Keras's names and defaults for
+  // Each with the definition that its file in this folder names, and Keras's names and defaults for
   // hyper-parameters; also assign, for reserved buffers: row = gradient. kInvalid naming the nearest known
   // optimizer, hyper-parameter or schedule, or the value that is out of range.
   static std::unique_ptr<const UpdateRule> make(const UpdateRuleSpec& spec);
@@ -58,7 +58,7 @@ class UpdateRule {
   const Clipping& clipping() const { return clipping_; }
   // The kernel of one step, for any number of rows: what the step's rows share (Adam's bias correction) is
   // computed here, once. Each element depends on its own row, slot and gradient elements alone, not on dim or
-  // place (rowwise_adagrad and group_ftrl: on those of its row). Outlived by the optimizer. The kernel throws
+  // place (rowwise_adagrad and group_ftrl: on those of its row). Outlived by the rule. The kernel throws
   // kInternal when slots[] is not slot_floats(dim).
   UpdateKernel kernel(const Step& step) const;
   GuardedKernel guarded_kernel(const Step& step) const;
@@ -82,8 +82,8 @@ class UpdateRule {
 const std::vector<std::string>& optimizer_names();
 
 // Floats of all slots of a row of dim floats.
-size_t slot_floats(const UpdateRule& optimizer, size_t dim);
+size_t slot_floats(const UpdateRule& rule, size_t dim);
 // Their first values, as Store::add_table takes them.
-std::vector<float> slot_init(const UpdateRule& optimizer, uint32_t dim);
+std::vector<float> slot_init(const UpdateRule& rule, uint32_t dim);
 
 }  // namespace embers::storage

@@ -73,7 +73,6 @@ class Owner : public Deterministic {
 
  private:
   static void fill(wire::CommitRequest::Builder b, uint64_t version, uint64_t minibatch) {
-    b.setEpoch(1);
     b.setVersion(version);
     auto part = b.initMinibatches(1)[0];
     part.setMinibatch(minibatch);

@@ -57,7 +57,6 @@ class Owner : public Deterministic {
   };
   static Message<wire::CommitRequest> commit_request(uint64_t version, std::vector<Part> parts) {
     return make_message<wire::CommitRequest>([&](wire::CommitRequest::Builder b) {
-      b.setEpoch(1);
       b.setVersion(version);
       auto list = b.initMinibatches(static_cast<unsigned>(parts.size()));
       for (unsigned i = 0; i < parts.size(); ++i) {

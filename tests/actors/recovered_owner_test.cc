@@ -126,7 +126,6 @@ class RecoveredOwner : public testing::TestWithParam<std::string> {
   }
   void commit(uint64_t version, const std::vector<uint64_t>& minibatches) {
     ask(self_.ptr(), owner_.optimizer, make_message<wire::CommitRequest>([&](wire::CommitRequest::Builder b) {
-          b.setEpoch(1);
           b.setVersion(version);
           auto list = b.initMinibatches(static_cast<unsigned>(minibatches.size()));
           for (unsigned i = 0; i < minibatches.size(); ++i) {

@@ -76,7 +76,7 @@ std::string run(const TempDir& dir, bool kill, Report* report) {
   for (uint32_t s = 0; s < 2; ++s) {
     OwnerConfig owner;
     owner.job = config->run;
-    owner.shard = s;
+    owner.number = s;
     owner.seed = job.job.seed;
     owner.sync = true;
     owner.tables = config->model.tables;

@@ -225,7 +225,7 @@ TEST(LostOwner, ThatComesBackWithAnotherVersionEndsASyncJob) {
   const OwnerHandles old = job.owners_[1];
   OwnerConfig empty = owner_config(true, {table("a", 1)});
   empty.map = even_owner_map(2, 16);
-  empty.shard = 1;
+  empty.number = 1;
   job.owners_[1] = spawn_owner(job.system_, empty);
   job.join_owner(1);
   const JobResult result = job.result();

@@ -54,7 +54,7 @@ class Job {
     config->resume = options.resume;
     OwnerConfig owner = owner_config(options.mode == job::Mode::kSync, config->model.tables);
     owner.map = even_owner_map(options.shards, 16);
-    for (owner.shard = 0; owner.shard < options.shards; ++owner.shard)
+    for (owner.number = 0; owner.number < options.shards; ++owner.number)
       owners_.push_back(spawn_owner(system_, owner));
     config->local_owners = owners_;
     job.storage.journal = options.journal;
@@ -125,7 +125,6 @@ class Worker {
     return ask(self_.ptr(), job_.master_, make_message<wire::DoneRequest>([&](wire::DoneRequest::Builder b) {
                  b.setIncarnation(incarnation_);
                  b.setLease(lease.get().getLease());
-                 b.setEpoch(lease.get().getEpoch());
                  b.setMinibatch(part.getMinibatch());
                  b.setAttempt(part.getAttempt());
                  b.setReturned(returned);

@@ -89,19 +89,18 @@ TEST(VersionWindow, IsReadyWhenAllItsMinibatchesAre) {
   EXPECT_FALSE(window.ready());
   window.complete(0, 1, 10);
   ASSERT_TRUE(window.ready());
-  const auto commit = window.commit(4);
+  const auto commit = window.commit();
   EXPECT_EQ(commit.get().getVersion(), 8);
-  EXPECT_EQ(commit.get().getEpoch(), 4);
   const auto parts = commit.get().getMinibatches();
   ASSERT_EQ(parts.size(), 2);
   EXPECT_EQ(parts[0].getMinibatch(), 0);
   EXPECT_EQ(parts[0].getWeight(), 0.25);
   EXPECT_EQ(parts[1].getAttempt(), 3);
   EXPECT_EQ(parts[1].getWeight(), 0.75);
-  const auto question = window.norms_request(4);
+  const auto question = window.norms_request();
   EXPECT_EQ(question.get().getCommit().getVersion(), 8);
   EXPECT_EQ(question.get().getCommit().getMinibatches()[1].getWeight(), 0.75);
-  const auto clipped = window.commit(4, {{{2, "fc.weight"}, 6.25}});
+  const auto clipped = window.commit({{{2, "fc.weight"}, 6.25}});
   ASSERT_EQ(clipped.get().getNorms().size(), 1);
   EXPECT_EQ(clipped.get().getNorms()[0].getSquared(), 6.25);
   window.advance();
@@ -118,8 +117,8 @@ TEST(VersionWindow, WeighsNothingForASumAndSurvivesEmptyMinibatches) {
   VersionWindow sum(0, 0, 1, 1, job::Reduction::kSum), mean(0, 0, 1, 1, job::Reduction::kMean);
   sum.complete(0, 1, 30);
   mean.complete(0, 1, 0);
-  EXPECT_EQ(sum.commit(1).get().getMinibatches()[0].getWeight(), 1);
-  EXPECT_EQ(mean.commit(1).get().getMinibatches()[0].getWeight(), 0);
+  EXPECT_EQ(sum.commit().get().getMinibatches()[0].getWeight(), 1);
+  EXPECT_EQ(mean.commit().get().getMinibatches()[0].getWeight(), 0);
 }
 
 TEST(Clocks, BoundOfZeroIsLockStep) {
