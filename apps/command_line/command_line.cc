@@ -23,7 +23,7 @@ using Chosen = std::optional<Command>;
 
 constexpr int kMostOwners = 4096;  // of a process
 
-// An empty word is what an unset variable of a shell leaves behind, not a wish.
+// An unset variable of a shell leaves an empty word behind, which nobody means.
 const CLI::Validator kNotEmpty(
     [](const std::string& text) { return std::string(text.empty() ? "is empty" : ""); }, "", "not empty");
 
@@ -50,8 +50,8 @@ void add_job_options(CLI::App& app, JobOptions& o, bool trains) {
   app.add_option("--save-every", o.save_every, "also save every N epochs; needs --output")
       ->check(CLI::Range(1, INT32_MAX))
       ->needs("--output");
-  app.add_option("--resume", o.resume, "go on from this saved directory")->check(kNotEmpty);
-  app.add_option("--dump-rows", o.dump_rows, "write every row as text: table, key, values, divided by tabs")
+  app.add_option("--resume", o.resume, "continue from this saved directory")->check(kNotEmpty);
+  app.add_option("--dump-rows", o.dump_rows, "write every row as text: table, key, values, separated by tabs")
       ->check(kNotEmpty);
 }
 
@@ -108,7 +108,7 @@ void add_shard(CLI::App& app, Chosen& chosen) {
   add_join_options(*shard, options.join);
   shard
       ->add_option("--owners", options.owners,
-                   "shards of the job that this process is: one uses one core, and they share nothing")
+                   "owners of the job that this process holds: each uses one core, and they share nothing")
       ->check(CLI::Range(1, kMostOwners))
       ->capture_default_str();
   add_pin(*shard, options.pin);

@@ -25,7 +25,7 @@ struct JobSetup {
 // What of the job is to be prepared.
 enum class Purpose : uint8_t { kTrain, kEvaluate };
 
-// Where the record index of this output is kept: beside it. "" without an output.
+// Where the record index of this output is kept: next to it. "" without an output.
 std::string index_dir_of(const std::string& output);
 
 // Everything wrong with job file, model, initializers, optimizers or data files comes out here, as kInvalid.
@@ -33,7 +33,8 @@ JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir,
                 const std::vector<std::string>& test_files = {});
 
 // The job file with overrides, paths made absolute so that processes started elsewhere find them too.
-// kInvalid also for a checkpoint to resume from that is none, and for outputs that cannot be written.
+// kInvalid also for a directory to resume from that holds no checkpoint, and for outputs that cannot be
+// written.
 job::Job load_job(const JobOptions& options, std::vector<std::string> more_overrides = {});
 
 // Keeps other jobs from writing to --output while this one runs; nullptr without it. kInvalid when one does.

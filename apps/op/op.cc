@@ -63,7 +63,7 @@ Answer answer(const std::string& text) {
       return true;
     });
   } catch (const std::exception& e) {
-    return {{{"error", std::string("the case is no JSON: ") + e.what()}}, true};
+    return {{{"error", std::string("the case is not JSON: ") + e.what()}}, true};
   }
   return answer(the_case);
 }

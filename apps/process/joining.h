@@ -15,7 +15,7 @@
 // What the processes of a job that is spread over several have in common.
 namespace embers {
 
-// Both ways; kInvalid naming the text that is no address.
+// Both ways; kInvalid naming a text that is not an address.
 std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts);
 std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
 

@@ -22,7 +22,8 @@ namespace embers {
 namespace {
 
 constexpr uint32_t kThreadsOfAnOwner = 2;  // shard and optimizer
-// Of an actor, before others have their turn: so many pulls of a busy shard a heartbeat may wait for.
+// That an actor handles before others have their turn. A heartbeat may wait for as many pulls of a busy
+// shard.
 constexpr size_t kMessagesAtOnce = 4;
 
 // A call that waits goes on after the signal: without this, those of libraries would fail.

@@ -13,7 +13,7 @@ namespace embers {
 // Settings of the actor system that suit embers; see runtime.cc.
 class SystemConfig : public caf::actor_system_config {
  public:
-  // Of a process with so many owners.
+  // For a process with this many owners.
   explicit SystemConfig(uint32_t owners = 1);
 };
 
@@ -40,7 +40,7 @@ class SignalWatch {
 // failures.
 [[noreturn]] void end_process(int status);
 
-// The CPUs of --pin; none without it. kInvalid for what is none, or not allowed.
+// The CPUs of --pin; empty without it. kInvalid for what is not a CPU, or not an allowed one.
 std::vector<int> parse_pin(const std::string& list);
 
 std::string host_name();

@@ -117,7 +117,7 @@ class JoinedOwner {
   }
 
  private:
-  // What stands in its way for good, as rows that a server lost, ends the job.
+  // If it cannot be made at all, as when a server has lost its rows, the job ends.
   OwnerHandles make_owner(const OwnerConfig& config, uint64_t incarnation) {
     try {
       return spawn_owner(transport_.system(), config);

@@ -41,7 +41,7 @@ struct Engine {
 
 // Of insertion (engine_insert.cc), each printed, too.
 
-// Rows/s of inserting so many rows, beside an abseil map: `rows_per_s`, `abseil_rows_per_s`, `ratio`.
+// Rows/s of inserting this many rows, beside an abseil map: `rows_per_s`, `abseil_rows_per_s`, `ratio`.
 nlohmann::json measure_insert(uint32_t dim, uint64_t rows, int rounds);
 // The longest insertion into memory that was touched before, in milliseconds. The same rows are filled in
 // five times; `each` is the longest of each filling, `least` the longest when every insertion counts as its

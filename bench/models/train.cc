@@ -38,7 +38,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::array<uint32_t, 2> kThreads{1, 2};
-constexpr double kHopeless = 3;  // a number of threads so many times slower than another is given up on
+constexpr double kHopeless =
+    3;  // a number of threads is given up on when it is this many times slower than another
 
 struct Shape {
   std::string model, layers;  // of the job file

@@ -45,8 +45,8 @@ std::string unix_path(const std::string& name) {
       .string();
 }
 
-// The best of so many answers of a client: to these questions in turn, each asked for a moment before to warm
-// up.
+// The best of this many answers of a client: to these questions in turn, each asked for a moment before to
+// warm up.
 double best(BenchChild& client, const Item& work, const std::string& before,
             const std::vector<std::string>& after, size_t times = kTimes) {
   double most = 0;

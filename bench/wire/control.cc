@@ -11,7 +11,7 @@
 namespace embers {
 namespace {
 
-constexpr auto kPause = std::chrono::milliseconds(1);  // a probe is no load
+constexpr auto kPause = std::chrono::milliseconds(1);  // a probe must not be a load
 constexpr uint64_t kNobody = UINT64_MAX;               // incarnation of no worker of the benchmark
 
 }  // namespace

@@ -47,7 +47,7 @@ class BenchClient {
   BenchClient(const std::string& address, const std::string& optimizer, int64_t rows);
   ~BenchClient();
 
-  // Pulls so many minibatches, kBenchOutstanding at a time, each as soon as one is answered; reads of each
+  // Pulls this many minibatches, kBenchOutstanding at a time, each as soon as one is answered; reads of each
   // reply what read_rows does, and nothing of the rows.
   struct Pulls {
     double seconds;
@@ -55,8 +55,8 @@ class BenchClient {
   };
   Pulls pull(size_t trips);
 
-  // For so many seconds: pulls minibatches, takes their rows, and pushes gradients, `depth` minibatches at a
-  // time, with what worker/ does for it. Rows a second.
+  // For this many seconds: pulls minibatches, takes their rows, and pushes gradients, `depth` minibatches at
+  // a time, with what worker/ does for it. Rows a second.
   double train(double seconds, size_t depth);
 
  private:

@@ -28,7 +28,7 @@ void serve_sockets(const std::string& kind, const std::string& address, TripSize
 class SocketClient {
  public:
   virtual ~SocketClient() = default;
-  // Makes so many trips; seconds they took.
+  // Makes this many trips; returns the seconds they took.
   virtual double trips(size_t count) = 0;
 };
 std::unique_ptr<SocketClient> connect_sockets(const std::string& kind, const std::string& address,

@@ -84,7 +84,7 @@ void assign(toml::table& into, toml::table& from) {
     } else if (toml::table* const table = existing->as_table()) {
       assign(*table, *segment);
     } else {
-      fail(ErrorCode::kInvalid, "{}: '{}' is no section", *key.source().path, key.str());
+      fail(ErrorCode::kInvalid, "{}: '{}' is not a section", *key.source().path, key.str());
     }
   }
 }

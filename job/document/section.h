@@ -77,7 +77,7 @@ class Section {
   std::vector<std::string> known_;
 };
 
-// `node` as a table; kInvalid at its place if it is none.
+// `node` as a table; kInvalid at its place if it is not one.
 const toml::table& as_section(const toml::node& node, const std::string& title);
 
 // A text, or a whole number as its text; kInvalid otherwise.

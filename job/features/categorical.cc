@@ -34,7 +34,7 @@ std::shared_ptr<const Vocabulary> Vocabulary::read(const std::string& path, int6
        (size == 0 || static_cast<int64_t>(entries.size()) < size) && std::getline(file, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (ints && !is_int(line))
-      fail(ErrorCode::kInvalid, "{}:{}: '{}' is no int64 number as the column's values are", path,
+      fail(ErrorCode::kInvalid, "{}:{}: '{}' is not an int64 number, as the column's values are", path,
            entries.size() + 1, line);
     entries.push_back(line);
   }

@@ -22,7 +22,7 @@ class Vocabulary {
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
   // One entry a line, the first `size` lines (0: all). kInvalid with path:line for an entry that stands there
-  // twice or, with `ints`, is no int64 number; and for a file that cannot be read, is empty or has fewer
+  // twice or, with `ints`, is not an int64; and for a file that cannot be read, is empty or has fewer
   // lines.
   static std::shared_ptr<const Vocabulary> read(const std::string& path, int64_t size, bool ints);
 

@@ -14,10 +14,10 @@ int64_t int_key(const Section& section, std::string_view key, const std::string&
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size()) return value;
-  section.fail_at(key, fmt::format("'{}' is '{}', which is no int64 key", key, text));
+  section.fail_at(key, fmt::format("'{}' is '{}', which is not an int64 key", key, text));
 }
 
-// What stands for a missing value: a key of the column's kind.
+// The key that is used for a missing value; it has the column's type.
 void read_missing_key(Section& section, bool ints, Feature& feature) {
   const toml::node* const missing = section.find("missing");
   if (missing == nullptr) return;
@@ -30,7 +30,7 @@ void read_raw(Section& section, const Column& column, Feature& feature) {
   feature.key_kind = column.type == ColumnType::kInt ? KeyKind::kInt64 : KeyKind::kBytes;
   section.read_choice("keys", feature.key_kind, {{"int64", KeyKind::kInt64}, {"string", KeyKind::kBytes}});
   if (feature.key_kind == KeyKind::kInt64 && column.type != ColumnType::kInt) {
-    section.fail_at("keys", fmt::format("int64 keys need an int column; '{}' is none", column.name));
+    section.fail_at("keys", fmt::format("int64 keys need an int column; '{}' is not one", column.name));
   }
   read_missing_key(section, feature.key_kind == KeyKind::kInt64, feature);
 }
@@ -50,7 +50,7 @@ void read_default_value(Section& section, int64_t low, int64_t high, Categorical
 
 void read_identity(Section& section, const Column& column, Feature& feature) {
   if (column.type != ColumnType::kInt) {
-    section.fail_at("as", fmt::format("identity needs an int column; '{}' is none", column.name));
+    section.fail_at("as", fmt::format("identity needs an int column; '{}' is not one", column.name));
   }
   read_buckets(section, "num_buckets", feature.ids);
   read_default_value(section, 0, feature.ids.num_buckets - 1, feature.ids);
@@ -120,7 +120,7 @@ void read_bucketized(Section& section, const Column& column, Feature& feature) {
 void check_hashable(const Section& section, const Column& column) {
   if (column.type == ColumnType::kInt || column.type == ColumnType::kString) return;
   section.fail_at(
-      "as", fmt::format("this kind of feature needs an int or string column; '{}' is none: bucketize it",
+      "as", fmt::format("this kind of feature needs an int or string column; '{}' is not one: bucketize it",
                         column.name));
 }
 
@@ -133,9 +133,9 @@ void read_buckets(Section& section, const char* key, Categorical& ids) {
 
 void check_number(const Section& section, const Column& column) {
   if (column.type != ColumnType::kString && column.separator.empty()) return;
-  section.fail_at(
-      "as",
-      fmt::format("a numeric feature needs an int or float column of one value; '{}' is none", column.name));
+  section.fail_at("as",
+                  fmt::format("a numeric feature needs an int or float column of one value; '{}' is not one",
+                              column.name));
 }
 
 void read_categorical(Section& section, const Column& column, As as, Feature& feature) {

@@ -18,12 +18,12 @@ enum class As : uint8_t {
   kCrossed
 };
 
-// The keys of a categorical feature over `column` that is `as`: its ids, key_kind and what stands for a
+// The keys of a categorical feature over `column` that is `as`: its ids, its key_kind, and the key of a
 // missing value.
 void read_categorical(Section& section, const Column& column, As as, Feature& feature);
 // The required number of buckets of hashed, crossed and identity features, under the name it has there.
 void read_buckets(Section& section, const char* key, Categorical& ids);
-// Refuses a column that is not one number.
+// Refuses a column that does not hold exactly one number.
 void check_number(const Section& section, const Column& column);
 
 }  // namespace embers::job

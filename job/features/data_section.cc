@@ -15,7 +15,7 @@ void read_separator(Section& section, DataSection& data) {
   std::string text(1, data.separator);
   section.read("separator", text);
   if (text.size() != 1 || text == "\"" || text == "\n" || text == "\r") {
-    section.fail_at("separator", "'separator' must be one byte that is no quote and no line break");
+    section.fail_at("separator", "'separator' must be one byte, and neither a quote nor a line break");
   }
   data.separator = text[0];
 }
@@ -38,18 +38,18 @@ Column read_column(Section section) {
   if (section.has("separator") && (!several || column.separator.empty())) {
     section.fail_at(
         "separator",
-        "'separator' must not be empty, and only int, string and float columns hold several values");
+        "'separator' must not be empty; only int, string and float columns can hold several values");
   }
   if (column.type != ColumnType::kLabel && (section.has("positive") || section.has("negative"))) {
     section.fail_at(section.has("positive") ? "positive" : "negative",
                     "'positive' and 'negative' belong to a column of type label");
   }
   if (column.positive.empty() && !column.negative.empty()) {
-    section.fail_at("negative", "'negative' needs 'positive' beside it");
+    section.fail_at("negative", "'negative' needs 'positive', too");
   }
   for (const std::string& text : column.positive) {
     if (std::find(column.negative.begin(), column.negative.end(), text) == column.negative.end()) continue;
-    section.fail_at("negative", fmt::format("'{}' stands in 'positive' and in 'negative'", text));
+    section.fail_at("negative", fmt::format("'{}' is both in 'positive' and in 'negative'", text));
   }
   return column;
 }

@@ -27,7 +27,7 @@ struct DataSection {
   char separator = ',';
   bool header = false;
   bool trim = true;
-  std::string comment;                   // lines that begin with this are no records; "" for none
+  std::string comment;                   // lines that begin with this are skipped; "": no line is
   std::vector<std::string> missing{""};  // texts that mean "no value"
   std::vector<Column> columns;
   bool skip_bad_rows = false;  // on_bad_row = "error" | "skip"

@@ -27,7 +27,7 @@ struct Feature {
   Categorical ids;               // categorical: how values become ids
   std::vector<Feature> crossed;  // of a crossed feature: its inputs, themselves not crossed
   std::string weights;           // categorical: float column with a weight for each value; "" for none
-  // numeric, bucketized: stands for a missing value, before the transform. A job that gives none: 0, the mean
+  // numeric, bucketized: used for a missing value, before the transform. Unless the job says: 0, or the mean
   // for standardize.
   double missing_number = 0;
 };

@@ -71,7 +71,7 @@ void read_weights(Section& section, const std::vector<Column>& columns, Feature&
   if (!section.has("weights")) return;
   const Column& column = column_of(section, "weights", feature.weights, columns);
   if (column.type == ColumnType::kFloat) return;
-  section.fail_at("weights", fmt::format("weights need a float column; '{}' is none", column.name));
+  section.fail_at("weights", fmt::format("weights need a float column; '{}' is not one", column.name));
 }
 
 // All but the inputs of a crossed feature, which may be features that stand behind it.

@@ -132,7 +132,7 @@ TEST(JobErrors, DataSectionIsChecked) {
       {"columns = [{ name = \"a\", separator = \"\" }]", "must not be empty"},
       {"columns = [{ name = \"a\", positive = \"x\" }]", "belong to a column of type label"},
       {"columns = [{ name = \"a\", type = \"label\", negative = \"x\" }]", "'negative' needs 'positive'"},
-      {"columns = [{ name = \"a\", type = \"label\", positive = \"x\", negative = \"x\" }]", "'x' stands in"},
+      {"columns = [{ name = \"a\", type = \"label\", positive = \"x\", negative = \"x\" }]", "'x' is both in"},
   };
   for (const auto& [text, part] : cases) EXPECT_MENTIONS(parse_error(job_text(text)), part);
 }
@@ -165,7 +165,7 @@ TEST(JobErrors, FeaturesReferToColumnsThatFit) {
       {"many = { as = \"numeric\" }", "a numeric feature needs an int or float column"},
       {"town = { keys = \"int64\" }", "int64 keys need an int column"},
       {"h = { as = \"categorical\", keys = \"int64\" }", "int64 keys need an int column"},
-      {"age = { missing = \"?\" }", "'missing' is '?', which is no int64 key"},
+      {"age = { missing = \"?\" }", "'missing' is '?', which is not an int64 key"},
       {"age = { missing = 2.5 }", "'missing' must be a text or a whole number"},
       {"age = { transform = \"log1p\" }", "unknown key 'transform'"},
       {"h = { keys = \"string\" }", "unknown key 'keys'"},

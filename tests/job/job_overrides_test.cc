@@ -78,7 +78,7 @@ TEST(Overrides, ErrorsNameTheOverride) {
       {"training.epochs=many", "--set training.epochs=many: [training] 'epochs' must be a whole number"},
       {"training.epochs", "--set training.epochs: expected section.key=value"},
       {"training=3", "--set training=3: 'training' must be a section"},
-      {"training.epochs.x=3", "--set training.epochs.x=3: 'epochs' is no section"},
+      {"training.epochs.x=3", "--set training.epochs.x=3: 'epochs' is not a section"},
       {"storage.tables.deep*.dim=8", "--set storage.tables.deep*.dim=8: "},
       {"=8", "--set =8: "},
       {"storage.tables.x.dim=0", "--set storage.tables.x.dim=0: [storage.tables.\"x\"] 'dim' is 0"},
