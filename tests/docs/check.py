@@ -35,7 +35,7 @@ FREE_SECTIONS = {"model", "optimizer", "optimizer.schedule"}
 EVERYWHERE = {"clipvalue", "clipnorm", "global_clipnorm", "initial_learning_rate", "warmup_steps", "warmup_target"}
 UNKNOWN = "zzzzzzzzzzzzzzzz"  # a name near none
 # Targets of benchmarks, named like keys.
-TARGETS = re.compile(r"^(storage\.(vs|limit)_|model\.<|train\.)")
+TARGETS = re.compile(r"^(storage\.(vs|limit)_|model\.(<|\w+\.)|train\.)")
 
 
 class Page:
