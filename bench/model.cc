@@ -14,7 +14,7 @@
 #include "base/errors.h"
 #include "bench/bench.h"
 #include "bench/peers/dense_part.h"
-#include "model/lookup/lookup_operators.h"
+#include "model/lookup/operators/lookup_operators.h"
 #include "model/step.h"
 #include "storage/update_rules/update_rule.h"
 
