@@ -6,13 +6,12 @@
 namespace embers {
 namespace {
 
-using Leaf = EmbeddingImpl::Rows::Leaf;
+using Leaf = MinibatchRows::Leaf;
 
-IndexedSlices slices_of(TableId table, const Leaf& leaf) {
-  const torch::Tensor gradient = leaf.bet.grad().contiguous();
-  FloatBuffer values(static_cast<size_t>(gradient.numel()));
-  std::copy_n(gradient.data_ptr<float>(), values.size(), values.data());
-  return {table, Keys(leaf.keys), std::move(values)};
+IndexedSlices slices_of(TableId table, const Leaf& leaf, CombinePass& pass) {
+  const torch::Tensor gradient = leaf.bet.grad();
+  leaf.bet.mutable_grad() = torch::Tensor();
+  return {table, Keys(leaf.keys), take_gradient(gradient, pass)};
 }
 
 // Adds the rows of several leaves by key, leaf after leaf.
@@ -60,14 +59,15 @@ void run_backward(const std::string& name, const torch::Tensor& loss) {
   guard_user_code(name, "backward", [&] { loss.backward(); });
 }
 
-std::vector<IndexedSlices> indexed_slices(const EmbeddingImpl::Rows& rows) {
+std::vector<IndexedSlices> indexed_slices(MinibatchRows& rows) {
   std::vector<IndexedSlices> all;
   for (size_t table = 0; table < rows.leaves().size(); ++table) {
     std::vector<Leaf> leaves = rows.leaves()[table];
     std::erase_if(leaves, [](const Leaf& leaf) { return !leaf.bet.grad().defined() || leaf.keys.empty(); });
     if (leaves.empty()) continue;
     const auto id = static_cast<TableId>(table);
-    all.push_back(leaves.size() == 1 ? slices_of(id, leaves.front()) : merged_slices(id, leaves));
+    all.push_back(leaves.size() == 1 ? slices_of(id, leaves.front(), rows.pass())
+                                     : merged_slices(id, leaves));
   }
   return all;
 }

@@ -1,6 +1,9 @@
 #include "model/discover.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "base/suggest.h"
 #include "model/columns/feature_column.h"
@@ -21,11 +24,46 @@ std::vector<Discovery::Layer> find_layers(const Model& model) {
   return layers;
 }
 
-TableSpec table_of(const EmbeddingOptions& options) {
+// Kind of a layer's keys, if it says so itself or its features do.
+std::optional<KeyKind> own_kind(const EmbeddingOptions& options, const data::FeatureSchema& schema) {
+  if (options.key_kind) return options.key_kind;
+  for (const std::string& feature : options.features)
+    if (const int index = schema.categorical_index(feature); index >= 0)
+      return schema.categorical[static_cast<size_t>(index)].key_kind;
+  return std::nullopt;
+}
+
+// Names layers without a table, in the model's order, and finds out the kinds of all keys.
+void settle(const std::vector<Discovery::Layer>& layers, const data::FeatureSchema& schema) {
+  std::set<std::string> given;
+  for (const Discovery::Layer& layer : layers) given.insert(layer.module->options().table);
+  std::vector<std::string> tables;
+  size_t number = 0;
+  for (const Discovery::Layer& layer : layers) {
+    std::string table = layer.module->options().table;
+    while (given.contains(table) && layer.module->options().table.empty()) {
+      table = number == 0 ? "embedding" : fmt::format("embedding_{}", number);
+      ++number;
+    }
+    tables.push_back(std::move(table));
+  }
+  std::map<std::string, KeyKind> kinds;
+  for (size_t l = 0; l < layers.size(); ++l)
+    if (const auto kind = own_kind(layers[l].module->options(), schema)) kinds.try_emplace(tables[l], *kind);
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const auto own = own_kind(layers[l].module->options(), schema);
+    const auto shared = kinds.find(tables[l]);
+    layers[l].module->settle(tables[l],
+                             own.value_or(shared == kinds.end() ? KeyKind::kBytes : shared->second));
+  }
+}
+
+TableSpec table_of(const EmbeddingImpl& layer) {
+  const EmbeddingOptions& options = layer.options();
   TableSpec table;
-  table.name = options.table;
+  table.name = layer.table();
   table.dim = static_cast<uint32_t>(options.output_dim);
-  table.key_kind = options.key_kind;
+  table.key_kind = layer.key_kind();
   table.input_dim = options.input_dim;
   table.initializer = options.initializer;
   table.constraint = options.embeddings_constraint;
@@ -53,12 +91,12 @@ void check_regularizers(const Discovery::Layer& a, const Discovery::Layer& b) {
       ErrorCode::kInvalid,
       "layers '{}' and '{}' share table '{}' but have different embeddings_regularizers: make them equal, or "
       "name two tables",
-      a.name, b.name, a.module->options().table);
+      a.name, b.name, a.module->table());
 }
 
 // The table of a layer, a new one if it is the first to name it.
 TableId add_table(std::vector<TableSpec>& tables, const std::vector<Discovery::Layer>& layers, size_t layer) {
-  const TableSpec table = table_of(layers[layer].module->options());
+  const TableSpec table = table_of(*layers[layer].module);
   for (size_t other = 0; other < layer; ++other) {
     const TableSpec& theirs = tables[layers[other].table];
     if (theirs.name != table.name) continue;
@@ -83,10 +121,10 @@ size_t feature_of(const Discovery::Layer& layer, const std::string& feature,
          layer.name, feature, suggestion(feature, known));
   }
   const KeyKind kind = schema.categorical[static_cast<size_t>(index)].key_kind;
-  if (kind != layer.module->options().key_kind)
+  if (kind != layer.module->key_kind())
     fail(ErrorCode::kInvalid,
          "layer '{}' wants {} keys, but feature '{}' has {} ids: set the layer's key_kind to the feature's",
-         layer.name, name(layer.module->options().key_kind), feature, name(kind));
+         layer.name, name(layer.module->key_kind()), feature, name(kind));
   return static_cast<size_t>(index);
 }
 
@@ -96,12 +134,11 @@ std::vector<LookupPlan::Source> sources_of(const std::vector<Discovery::Layer>& 
   std::vector<LookupPlan::Source> sources;
   for (size_t l = 0; l < layers.size(); ++l) {
     const EmbeddingOptions& options = layers[l].module->options();
-    const bool skip_zero = options.mask_zero && options.combiner != Combiner::kNone;
     for (const std::string& name : options.features) {
       const size_t feature = feature_of(layers[l], name, schema);
       const bool seen = std::any_of(sources.begin(), sources.end(),
                                     [&](const auto& s) { return s.layer == l && s.feature == feature; });
-      if (!seen) sources.push_back({layers[l].table, l, feature, skip_zero, prunes(options.combiner)});
+      if (!seen) sources.push_back({layers[l].table, l, feature, id_rules(options)});
     }
   }
   std::stable_sort(sources.begin(), sources.end(),
@@ -149,6 +186,9 @@ void add_dense(const Model& model, const job::Job& job, ModelSpec& spec) {
 Discovery discover(const Model& model, const job::Job& job) {
   Discovery found;
   found.layers = find_layers(model);
+  found.schema = job.feature_schema();
+  find_derived(model, found);
+  settle(found.layers, found.schema);
   for (size_t l = 0; l < found.layers.size(); ++l)
     found.layers[l].table = add_table(found.spec.tables, found.layers, l);
   for (TableSpec& table : found.spec.tables) {
@@ -156,8 +196,6 @@ Discovery discover(const Model& model, const job::Job& job) {
     found.dims.push_back(table.dim);
     found.plan.kinds.push_back(table.key_kind);
   }
-  found.schema = job.feature_schema();
-  find_derived(model, found);
   found.plan.sources = sources_of(found.layers, found.schema);
   add_dense(model, job, found.spec);
   return found;

@@ -4,14 +4,11 @@
 
 #include <algorithm>
 
-#include "model/lookup/combine_all.h"
-
 namespace embers {
 namespace {
 
 // The leaf owns the rows, also when a model keeps a tensor longer than the minibatch.
-torch::Tensor leaf_over(FloatBuffer rows, int64_t count, int64_t dim, bool training) {
-  auto owner = std::make_shared<FloatBuffer>(std::move(rows));
+torch::Tensor leaf_over(std::shared_ptr<FloatBuffer> owner, int64_t count, int64_t dim, bool training) {
   float* const data = owner->data();
   return torch::from_blob(
              data, {count, dim}, [owner](void*) {}, torch::kFloat)
@@ -22,8 +19,9 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 }  // namespace
 
-EmbeddingImpl::Rows::Rows(const Discovery& model, const data::Minibatch& minibatch, const Lookups& lookups,
-                          std::vector<FloatBuffer> bets, const ModelRunner::LatePull& late, bool training)
+MinibatchRows::MinibatchRows(const Discovery& model, const data::Minibatch& minibatch, const Lookups& lookups,
+                             std::vector<FloatBuffer> bets, const ModelRunner::LatePull& late,
+                             CombineMemory& memory, bool training)
     : model_(model),
       minibatch_(minibatch),
       lookups_(lookups),
@@ -31,7 +29,8 @@ EmbeddingImpl::Rows::Rows(const Discovery& model, const data::Minibatch& minibat
       training_(training),
       leaves_(model.plan.kinds.size()),
       known_(model.plan.kinds.size()),
-      pass_(std::make_shared<CombinePass>()) {
+      pass_(std::make_shared<CombinePass>(CombinePass{memory})) {
+  memory.start();
   if (bets.size() != lookups.tables.size())
     fail(ErrorCode::kInternal, "rows of {} tables were pulled, {} were asked for", bets.size(),
          lookups.tables.size());
@@ -42,91 +41,98 @@ EmbeddingImpl::Rows::Rows(const Discovery& model, const data::Minibatch& minibat
   for (const Discovery::Layer& layer : model.layers) layer.module->bind(this);
 }
 
-EmbeddingImpl::Rows::~Rows() {
+MinibatchRows::~MinibatchRows() {
   for (const Discovery::Layer& layer : model_.layers) layer.module->bind(nullptr);
 }
 
-void EmbeddingImpl::Rows::add_leaf(TableId table, KeysView keys, FloatBuffer rows, int64_t dim) {
+void MinibatchRows::add_leaf(TableId table, KeysView keys, FloatBuffer rows, int64_t dim) {
   const auto count = static_cast<int64_t>(keys.size());
   if (rows.size() != static_cast<size_t>(count * dim))
     fail(ErrorCode::kInternal, "{} floats were pulled for {} rows of dim {}", rows.size(), count, dim);
-  leaves_[table].push_back({keys, leaf_over(std::move(rows), count, dim, training_)});
+  leaves_[table].push_back({keys, leaf_over(pass_->memory.share(std::move(rows)), count, dim, training_)});
 }
 
-size_t EmbeddingImpl::Rows::layer_index(const EmbeddingImpl& layer) const {
+size_t MinibatchRows::layer_index(const EmbeddingImpl& layer) const {
   const auto at = std::find_if(model_.layers.begin(), model_.layers.end(),
                                [&](const Discovery::Layer& l) { return l.module.get() == &layer; });
   return static_cast<size_t>(at - model_.layers.begin());
 }
 
-const Lookups::Inverse* EmbeddingImpl::Rows::prepared(size_t layer, const Ids& ids) const {
+const Lookups::Inverse* MinibatchRows::prepared(size_t layer, const Ids& ids) const {
   for (const Lookups::Inverse& inverse : lookups_.inverses)
     if (inverse.layer == layer && &minibatch_.ids[inverse.feature] == &ids) return &inverse;
   return nullptr;
 }
 
-EmbeddingImpl::Rows::Place EmbeddingImpl::Rows::find(const EmbeddingImpl& layer, const Ids& ids) {
+torch::Tensor MinibatchRows::lookup(const EmbeddingImpl& layer, const Ids& ids) {
   const size_t index = layer_index(layer);
-  const Lookups::Inverse* const inverse = prepared(index, ids);
-  const TableId table = model_.layers[index].table;
-  if (inverse == nullptr || leaves_[table].empty()) return find(layer, ids.keys, ids.offsets, ids.weights);
-  return {leaves_[table].front().bet, {inverse->position, ids.offsets, ids.weights}, pass_};
+  if (const Lookups::Inverse* const inverse = prepared(index, ids)) {
+    if (combined_.empty()) combine_prepared();
+    const auto at = static_cast<size_t>(inverse - lookups_.inverses.data());
+    if (combined_[at].defined()) return combined_[at];
+  }
+  Late& call = calls_.emplace_back();
+  call.offsets = ids.offsets;
+  call.weights = ids.weights;
+  return combine_late(layer, model_.layers[index].table, ids.keys, call, {});
 }
 
-EmbeddingImpl::Rows::Place EmbeddingImpl::Rows::find(const EmbeddingImpl& layer, KeysView keys,
-                                                     std::vector<int64_t> offsets,
-                                                     std::vector<float> weights) {
-  const TableId table = model_.layers[layer_index(layer)].table;
-  const EmbeddingOptions& options = layer.options();
-  Call& call = calls_.emplace_back();
-  call.offsets = std::move(offsets);
-  call.weights = std::move(weights);
-  call.position.resize(keys.size());
-  KeyIndex index(options.key_kind);
-  const bool skip_zero = options.mask_zero && options.combiner != Combiner::kNone;
-  if (prunes(options.combiner) && !call.weights.empty()) {
-    index.add_weighted(keys, call.weights, skip_zero, call.position);
-  } else {
-    index.add(keys, skip_zero, call.position);
+bool MinibatchRows::is_ahead(const EmbeddingImpl& layer, const Ids& ids) const {
+  return prepared(layer_index(layer), ids) != nullptr;
+}
+
+torch::Tensor MinibatchRows::lookup(const EmbeddingImpl& layer, Call call) {
+  Late& late = calls_.emplace_back();
+  late.offsets = std::move(call.offsets);
+  if (call.weights.defined()) {
+    const torch::Tensor values = call.weights.contiguous();
+    late.weights.assign(values.data_ptr<float>(), values.data_ptr<float>() + values.numel());
   }
+  return combine_late(layer, model_.layers[layer_index(layer)].table, call.keys, late, call.weights);
+}
+
+torch::Tensor MinibatchRows::combine_late(const EmbeddingImpl& layer, TableId table, KeysView keys,
+                                          Late& call, const torch::Tensor& weights) {
+  const EmbeddingOptions& options = layer.options();
+  call.position.resize(keys.size());
+  KeyIndex index(keys.kind);
+  const int32_t default_place = index.add(keys, call.offsets, call.weights, id_rules(options), call.position);
   call.unique = index.take();
   add_leaf(table, call.unique, late_bet(layer, table, call.unique), options.output_dim);
-  return {leaves_[table].back().bet, {call.position, call.offsets, call.weights}, pass_};
+  const RaggedPositions ids{call.position, call.offsets, call.weights, 0, default_place};
+  return combine_all({leaves_[table].back().bet}, {{0, options.combiner, ids, options.max_norm}}, pass_,
+                     {weights})
+      .front();
 }
 
-torch::Tensor EmbeddingImpl::Rows::combined(const EmbeddingImpl& layer, const Ids& ids) {
-  const Lookups::Inverse* const inverse = prepared(layer_index(layer), ids);
-  if (inverse == nullptr) return {};
-  if (combined_.empty()) combine_prepared();
-  return combined_[static_cast<size_t>(inverse - lookups_.inverses.data())];
-}
-
-void EmbeddingImpl::Rows::combine_prepared() {
+void MinibatchRows::combine_prepared() {
   combined_.resize(lookups_.inverses.size());
   std::vector<torch::Tensor> bets;
   std::vector<size_t> bet_of(leaves_.size(), SIZE_MAX), inverse_of;
-  std::vector<CombinePart> parts;
+  std::vector<CombineCall> calls;
   for (size_t i = 0; i < lookups_.inverses.size(); ++i) {
     const Lookups::Inverse& inverse = lookups_.inverses[i];
     const Discovery::Layer& layer = model_.layers[inverse.layer];
     const EmbeddingOptions& options = layer.module->options();
     const Ids& ids = minibatch_.ids[inverse.feature];
     const bool weighed = ids.weights.empty() || ids.weights.size() == ids.keys.size();
-    if (leaves_[layer.table].empty() || options.combiner == Combiner::kNone || options.max_norm > 0 ||
-        !weighed)
-      continue;
+    if (leaves_[layer.table].empty() || !weighed) continue;
     if (bet_of[layer.table] == SIZE_MAX) {
       bet_of[layer.table] = bets.size();
       bets.push_back(leaves_[layer.table].front().bet);
     }
-    parts.push_back({bet_of[layer.table], options.combiner, {inverse.position, ids.offsets, ids.weights}});
+    const bool even = ids.width * ids.examples() == static_cast<int64_t>(ids.keys.size());
+    calls.push_back({bet_of[layer.table], options.combiner,
+                     RaggedPositions{inverse.position, ids.offsets, ids.weights, even ? ids.width : 0,
+                                     inverse.default_place},
+                     options.max_norm});
     inverse_of.push_back(i);
   }
-  const std::vector<torch::Tensor> out = combine_all(bets, std::move(parts), pass_);
+  const std::vector<torch::Tensor> out = combine_all(bets, std::move(calls), pass_);
   for (size_t i = 0; i < out.size(); ++i) combined_[inverse_of[i]] = out[i];
 }
 
-EmbeddingImpl::Rows::Known& EmbeddingImpl::Rows::known(TableId table, KeyKind kind) {
+MinibatchRows::Known& MinibatchRows::known(TableId table, KeyKind kind) {
   if (known_[table]) return *known_[table];
   known_[table] = std::make_unique<Known>();
   Known& known = *known_[table];
@@ -140,13 +146,13 @@ EmbeddingImpl::Rows::Known& EmbeddingImpl::Rows::known(TableId table, KeyKind ki
   return known;
 }
 
-void EmbeddingImpl::Rows::note_activity(const Regularizer& regularizer, const torch::Tensor& out) {
+void MinibatchRows::note_activity(const Regularizer& regularizer, const torch::Tensor& out) {
   if (!training_ || !regularizer) return;
   const torch::Tensor penalty = regularizer.penalty(out) / minibatch_.examples;
   activity_ = activity_.defined() ? activity_ + penalty : penalty;
 }
 
-torch::Tensor EmbeddingImpl::Rows::penalty() const {
+torch::Tensor MinibatchRows::penalty() const {
   torch::Tensor sum = activity_;
   std::vector<bool> done(leaves_.size());
   for (const Discovery::Layer& layer : model_.layers) {
@@ -161,10 +167,8 @@ torch::Tensor EmbeddingImpl::Rows::penalty() const {
   return sum;
 }
 
-double EmbeddingImpl::Rows::combine_seconds() const { return pass_->seconds; }
-
 // Each row of the table that the pass looked up, once.
-std::vector<torch::Tensor> EmbeddingImpl::Rows::touched(TableId table) const {
+std::vector<torch::Tensor> MinibatchRows::touched(TableId table) const {
   std::vector<torch::Tensor> rows;
   KeyIndex seen(model_.plan.kinds[table]);
   for (const Leaf& leaf : leaves_[table]) {
@@ -182,7 +186,7 @@ std::vector<torch::Tensor> EmbeddingImpl::Rows::touched(TableId table) const {
 }
 
 // Rows of `unique`: copies of those the table has, and pulled ones, which the table has from now on.
-FloatBuffer EmbeddingImpl::Rows::late_bet(const EmbeddingImpl& layer, TableId table, const Keys& unique) {
+FloatBuffer MinibatchRows::late_bet(const EmbeddingImpl& layer, TableId table, const Keys& unique) {
   const auto dim = static_cast<size_t>(layer.options().output_dim);
   Known& have = known(table, unique.kind());
   const size_t before = have.rows.size();

@@ -8,42 +8,35 @@
 #include <vector>
 
 #include "model/discover.h"
-#include "model/layers/embedding.h"
 #include "model/layers/model.h"
+#include "model/layers/row_source.h"
+#include "model/lookup/combine_all.h"
 #include "model/step.h"
 
 namespace embers {
-
-struct CombinePass;
 
 // The rows of one minibatch while a model runs on it. One table has one BET: a leaf tensor over the pulled
 // rows, which every call of every layer on the table indexes into, so that autograd adds up the gradients of
 // all calls. Ids that were not deduped ahead get a leaf of their own for the call. Binds itself to all layers
 // while it lives.
-class EmbeddingImpl::Rows {
+class MinibatchRows final : public RowSource {
  public:
-  // All references outlive it; bets[i] holds the rows of lookups.tables[i]. kInternal unless their sizes fit.
-  Rows(const Discovery& model, const data::Minibatch& minibatch, const Lookups& lookups,
-       std::vector<FloatBuffer> bets, const ModelRunner::LatePull& late, bool training);
-  ~Rows();
-  Rows(const Rows&) = delete;
-  Rows& operator=(const Rows&) = delete;
+  // All references outlive it; bets[i] holds the rows of lookups.tables[i]. `memory` is used by one at a
+  // time. kInternal unless sizes fit.
+  MinibatchRows(const Discovery& model, const data::Minibatch& minibatch, const Lookups& lookups,
+                std::vector<FloatBuffer> bets, const ModelRunner::LatePull& late, CombineMemory& memory,
+                bool training);
+  ~MinibatchRows() override;
+  MinibatchRows(const MinibatchRows&) = delete;
+  MinibatchRows& operator=(const MinibatchRows&) = delete;
 
-  // Where the rows of one call are. `ids` may be used while `pass` is not expired.
-  struct Place {
-    torch::Tensor bet;
-    RaggedPositions ids;
-    std::weak_ptr<CombinePass> pass;
-  };
-  // Finds ids of the minibatch by their address; others are looked up as below.
-  Place find(const EmbeddingImpl& layer, const Ids& ids);
+  // Finds ids of the minibatch by their address: all calls on ids that were deduped ahead are combined
+  // together, by the first of them. Others are looked up as below.
+  torch::Tensor lookup(const EmbeddingImpl& layer, const Ids& ids) override;
+  bool is_ahead(const EmbeddingImpl& layer, const Ids& ids) const override;
   // Keys among those the table already has rows for are taken from there, the others pulled late.
-  Place find(const EmbeddingImpl& layer, KeysView keys, std::vector<int64_t> offsets,
-             std::vector<float> weights = {});
-
-  // What a call on ids that were deduped ahead gives: all such calls with a combiner and without max_norm are
-  // combined together, by the first of them. Undefined for others.
-  torch::Tensor combined(const EmbeddingImpl& layer, const Ids& ids);
+  torch::Tensor lookup(const EmbeddingImpl& layer, Call call) override;
+  void note_activity(const Regularizer& regularizer, const torch::Tensor& out) override;
 
   // Leaves of each embedding table, by table id: the BET first (if any), then those of late calls in call
   // order.
@@ -53,18 +46,16 @@ class EmbeddingImpl::Rows {
   };
   const std::vector<std::vector<Leaf>>& leaves() const { return leaves_; }
 
-  // Adds the penalty of a call's outputs to penalty().
-  void note_activity(const Regularizer& regularizer, const torch::Tensor& out);
   // What the layers' regularizers add to the loss of the pass so far; undefined when there are none, and in
   // evaluation.
   torch::Tensor penalty() const;
 
-  // Spent so far on combining rows and on its gradient.
-  double combine_seconds() const;
+  // What its combinations share: the time they took, and their gradients.
+  CombinePass& pass() { return *pass_; }
 
  private:
   // Ids of one late call.
-  struct Call {
+  struct Late {
     std::vector<int32_t> position;
     std::vector<int64_t> offsets;
     std::vector<float> weights;
@@ -76,6 +67,8 @@ class EmbeddingImpl::Rows {
     std::vector<const float*> rows;
   };
   void combine_prepared();
+  torch::Tensor combine_late(const EmbeddingImpl& layer, TableId table, KeysView keys, Late& call,
+                             const torch::Tensor& weights);
   size_t layer_index(const EmbeddingImpl& layer) const;
   const Lookups::Inverse* prepared(size_t layer, const Ids& ids) const;
   Known& known(TableId table, KeyKind kind);
@@ -92,7 +85,7 @@ class EmbeddingImpl::Rows {
   std::vector<std::unique_ptr<Known>> known_;  // by table id; made by a table's first late call
   torch::Tensor activity_;                     // penalties of outputs so far; undefined before the first
   std::vector<torch::Tensor> combined_;        // by lookups_.inverses; empty before the first call
-  std::deque<Call> calls_;                     // never moved: places point into it
+  std::deque<Late> calls_;                     // never moved: places point into it
   const std::shared_ptr<CombinePass> pass_;    // expires what calls saved for the backward pass
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "model/lookup/kernels/row_kernels.h"
 #include "model/step.h"
 
 namespace embers {
@@ -83,9 +84,9 @@ std::vector<std::string> numeric_settings(uint32_t threads, std::string* warning
     *warning =
         "libtorch runs on a BLAS that is not OpenBLAS, which may be 30 times slower: install "
         "libopenblas0-pthread";
-  return {fmt::format("threads={}", threads), fmt::format("blas={}", constant.blas),
+  return {fmt::format("threads={}", threads),         fmt::format("blas={}", constant.blas),
           fmt::format("blas_core={}", constant.core), fmt::format("libtorch={}", TORCH_VERSION),
-          fmt::format("vector={}", constant.vector)};
+          fmt::format("vector={}", constant.vector),  fmt::format("rows={}", row_kernels().instructions)};
 }
 
 }  // namespace embers

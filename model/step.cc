@@ -5,6 +5,7 @@
 #include "model/dense.h"
 #include "model/forward.h"
 #include "model/layers/random.h"
+#include "model/lookup/kernels/row_kernels.h"
 
 namespace embers {
 namespace {
@@ -34,7 +35,9 @@ class Runner final : public ModelRunner {
         seed_(job.job.seed),
         model_(std::move(model)),
         found_(discover(*model_, job)),
-        dense_(dense_tensors(*model_)) {}
+        dense_(dense_tensors(*model_)) {
+    row_kernels();  // here, where errors are told apart, if the environment's choice is none
+  }
 
   const ModelSpec& spec() const override { return found_.spec; }
   Model& model() override { return *model_; }
@@ -52,7 +55,7 @@ class Runner final : public ModelRunner {
                    const LatePull& late) override {
     StepResult result = begin(minibatch, rows);
     if (minibatch.examples > 0) {
-      EmbeddingImpl::Rows bound(found_, minibatch, lookups, std::move(rows.bets), late, true);
+      MinibatchRows bound(found_, minibatch, lookups, std::move(rows.bets), late, memory_, true);
       const Batch batch(minibatch, found_.schema);
       seed_torch(seed_ ^ batch.counter());
       StopWatch watch;
@@ -60,7 +63,7 @@ class Runner final : public ModelRunner {
       torch::Tensor loss = run_loss(*model_, name_, output, batch, minibatch);
       if (const torch::Tensor penalty = bound.penalty(); penalty.defined()) loss = loss + penalty;
       run_backward(name_, loss);
-      result.combine_seconds = bound.combine_seconds();
+      result.combine_seconds = bound.pass().seconds;
       result.dense_seconds = watch.lap() - result.combine_seconds;
       result.loss_sum = loss.item<double>() * static_cast<double>(minibatch.examples);
       result.scores = scores_of(*model_, name_, output, minibatch.examples);
@@ -75,7 +78,7 @@ class Runner final : public ModelRunner {
                       const LatePull& late) override {
     StepResult result = begin(minibatch, rows);
     if (minibatch.examples == 0) return result;
-    EmbeddingImpl::Rows bound(found_, minibatch, lookups, std::move(rows.bets), late, false);
+    MinibatchRows bound(found_, minibatch, lookups, std::move(rows.bets), late, memory_, false);
     const Batch batch(minibatch, found_.schema);
     const torch::NoGradGuard no_grad;
     const torch::Tensor output = run_forward(*model_, name_, batch, false);
@@ -102,6 +105,7 @@ class Runner final : public ModelRunner {
   const std::shared_ptr<Model> model_;
   const Discovery found_;
   std::vector<torch::Tensor> dense_;  // the model's own tensors, in order of spec().dense
+  CombineMemory memory_;
 };
 
 }  // namespace

@@ -27,7 +27,9 @@ storage/journal:      base schema
 storage/external:     base schema storage/rows storage/memory storage/journal
 storage/checkpoint:   base schema storage/rows storage/update_rules
 storage:              base schema storage
-model/lookup:         base schema job data
+model/lookup/kernels: base
+model/lookup:         base schema job data model/lookup/kernels
+model/lookup/operators: base schema model/lookup
 model/layers:         base schema job data model/lookup
 model/columns:        base schema job data model/lookup model/layers
 model/zoo:            base schema job data model/lookup model/layers model/columns

@@ -6,8 +6,8 @@
 #include "base/errors.h"
 #include "base/suggest.h"
 #include "model/lookup/coordinates.h"
-#include "model/lookup/lookup_operators.h"
-#include "model/lookup/table_keys.h"
+#include "model/lookup/operators/lookup_operators.h"
+#include "model/lookup/operators/table_keys.h"
 
 namespace embers::op {
 namespace {

@@ -12,7 +12,7 @@ namespace embers {
 class FloatBuffer {
  public:
   FloatBuffer() = default;
-  explicit FloatBuffer(size_t size) : size_(size) {
+  explicit FloatBuffer(size_t size) : size_(size), room_(size) {
     if (size == 0) return;
     data_.reset(static_cast<float*>(std::aligned_alloc(64, (size * sizeof(float) + 63) / 64 * 64)));
     if (!data_) throw std::bad_alloc();
@@ -20,6 +20,10 @@ class FloatBuffer {
   float* data() { return data_.get(); }
   const float* data() const { return data_.get(); }
   size_t size() const { return size_; }
+  // Floats that its memory has room for: as many as it was made with.
+  size_t room() const { return room_; }
+  // Makes it as long as that, without touching what it holds; size <= room().
+  void fit(size_t size) { size_ = size; }
   std::span<float> span() { return {data_.get(), size_}; }
   std::span<const float> span() const { return {data_.get(), size_}; }
 
@@ -28,7 +32,7 @@ class FloatBuffer {
     void operator()(float* p) const { std::free(p); }
   };
   std::unique_ptr<float[], Free> data_;
-  size_t size_ = 0;
+  size_t size_ = 0, room_ = 0;
 };
 
 }  // namespace embers

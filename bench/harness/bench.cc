@@ -6,7 +6,7 @@
 
 #include "base/files/output_file.h"
 #include "bench/harness/machine.h"
-#include "model/lookup/row_kernels.h"
+#include "model/lookup/kernels/row_kernels.h"
 #include "model/step.h"
 
 namespace embers {

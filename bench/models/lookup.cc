@@ -10,7 +10,7 @@
 
 #include "base/errors.h"
 #include "bench/harness/bench.h"
-#include "model/lookup/lookup_operators.h"
+#include "model/lookup/operators/lookup_operators.h"
 #include "model/step.h"
 
 namespace embers {

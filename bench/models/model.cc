@@ -7,14 +7,18 @@
 // hash_bucket_size in DeepRec's modelzoo, ids are Zipf; one id per feature, or 1 to 20. Both sides start from
 // the same values and must come to the same losses. They take turns, with one thread and with two; a side's
 // time is the better of its two medians.
+//
+//   model.<model>.one_id, .multi_hot     unfused over fused
+//   model.max_norm.one_id, .multi_hot    columns with max_norm over the same without (see max_norm.h)
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "base/errors.h"
 #include "bench/harness/bench.h"
+#include "bench/models/max_norm.h"
 #include "bench/peers/dense_part.h"
-#include "model/lookup/lookup_operators.h"
+#include "model/lookup/operators/lookup_operators.h"
 #include "model/step.h"
 #include "storage/update_rules/update_rule.h"
 
@@ -408,6 +412,11 @@ int bench_model(const BenchOptions& options) {
       }
     report["targets"].push_back(target("model." + shape.name + ".multi_hot", multi_hot, 1.7));
   }
+  report["max_norm"] = measure_max_norm(options.quick ? 20 : 200);
+  for (const Json& point : report["max_norm"])
+    report["targets"].push_back(
+        target_at_most(point["ids"] == "one" ? "model.max_norm.one_id" : "model.max_norm.multi_hot",
+                       point["ratio"].get<double>(), 1.2));
   end_report(report, options);
   return 0;
 }

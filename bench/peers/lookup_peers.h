@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "model/lookup/combine.h"
+#include "model/lookup/combiner.h"
 
 namespace embers {
 

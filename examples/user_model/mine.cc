@@ -16,10 +16,9 @@ class Mine : public embers::Model {
     const int64_t dim = config.get_int("dim", 8);
     for (const embers::data::CategoricalFeature& feature : config.features().categorical) {
       embers::EmbeddingOptions options(feature.name, config.dim(feature.name, dim));
-      options.key_kind = feature.key_kind;
       options.combiner = embers::Combiner::kMean;
-      options.features = {
-          feature.name};  // pulled ahead of the forward pass, all tables in one message per owner
+      // Pulled ahead of the forward pass, all tables in one message per owner. Keys are of the feature's kind.
+      options.features = {feature.name};
       fields_.push_back(register_module(fmt::format("field{}", fields_.size()), embers::Embedding(options)));
     }
     const auto numerics = static_cast<int64_t>(config.features().numeric.size());

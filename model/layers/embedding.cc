@@ -1,59 +1,80 @@
 #include "model/layers/embedding.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "model/forward.h"
-#include "model/lookup/combine_all.h"
+#include "model/lookup/pre_lookup.h"
 
 namespace embers {
 namespace {
 
-// Rows of norm n become row * max_norm / max(n, max_norm). clamp_min hands gradients on where n == max_norm,
-// as tf.maximum does.
-torch::Tensor clipped(const torch::Tensor& rows, double max_norm) {
-  if (max_norm == 0) return rows;
-  return rows * (max_norm / rows.norm(2, 1, true).clamp_min(max_norm));
+// A layer's table in messages.
+std::string named(const std::string& table) {
+  return table.empty() ? "an embedding table without a name" : fmt::format("embedding table '{}'", table);
 }
 
-torch::Tensor combine_rows(const EmbeddingImpl::Rows::Place& place, const EmbeddingOptions& options) {
-  return combine_all({clipped(place.bet, options.max_norm)}, {{0, options.combiner, place.ids}}, place.pass)
-      .front();
+template <class... Args>
+[[noreturn]] void bad(const std::string& table, fmt::format_string<Args...> format, Args&&... args) {
+  fail(ErrorCode::kInvalid, "{} {}", named(table), fmt::format(format, std::forward<Args>(args)...));
 }
 
-void check_kind(const EmbeddingOptions& options, KeyKind given) {
-  if (given != options.key_kind)
-    fail(ErrorCode::kInvalid, "embedding table '{}' has {} keys but was given {} ids", options.table,
-         name(options.key_kind), name(given));
+void check_kind(const EmbeddingImpl& layer, KeyKind given) {
+  if (given != layer.key_kind())
+    bad(layer.table(), "has {} keys but was given {} ids", name(layer.key_kind()), name(given));
 }
 
-[[noreturn]] void fail_length(const EmbeddingOptions& options, int64_t length) {
-  fail(ErrorCode::kInvalid, "embedding table '{}' wants {} ids an example (input_length) but was given {}",
-       options.table, options.input_length, length == 0 ? "a varying number" : fmt::format("{}", length));
+void check_default_id(const EmbeddingOptions& options, const std::string& table, KeyKind kind) {
+  if (options.default_id && kind_of(*options.default_id) != kind)
+    bad(table, "has {} keys, but its default_id is of kind {}", name(kind),
+        name(kind_of(*options.default_id)));
+}
+
+void check_length(const EmbeddingImpl& layer, int64_t length) {
+  const int64_t wanted = layer.options().input_length;
+  if (wanted > 0 && length != wanted)
+    bad(layer.table(), "wants {} ids an example (input_length) but was given {}", wanted,
+        length == 0 ? "a varying number" : fmt::format("{}", length));
 }
 
 // A model may build Ids of its own.
-void check_consistent(const EmbeddingOptions& options, const Ids& ids) {
+void check_consistent(const EmbeddingImpl& layer, const Ids& ids, bool ahead) {
+  const EmbeddingOptions& options = layer.options();
   const auto keys = static_cast<int64_t>(ids.keys.size());
-  const bool ascending = std::is_sorted(ids.offsets.begin(), ids.offsets.end());
-  if (ids.offsets.empty() || ids.offsets.front() != 0 || ids.offsets.back() != keys || !ascending)
-    fail(ErrorCode::kInvalid,
-         "embedding table '{}' was given {} ids whose offsets do not go from 0 to {} in order", options.table,
-         keys, keys);
+  if (ids.offsets.empty() || ids.offsets.front() != 0 || ids.offsets.back() != keys ||
+      !(ahead || ascends(ids.offsets)))
+    bad(layer.table(), "was given {} ids whose offsets do not go from 0 to {} in order", keys, keys);
   if (!ids.weights.empty() && options.combiner == Combiner::kNone)
-    fail(ErrorCode::kInvalid,
-         "embedding table '{}' was given ids with weights but has no combiner: set it to sum, mean or sqrtn",
-         options.table);
+    bad(layer.table(), "was given ids with weights but has no combiner: set it to sum, mean or sqrtn");
   if (!ids.weights.empty() && static_cast<int64_t>(ids.weights.size()) != keys)
-    fail(ErrorCode::kInvalid, "embedding table '{}' was given {} weights for {} ids", options.table,
-         ids.weights.size(), keys);
-  if (options.input_length > 0 && ids.width != options.input_length) fail_length(options, ids.width);
+    bad(layer.table(), "was given {} weights for {} ids", ids.weights.size(), keys);
+  check_length(layer, ids.width);
   if (options.combiner == Combiner::kNone && ids.width * ids.examples() != keys)
-    fail(ErrorCode::kInvalid,
-         "embedding table '{}' has no combiner, so every example needs the same number of ids: set combiner "
-         "to sum, "
-         "mean or sqrtn for ragged ids",
-         options.table);
+    bad(layer.table(),
+        "has no combiner, so every example needs the same number of ids: set combiner to sum, mean or sqrtn "
+        "for "
+        "ragged ids");
+}
+
+// Ids of a tensor as int64, without gaps.
+torch::Tensor checked_ids(const EmbeddingImpl& layer, const torch::Tensor& ids) {
+  check_kind(layer, KeyKind::kInt64);
+  if (!ids.defined() || !at::isIntegralType(ids.scalar_type(), /*includeBool=*/false))
+    bad(layer.table(), "wants an int64 or int32 tensor of ids");
+  return ids.to(torch::kLong).contiguous();
+}
+
+// One for each id, flat; undefined if there are none.
+torch::Tensor checked_weights(const EmbeddingImpl& layer, const torch::Tensor& weights,
+                              at::IntArrayRef shape) {
+  if (!weights.defined()) return {};
+  if (layer.options().combiner == Combiner::kNone)
+    bad(layer.table(), "was given ids with weights but has no combiner: set it to sum, mean or sqrtn");
+  if (weights.scalar_type() != torch::kFloat || weights.sizes() != shape)
+    bad(layer.table(),
+        "wants a float32 tensor of weights, of the shape of the ids, {}, but was given one of {}",
+        c10::str(shape), c10::str(weights.sizes()));
+  return weights.reshape({-1});
 }
 
 // Offsets of examples with `width` ids each.
@@ -65,57 +86,73 @@ std::vector<int64_t> even_offsets(int64_t examples, int64_t width) {
 
 }  // namespace
 
-EmbeddingImpl::EmbeddingImpl(EmbeddingOptions options) : options_(std::move(options)) {
-  if (options_.table.empty()) fail(ErrorCode::kInvalid, "an Embedding layer needs the name of its table");
+IdRules id_rules(const EmbeddingOptions& options) {
+  return {options.mask_zero && options.combiner != Combiner::kNone,
+          prunes(options.combiner) && options.prune_invalid_ids.value_or(true),
+          options.prune_invalid_ids.value_or(false), options.default_id};
+}
+
+EmbeddingImpl::EmbeddingImpl(EmbeddingOptions options)
+    : options_(std::move(options)),
+      table_(options_.table),
+      key_kind_(options_.key_kind.value_or(KeyKind::kBytes)) {
   if (is_reserved(options_.table))
     fail(ErrorCode::kInvalid, "'{}' is a reserved table: give the Embedding another name", options_.table);
   if (options_.output_dim < 1 || options_.output_dim > kMaxDim)
-    fail(ErrorCode::kInvalid, "embedding table '{}' has dim {}: it must be 1 to {}", options_.table,
-         options_.output_dim, kMaxDim);
+    bad(table_, "has dim {}: it must be 1 to {}", options_.output_dim, kMaxDim);
   if (options_.input_dim < 0)
-    fail(ErrorCode::kInvalid,
-         "embedding table '{}' has input_dim {}: leave it 0 when the number of rows is unknown",
-         options_.table, options_.input_dim);
-  if (!(options_.max_norm >= 0) || std::isinf(options_.max_norm))
-    fail(ErrorCode::kInvalid, "embedding table '{}' has max_norm {}: give a positive number, or 0 for none",
-         options_.table, options_.max_norm);
+    bad(table_, "has input_dim {}: leave it 0 when the number of rows is unknown", options_.input_dim);
+  using Limits = std::numeric_limits<float>;  // it clips floats
+  if (options_.max_norm != 0 && !(options_.max_norm >= Limits::min() && options_.max_norm <= Limits::max()))
+    bad(table_, "has max_norm {}: give a positive number, or 0 for none", options_.max_norm);
   if (options_.input_length < 0)
-    fail(ErrorCode::kInvalid, "embedding table '{}' has input_length {}: leave it 0 for any", options_.table,
-         options_.input_length);
+    bad(table_, "has input_length {}: leave it 0 for any", options_.input_length);
+  if (options_.combiner == Combiner::kNone && (options_.default_id || options_.prune_invalid_ids))
+    bad(table_, "has {} but no combiner: set it to sum, mean or sqrtn",
+        options_.default_id ? "a default_id" : "prune_invalid_ids");
+  if (options_.key_kind) check_default_id(options_, table_, key_kind_);
 }
 
-EmbeddingImpl::Rows& EmbeddingImpl::rows() const {
+void EmbeddingImpl::settle(std::string table, KeyKind kind) {
+  check_default_id(options_, table, kind);
+  table_ = std::move(table);
+  key_kind_ = kind;
+}
+
+RowSource& EmbeddingImpl::rows() const {
   if (rows_ == nullptr)
-    fail(ErrorCode::kInvalid,
-         "embedding table '{}' was looked up outside a minibatch's pass: call it in the model's forward or "
-         "loss, and "
-         "register the layer as a module",
-         options_.table);
+    bad(table_,
+        "was looked up outside a minibatch's pass: call it in the model's forward or loss, and register the "
+        "layer as "
+        "a module");
   return *rows_;
 }
 
 torch::Tensor EmbeddingImpl::forward(const Ids& ids) {
-  check_kind(options_, ids.keys.kind());
-  check_consistent(options_, ids);
-  torch::Tensor out = rows().combined(*this, ids);
-  if (!out.defined()) out = combine_rows(rows().find(*this, ids), options_);
-  rows().note_activity(options_.activity_regularizer, out);
+  check_kind(*this, ids.keys.kind());
+  RowSource& source = rows();
+  check_consistent(*this, ids, source.is_ahead(*this, ids));
+  const torch::Tensor out = source.lookup(*this, ids);
+  source.note_activity(options_.activity_regularizer, out);
   return options_.combiner == Combiner::kNone ? out.view({ids.examples(), ids.width, options_.output_dim})
                                               : out;
 }
 
-torch::Tensor EmbeddingImpl::forward(const torch::Tensor& ids) {
-  check_kind(options_, KeyKind::kInt64);
-  if (!ids.defined() || ids.scalar_type() != torch::kLong)
-    fail(ErrorCode::kInvalid, "embedding table '{}' wants an int64 tensor of ids", options_.table);
+torch::Tensor EmbeddingImpl::lookup(const torch::Tensor& ids, std::vector<int64_t> offsets,
+                                    const torch::Tensor& weights, std::vector<int64_t> shape) {
+  const std::span<const int64_t> keys(ids.data_ptr<int64_t>(), static_cast<size_t>(ids.numel()));
+  const torch::Tensor out =
+      rows().lookup(*this, RowSource::Call{{KeyKind::kInt64, keys, {}, {}}, std::move(offsets), weights});
+  rows().note_activity(options_.activity_regularizer, out);
+  shape.push_back(options_.output_dim);
+  return out.view(shape);
+}
+
+torch::Tensor EmbeddingImpl::forward(const torch::Tensor& ids, const torch::Tensor& weights) {
+  const torch::Tensor flat = checked_ids(*this, ids);
   const bool combined = options_.combiner != Combiner::kNone;
-  if (combined && ids.dim() == 0)
-    fail(ErrorCode::kInvalid, "embedding table '{}' combines ids along the last axis: a scalar has none",
-         options_.table);
-  if (options_.input_length > 0 && (ids.dim() == 0 || ids.size(-1) != options_.input_length))
-    fail_length(options_, ids.dim() == 0 ? 1 : ids.size(-1));
-  const torch::Tensor flat = ids.contiguous();
-  const std::span<const int64_t> keys(flat.data_ptr<int64_t>(), static_cast<size_t>(flat.numel()));
+  if (combined && ids.dim() == 0) bad(table_, "combines ids along the last axis: a scalar has none");
+  check_length(*this, ids.dim() == 0 ? 1 : ids.size(-1));
   std::vector<int64_t> shape = ids.sizes().vec();
   std::vector<int64_t> offsets;
   if (combined) {
@@ -123,19 +160,37 @@ torch::Tensor EmbeddingImpl::forward(const torch::Tensor& ids) {
     shape.pop_back();
     offsets = even_offsets(c10::multiply_integers(shape), width);
   }
-  shape.push_back(options_.output_dim);
-  const torch::Tensor out =
-      combine_rows(rows().find(*this, {KeyKind::kInt64, keys, {}, {}}, std::move(offsets)), options_);
-  rows().note_activity(options_.activity_regularizer, out);
-  return out.view(shape);
+  return lookup(flat, std::move(offsets), checked_weights(*this, weights, ids.sizes()), std::move(shape));
+}
+
+torch::Tensor EmbeddingImpl::forward(const SparseIdTensors& ids) {
+  const torch::Tensor flat = checked_ids(*this, ids.values);
+  if (options_.combiner == Combiner::kNone)
+    bad(table_, "was given sparse ids but has no combiner: set it to sum, mean or sqrtn");
+  if (!ids.dense_shape.empty()) check_length(*this, ids.dense_shape.back());
+  std::vector<int64_t> offsets = bag_offsets(ids);
+  std::vector<int64_t> shape = ids.dense_shape;
+  shape.pop_back();
+  return lookup(flat, std::move(offsets), checked_weights(*this, ids.weights, flat.sizes()),
+                std::move(shape));
 }
 
 torch::Tensor EmbeddingImpl::compute_mask(const torch::Tensor& ids) const {
   return options_.mask_zero ? ids.ne(0) : torch::Tensor();
 }
 
+torch::Tensor EmbeddingImpl::compute_mask(const Ids& ids) const {
+  if (!options_.mask_zero) return {};
+  torch::Tensor mask = torch::empty({static_cast<int64_t>(ids.keys.size())}, torch::kBool);
+  bool* const out = mask.data_ptr<bool>();
+  const KeysView keys = ids.keys;
+  for (size_t i = 0; i < keys.size(); ++i)
+    out[i] = keys.kind == KeyKind::kInt64 ? keys.ints[i] != 0 : !keys.bytes_at(i).empty();
+  return ids.width > 0 ? mask.view({ids.examples(), ids.width}) : mask;
+}
+
 void EmbeddingImpl::pretty_print(std::ostream& stream) const {
-  stream << "embers::Embedding(table=" << options_.table << ", dim=" << options_.output_dim << ")";
+  stream << "embers::Embedding(table=" << table_ << ", dim=" << options_.output_dim << ")";
 }
 
 }  // namespace embers

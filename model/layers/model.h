@@ -58,7 +58,7 @@ class Model : public torch::nn::Module {
 // A user's shared library ends with EMBERS_MODEL(MyModel), MyModel having a constructor from const
 // ModelConfig&; or it defines embers_make_model itself to serve several names (return nullptr for an unknown
 // one).
-inline constexpr uint32_t kModelAbi = 1;
+inline constexpr uint32_t kModelAbi = 2;
 #define EMBERS_MODEL(Class)                                                            \
   extern "C" uint32_t embers_model_abi() { return ::embers::kModelAbi; }               \
   extern "C" ::embers::Model* embers_make_model(const ::embers::ModelConfig& config) { \

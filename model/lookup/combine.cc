@@ -1,120 +1,146 @@
 #include "model/lookup/combine.h"
 
 #include <algorithm>
-#include <cmath>
-#include <type_traits>
+#include <mutex>
+
+#include "model/lookup/pre_lookup.h"
+#include "model/lookup/weight_gradient.h"
 
 namespace embers {
-namespace {
 
-struct Range {
-  size_t begin, end;
+int64_t combined_rows(const CombineCall& call) {
+  if (call.combiner == Combiner::kNone) return static_cast<int64_t>(call.ids.position.size());
+  if (call.ids.width > 0) return static_cast<int64_t>(call.ids.position.size()) / call.ids.width;
+  return static_cast<int64_t>(call.ids.offsets.size()) - 1;
+}
+
+void CombineMemory::start() { passes_used_ = clips_used_ = 0; }
+
+LookupPass& CombineMemory::pass() {
+  if (passes_used_ == passes_.size()) passes_.emplace_back();
+  return passes_[passes_used_++];
+}
+
+CombineMemory::Clips& CombineMemory::clips() {
+  if (clips_used_ == clips_.size()) clips_.emplace_back();
+  return clips_[clips_used_++];
+}
+
+struct CombineMemory::Free {
+  static constexpr size_t kMost = 128;
+
+  // The shortest that is long enough, unless more than half of it would lie idle.
+  FloatBuffer take(size_t floats) {
+    const std::lock_guard lock(mutex);
+    auto best = buffers.end();
+    for (auto at = buffers.begin(); at != buffers.end(); ++at)
+      if (at->room() >= floats && at->room() <= 2 * floats &&
+          (best == buffers.end() || at->room() < best->room()))
+        best = at;
+    if (best == buffers.end()) return {};
+    FloatBuffer buffer = std::move(*best);
+    *best = std::move(buffers.back());
+    buffers.pop_back();
+    return buffer;
+  }
+  void give(FloatBuffer buffer) {
+    if (buffer.data() == nullptr) return;
+    const std::lock_guard lock(mutex);
+    buffers.push_back(std::move(buffer));
+    if (buffers.size() <= kMost) return;
+    std::iter_swap(buffers.end() - 1,
+                   std::min_element(buffers.begin(), buffers.end(),
+                                    [](const auto& a, const auto& b) { return a.room() < b.room(); }));
+    buffers.pop_back();
+  }
+
+  std::mutex mutex;
+  std::vector<FloatBuffer> buffers;
 };
 
-Range range(const RaggedPositions& ids, size_t example) {
-  return {static_cast<size_t>(ids.offsets[example]), static_cast<size_t>(ids.offsets[example + 1])};
+CombineMemory::CombineMemory() : free_(std::make_shared<Free>()) {}
+
+FloatBuffer CombineMemory::take(size_t floats) {
+  FloatBuffer buffer = free_->take(floats);
+  if (buffer.data() == nullptr) buffer = FloatBuffer(floats + floats / 8);  // minibatches are not all as long
+  buffer.fit(floats);
+  return buffer;
 }
 
-const float* row(std::span<const float> rows, size_t dim, int64_t i) { return rows.data() + i * dim; }
-float* row(std::span<float> rows, size_t dim, int64_t i) { return rows.data() + i * dim; }
-
-template <class Dim>
-void add_scaled(const float* from, float scale, Dim dim, float* to) {
-  for (size_t k = 0; k < dim; ++k) to[k] += scale * from[k];
+std::shared_ptr<FloatBuffer> CombineMemory::share(FloatBuffer buffer) {
+  return {new FloatBuffer(std::move(buffer)), [free = free_](FloatBuffer* held) {
+            const std::unique_ptr<FloatBuffer> owned(held);
+            free->give(std::move(*owned));
+          }};
 }
 
-// Calls `body` with the dim: usual ones as constants, so that a row's loop is a few vector instructions.
-template <class Body>
-void with_dim(size_t dim, const Body& body) {
-  switch (dim) {
-    case 1:
-      return body(std::integral_constant<size_t, 1>());
-    case 8:
-      return body(std::integral_constant<size_t, 8>());
-    case 16:
-      return body(std::integral_constant<size_t, 16>());
-    case 32:
-      return body(std::integral_constant<size_t, 32>());
-    case 64:
-      return body(std::integral_constant<size_t, 64>());
-    default:
-      return body(dim);
-  }
-}
-
-// Whether an example's result is a row as it is.
-bool is_one_row(const RaggedPositions& ids, Range r) {
-  return r.end - r.begin == 1 && ids.weights.empty() && ids.position[r.begin] >= 0;
-}
-
-float weight(const RaggedPositions& ids, size_t i) { return ids.weights.empty() ? 1.0f : ids.weights[i]; }
-
-// Factor of an example's weighted sum.
-float scale_of(Combiner combiner, const RaggedPositions& ids, Range r) {
-  if (combiner == Combiner::kSum) return 1;
-  float sum = 0;
-  for (size_t i = r.begin; i < r.end; ++i) {
-    if (ids.position[i] < 0) continue;
-    const float w = weight(ids, i);
-    sum += combiner == Combiner::kMean ? w : w * w;
-  }
-  if (sum == 0) return 0;
-  return combiner == Combiner::kMean ? 1 / sum : 1 / std::sqrt(sum);
-}
-
-void copy_rows(const RaggedPositions& ids, size_t dim, std::span<const float> bet, std::span<float> out) {
-  for (size_t i = 0; i < ids.position.size(); ++i)
-    if (ids.position[i] >= 0) std::copy_n(row(bet, dim, ids.position[i]), dim, row(out, dim, i));
-}
-
-void add_rows(const RaggedPositions& ids, size_t dim, std::span<const float> from, std::span<float> to) {
-  for (size_t i = 0; i < ids.position.size(); ++i)
-    if (ids.position[i] >= 0) add_scaled(row(from, dim, i), 1, dim, row(to, dim, ids.position[i]));
-}
-
-}  // namespace
-
-int64_t combined_rows(Combiner combiner, const RaggedPositions& ids) {
-  return combiner == Combiner::kNone ? static_cast<int64_t>(ids.position.size())
-                                     : static_cast<int64_t>(ids.offsets.size()) - 1;
-}
-
-void combine(Combiner combiner, const RaggedPositions& ids, size_t dim, std::span<const float> bet,
-             std::span<float> out) {
-  if (combiner == Combiner::kNone) {
-    std::fill(out.begin(), out.end(), 0.0f);
-    return copy_rows(ids, dim, bet, out);
-  }
-  with_dim(dim, [&](auto d) {
-    for (size_t e = 0; e + 1 < ids.offsets.size(); ++e) {
-      const Range r = range(ids, e);
-      float* const sum = row(out, d, e);
-      if (is_one_row(ids, r)) {
-        std::copy_n(row(bet, d, ids.position[r.begin]), static_cast<size_t>(d), sum);
-        continue;
-      }
-      std::fill_n(sum, static_cast<size_t>(d), 0.0f);
-      for (size_t i = r.begin; i < r.end; ++i)
-        if (ids.position[i] >= 0) add_scaled(row(bet, d, ids.position[i]), weight(ids, i), d, sum);
-      const float scale = scale_of(combiner, ids, r);
-      for (size_t k = 0; k < d; ++k) sum[k] *= scale;
+Combination::Combination(const std::vector<Bet>& bets, std::vector<CombineCall> calls, CombineMemory& memory)
+    : calls_(std::move(calls)), workspace_(memory.workspace()) {
+  tables_.reserve(bets.size());
+  for (const Bet& bet : bets) tables_.emplace_back(std::vector{bet.rows}, bet.dim);
+  for (const CombineCall& call : calls_) {
+    passes_.push_back(&memory.pass());
+    clips_of_.push_back(nullptr);
+    if (call.max_norm == 0) continue;
+    const auto max_norm = static_cast<float>(call.max_norm);
+    auto at = std::find_if(clips_.begin(), clips_.end(), [&](const Clip& clip) {
+      return clip.bet == call.bet && clip.found->clips.max_norm == max_norm;
+    });
+    if (at == clips_.end()) {
+      at = clips_.insert(at, {call.bet, &memory.clips()});
+      at->found->clips = {max_norm, {}, {}};
     }
+    clips_of_.back() = &at->found->clips;
+  }
+}
+
+SparseIds Combination::ids(const CombineCall& call) const {
+  SparseIds ids{call.ids.position, call.ids.offsets, {}, call.ids.width};
+  if (call.combiner == Combiner::kNone) {
+    ids.width = 1;
+  } else if (!call.ids.weights.empty()) {
+    ids.weights = call.ids.weights;
+  }
+  return ids;
+}
+
+// Dedupe has masked what is to be pruned, whatever its weight.
+LookupOptions Combination::options(const CombineCall& call) {
+  LookupOptions options{
+      call.combiner == Combiner::kNone ? Combiner::kSum : call.combiner, {}, {}, true, false};
+  if (call.ids.default_place >= 0) options.default_id = call.ids.default_place;
+  return options;
+}
+
+void Combination::forward(std::span<const std::span<float>> out, const Spread& spread) {
+  spread(clips_.size(), [&](size_t i) {
+    CombineMemory::Clips& found = *clips_[i].found;
+    found.clips = find_clips(tables_[clips_[i].bet], found.clips.max_norm, found.norm, found.factor);
+  });
+  spread(calls_.size(), [&](size_t i) {
+    const LookupOptions how = options(calls_[i]);
+    LookupPass& pass = *passes_[i];
+    pre_lookup(tables_[calls_[i].bet], ids(calls_[i]), how, pass);
+    pass.clips = clips_of_[i];
+    post_lookup(how.combiner, {}, pass, workspace_, out[i]);
   });
 }
 
-void add_combine_gradient(Combiner combiner, const RaggedPositions& ids, size_t dim,
-                          std::span<const float> out_gradient, std::span<float> bet_gradient) {
-  if (combiner == Combiner::kNone) return add_rows(ids, dim, out_gradient, bet_gradient);
-  with_dim(dim, [&](auto d) {
-    for (size_t e = 0; e + 1 < ids.offsets.size(); ++e) {
-      const Range r = range(ids, e);
-      const float scale = is_one_row(ids, r) ? 1.0f : scale_of(combiner, ids, r);
-      for (size_t i = r.begin; i < r.end; ++i)
-        if (ids.position[i] >= 0)
-          add_scaled(row(out_gradient, d, e), scale * weight(ids, i), d,
-                     row(bet_gradient, d, ids.position[i]));
-    }
-  });
+void Combination::gradient(size_t bet, std::span<const OutGradient> of_calls, std::span<float> out) const {
+  std::vector<const LookupPass*> passes;
+  std::vector<OutGradient> gradients;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    if (calls_[i].bet != bet || of_calls[i].values.empty()) continue;
+    passes.push_back(passes_[i]);
+    gradients.push_back(of_calls[i]);
+  }
+  Scratch<float> memory;
+  dense_gradient(passes, gradients, memory, out);
+}
+
+void Combination::weight_gradient(size_t call, std::span<const float> out_gradient,
+                                  std::span<float> gradient) const {
+  embers::weight_gradient(*passes_[call], ids(calls_[call]), options(calls_[call]), out_gradient, gradient);
 }
 
 }  // namespace embers

@@ -12,17 +12,17 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+constexpr size_t kLineFloats = 16;
+
 // What the backward pass needs, beside the gradients.
 struct Calls : torch::CustomClassHolder {
-  std::vector<CombinePart> parts;
+  std::optional<Combination> combination;
   std::weak_ptr<CombinePass> pass;
   std::vector<std::vector<int64_t>> shapes;  // of the BETs
+  std::vector<size_t> weighted;              // calls whose weights have a gradient
 };
 
 std::span<const float> floats(const torch::Tensor& t) {
-  return {t.data_ptr<float>(), static_cast<size_t>(t.numel())};
-}
-std::span<float> mutable_floats(const torch::Tensor& t) {
   return {t.data_ptr<float>(), static_cast<size_t>(t.numel())};
 }
 
@@ -32,65 +32,125 @@ void for_each(size_t count, const std::function<void(size_t)>& work) {
   });
 }
 
+torch::Tensor tensor_in(const std::shared_ptr<FloatBuffer>& buffer, size_t offset, at::IntArrayRef shape) {
+  return torch::from_blob(
+      buffer->data() + offset, shape, [buffer](void*) {}, torch::kFloat);
+}
+
+// A result for each call, each with memory of its own in one buffer.
+variable_list results(const Calls& calls, CombineMemory& memory) {
+  const std::vector<CombineCall>& all = calls.combination->calls();
+  std::vector<size_t> begin{0};
+  for (const CombineCall& call : all) {
+    const auto size = static_cast<size_t>(combined_rows(call) * calls.shapes[call.bet][1]);
+    begin.push_back(begin.back() + (size + kLineFloats - 1) / kLineFloats * kLineFloats);
+  }
+  const std::shared_ptr<FloatBuffer> buffer = memory.share(memory.take(begin.back()));
+  variable_list out;
+  for (size_t i = 0; i < all.size(); ++i)
+    out.push_back(tensor_in(buffer, begin[i], {combined_rows(all[i]), calls.shapes[all[i].bet][1]}));
+  return out;
+}
+
+// A gradient as its rows lie, often columns of a wider matrix; one whose numbers have gaps becomes a copy.
+OutGradient rows_of(torch::Tensor& gradient) {
+  if (!gradient.defined()) return {{}, 0};
+  if (gradient.size(1) > 1 && gradient.stride(1) != 1) gradient = gradient.contiguous();
+  const int64_t rows = gradient.size(0), dim = gradient.size(1);
+  if (rows == 0) return {{}, 0};
+  return {{gradient.data_ptr<float>(), static_cast<size_t>((rows - 1) * gradient.stride(0) + dim)},
+          gradient.stride(0)};
+}
+
 struct CombineFunction : torch::autograd::Function<CombineFunction> {
   static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<Calls>& calls,
-                               at::TensorList bets) {
+                               at::TensorList /*bets and weights: for autograd*/) {
     StopWatch watch;
     context->saved_data["calls"] = c10::IValue::make_capsule(calls);
     context->set_materialize_grads(false);
-    variable_list out;
-    for (const CombinePart& part : calls->parts)
-      out.push_back(torch::empty({combined_rows(part.combiner, part.ids), bets[part.bet].size(1)}));
-    for_each(out.size(), [&](size_t i) {
-      const CombinePart& part = calls->parts[i];
-      combine(part.combiner, part.ids, static_cast<size_t>(out[i].size(1)), floats(bets[part.bet]),
-              mutable_floats(out[i]));
-    });
-    if (const auto pass = calls->pass.lock()) pass->seconds += watch.lap();
+    const std::shared_ptr<CombinePass> pass = calls->pass.lock();
+    variable_list out = results(*calls, pass->memory);
+    std::vector<std::span<float>> spans;
+    for (const torch::Tensor& t : out)
+      spans.emplace_back(t.data_ptr<float>(), static_cast<size_t>(t.numel()));
+    calls->combination->forward(spans, for_each);
+    pass->seconds += watch.lap();
     return out;
   }
 
-  // A BET none of whose parts has a gradient gets none.
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+  // A BET none of whose calls has a gradient gets none.
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
     StopWatch watch;
     const auto calls = c10::static_intrusive_pointer_cast<Calls>(context->saved_data["calls"].toCapsule());
     const std::shared_ptr<CombinePass> pass = calls->pass.lock();
     if (!pass)
       fail(ErrorCode::kInvalid,
            "a loss goes back to an embedding of an earlier minibatch: detach() what a model keeps");
-    variable_list result(1 + calls->shapes.size()), of_parts;
-    for (const torch::Tensor& gradient : gradients)
-      of_parts.push_back(gradient.defined() ? gradient.contiguous() : gradient);
-    for (size_t i = 0; i < of_parts.size(); ++i)
-      if (torch::Tensor& bet = result[1 + calls->parts[i].bet]; of_parts[i].defined() && !bet.defined())
-        bet = torch::zeros(calls->shapes[calls->parts[i].bet]);
-    for_each(calls->shapes.size(), [&](size_t bet) {
-      for (size_t i = 0; i < of_parts.size(); ++i) {
-        const CombinePart& part = calls->parts[i];
-        if (part.bet != bet || !of_parts[i].defined()) continue;
-        add_combine_gradient(part.combiner, part.ids, static_cast<size_t>(calls->shapes[bet][1]),
-                             floats(of_parts[i]), mutable_floats(result[1 + bet]));
-      }
+    const std::vector<CombineCall>& all = calls->combination->calls();
+    variable_list result(1 + calls->shapes.size() + calls->weighted.size());
+    std::vector<OutGradient> of_calls;
+    std::vector<std::shared_ptr<FloatBuffer>> of_bets(calls->shapes.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      of_calls.push_back(rows_of(gradients[i]));
+      std::shared_ptr<FloatBuffer>& buffer = of_bets[all[i].bet];
+      if (!gradients[i].defined() || buffer) continue;
+      const std::vector<int64_t>& shape = calls->shapes[all[i].bet];
+      buffer = pass->memory.share(pass->memory.take(static_cast<size_t>(shape[0] * shape[1])));
+      result[1 + all[i].bet] = tensor_in(buffer, 0, shape);
+      pass->gradients.push_back(buffer);
+    }
+    for_each(of_bets.size(), [&](size_t bet) {
+      if (of_bets[bet]) calls->combination->gradient(bet, of_calls, of_bets[bet]->span());
     });
+    for (size_t w = 0; w < calls->weighted.size(); ++w)
+      if (const size_t call = calls->weighted[w]; gradients[call].defined())
+        result[1 + calls->shapes.size() + w] = gradient_of_weights(*calls, call, gradients[call]);
     pass->seconds += watch.lap();
+    return result;
+  }
+
+ private:
+  static torch::Tensor gradient_of_weights(const Calls& calls, size_t call, const torch::Tensor& gradient) {
+    const auto weights = static_cast<int64_t>(calls.combination->calls()[call].ids.weights.size());
+    torch::Tensor result = torch::empty({weights});
+    calls.combination->weight_gradient(call, floats(gradient.contiguous()),
+                                       {result.data_ptr<float>(), static_cast<size_t>(weights)});
     return result;
   }
 };
 
 }  // namespace
 
-std::vector<torch::Tensor> combine_all(const std::vector<torch::Tensor>& bets, std::vector<CombinePart> parts,
-                                       std::weak_ptr<CombinePass> pass) {
+std::vector<torch::Tensor> combine_all(const std::vector<torch::Tensor>& bets, std::vector<CombineCall> parts,
+                                       const std::shared_ptr<CombinePass>& pass,
+                                       const std::vector<torch::Tensor>& weights) {
   if (parts.empty()) return {};
   auto calls = c10::make_intrusive<Calls>();
-  calls->parts = std::move(parts);
-  calls->pass = std::move(pass);
-  std::vector<torch::Tensor> contiguous;
+  calls->pass = pass;
+  std::vector<Combination::Bet> rows;
+  std::vector<torch::Tensor> inputs = bets;
   for (const torch::Tensor& bet : bets) {
-    contiguous.push_back(bet.contiguous());
+    rows.push_back({floats(bet), bet.size(1)});
     calls->shapes.push_back(bet.sizes().vec());
   }
-  return CombineFunction::apply(calls, at::TensorList(contiguous));
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (!weights[i].defined() || !weights[i].requires_grad()) continue;
+    calls->weighted.push_back(i);
+    inputs.push_back(weights[i]);
+  }
+  calls->combination.emplace(rows, std::move(parts), pass->memory);
+  return CombineFunction::apply(calls, at::TensorList(inputs));
+}
+
+FloatBuffer take_gradient(const torch::Tensor& gradient, CombinePass& pass) {
+  for (const std::shared_ptr<FloatBuffer>& buffer : pass.gradients)
+    if (buffer->data() == gradient.data_ptr<float>() && gradient.is_contiguous() &&
+        static_cast<size_t>(gradient.numel()) == buffer->size())
+      return std::move(*buffer);
+  const torch::Tensor values = gradient.contiguous();
+  FloatBuffer copy(static_cast<size_t>(values.numel()));
+  std::copy_n(values.data_ptr<float>(), copy.size(), copy.data());
+  return copy;
 }
 
 }  // namespace embers

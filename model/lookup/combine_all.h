@@ -11,20 +11,23 @@ namespace embers {
 
 // One forward and backward pass: what its combinations share. Gone when the pass is over.
 struct CombinePass {
-  double seconds = 0;  // spent on them and their gradients
+  CombineMemory& memory;
+  double seconds = 0;  // spent on combinations and their gradients
+  // Those of BETs, so that whoever sends a gradient away need not copy it: see take_gradient().
+  std::vector<std::shared_ptr<FloatBuffer>> gradients{};
 };
 
-// combine() for autograd, of any number of calls at once: one node, one backward pass over all of them.
-struct CombinePart {
-  size_t bet;  // which of the BETs it reads
-  Combiner combiner;
-  RaggedPositions ids;
-};
-
-// bets[i]: [unique, dim]; result: of each part [combined_rows, dim]. The positions must be there as long as
+// Combination for autograd: one node, one backward pass over all calls. bets[i]: [unique, dim]; result: of
+// each call [combined_rows, dim]. weights[i], where defined, are the weights of call i as a tensor, to which
+// its gradient flows; the call's own weights are its values. Positions and BETs must be there as long as
 // `pass` is: a backward pass after that is kInvalid. Calls are spread over libtorch's threads; results do not
 // depend on their number.
-std::vector<torch::Tensor> combine_all(const std::vector<torch::Tensor>& bets, std::vector<CombinePart> parts,
-                                       std::weak_ptr<CombinePass> pass);
+std::vector<torch::Tensor> combine_all(const std::vector<torch::Tensor>& bets, std::vector<CombineCall> calls,
+                                       const std::shared_ptr<CombinePass>& pass,
+                                       const std::vector<torch::Tensor>& weights = {});
+
+// The values of a BET's gradient, which is not to be used any more: its own memory if combine_all() made it
+// and nothing else took its place, else a copy.
+FloatBuffer take_gradient(const torch::Tensor& gradient, CombinePass& pass);
 
 }  // namespace embers

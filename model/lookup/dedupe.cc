@@ -74,17 +74,55 @@ void KeyIndex::add(KeysView keys, bool skip_zero, std::span<int32_t> place) {
   }
 }
 
-void KeyIndex::add_weighted(KeysView keys, std::span<const float> weights, bool skip_zero,
-                            std::span<int32_t> place) {
-  const auto out = [](float w) { return !(w > 0); };
-  if (std::none_of(weights.begin(), weights.end(), out)) return add(keys, skip_zero, place);
+template <class Out>
+void KeyIndex::add_others(KeysView keys, bool skip_zero, std::span<int32_t> place, const Out& out) {
+  size_t left_out = 0;
+  for (size_t i = 0; i < keys.size(); ++i) left_out += out(i);
+  if (left_out == 0) return add(keys, skip_zero, place);
   Keys kept(keys.kind);
   for (size_t i = 0; i < keys.size(); ++i)
-    if (!out(weights[i])) kept.push_back_from(keys, i);
+    if (!out(i)) kept.push_back_from(keys, i);
   std::vector<int32_t> kept_place(kept.size());
   add(kept, skip_zero, kept_place);
   auto next = kept_place.begin();
-  for (size_t i = 0; i < keys.size(); ++i) place[i] = out(weights[i]) ? kMasked : *next++;
+  for (size_t i = 0; i < keys.size(); ++i) place[i] = out(i) ? kMasked : *next++;
+}
+
+namespace {
+
+bool any_empty(std::span<const int64_t> offsets, std::span<const int32_t> place) {
+  for (size_t e = 0; e + 1 < offsets.size(); ++e) {
+    const auto example =
+        place.subspan(static_cast<size_t>(offsets[e]), static_cast<size_t>(offsets[e + 1] - offsets[e]));
+    if (std::all_of(example.begin(), example.end(), [](int32_t p) { return p == kMasked; })) return true;
+  }
+  return false;
+}
+
+Keys list_of(const TableKey& key) {
+  Keys keys(kind_of(key));
+  std::visit([&](const auto& k) { keys.push_back(k); }, key);
+  return keys;
+}
+
+}  // namespace
+
+int32_t KeyIndex::add(KeysView keys, std::span<const int64_t> offsets, std::span<const float> weights,
+                      const IdRules& rules, std::span<int32_t> place) {
+  const bool by_weight = rules.prune_weights && !weights.empty();
+  if (by_weight || rules.prune_ids) {
+    add_others(keys, rules.skip_zero, place, [&](size_t i) {
+      const bool invalid =
+          rules.prune_ids && (keys.kind == KeyKind::kInt64 ? keys.ints[i] < 0 : keys.bytes_at(i).empty());
+      return invalid || (by_weight && !(weights[i] > 0));
+    });
+  } else {
+    add(keys, rules.skip_zero, place);
+  }
+  if (!rules.default_id || !any_empty(offsets, place)) return kMasked;
+  int32_t default_place = kMasked;
+  add(list_of(*rules.default_id), false, {&default_place, 1});
+  return default_place;
 }
 
 void KeyIndex::add_ints(std::span<const int64_t> keys, bool skip_zero, std::span<int32_t> place) {
@@ -153,8 +191,7 @@ bool same_ids(const LookupPlan& plan, size_t a, size_t b) {
   const auto& s = plan.sources;
   const TableId table_a = s[a].table, table_b = s[b].table;
   for (; a < s.size() && s[a].table == table_a; ++a, ++b)
-    if (b == s.size() || s[b].table != table_b || s[a].feature != s[b].feature ||
-        s[a].skip_zero != s[b].skip_zero || s[a].prune != s[b].prune)
+    if (b == s.size() || s[b].table != table_b || s[a].feature != s[b].feature || s[a].rules != s[b].rules)
       return false;
   return b == s.size() || s[b].table != table_b;
 }
@@ -173,7 +210,9 @@ bool copy_of_earlier(const LookupPlan& plan, size_t i, Lookups& lookups) {
     }
     for (; i < plan.sources.size() && plan.sources[i].table == table; ++i, ++e) {
       std::vector<int32_t> position = lookups.inverses[e].position;
-      lookups.inverses.push_back({plan.sources[i].layer, plan.sources[i].feature, std::move(position)});
+      const int32_t default_place = lookups.inverses[e].default_place;
+      lookups.inverses.push_back(
+          {plan.sources[i].layer, plan.sources[i].feature, std::move(position), default_place});
     }
     return true;
   }
@@ -198,12 +237,8 @@ Lookups dedupe(const LookupPlan& plan, const data::Minibatch& minibatch) {
       const LookupPlan::Source& source = plan.sources[i];
       const Ids& ids = minibatch.ids.at(source.feature);
       std::vector<int32_t> position(ids.keys.size());
-      if (source.prune && !ids.weights.empty()) {
-        index.add_weighted(ids.keys, ids.weights, source.skip_zero, position);
-      } else {
-        index.add(ids.keys, source.skip_zero, position);
-      }
-      lookups.inverses.push_back({source.layer, source.feature, std::move(position)});
+      const int32_t default_place = index.add(ids.keys, ids.offsets, ids.weights, source.rules, position);
+      lookups.inverses.push_back({source.layer, source.feature, std::move(position), default_place});
     }
     if (!index.unique().empty()) lookups.tables.push_back({table, index.take()});
   }

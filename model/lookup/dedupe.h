@@ -1,18 +1,34 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "data/minibatch.h"
-#include "model/lookup/combine.h"
+#include "model/lookup/combiner.h"
 #include "schema/ids.h"
 #include "schema/table_spec.h"
 
 namespace embers {
 
-// Place of an id that mask_zero or its weight leaves out: it is neither looked up nor given a gradient.
+// Place of an id that is left out (see IdRules): it is neither looked up nor given a gradient.
 inline constexpr int32_t kMasked = -1;
+
+// One key of a table.
+using TableKey = std::variant<int64_t, std::string>;
+inline KeyKind kind_of(const TableKey& key) { return key.index() == 0 ? KeyKind::kInt64 : KeyKind::kBytes; }
+
+// What of a feature's ids a layer looks up.
+struct IdRules {
+  bool skip_zero = false;                // not 0 and "": padding
+  bool prune_weights = false;            // not ids of weight <= 0
+  bool prune_ids = false;                // not ids < 0 and ""
+  std::optional<TableKey> default_id{};  // key that an example without any id is given; no key of padding
+  friend bool operator==(const IdRules&, const IdRules&) = default;
+};
 
 // Result of stage "dedupe": for one minibatch the unique keys of each embedding table, in order of first
 // appearance over its layers' features in declared order, and for each (layer, feature) the place of each id
@@ -24,9 +40,10 @@ struct Lookups {
   };
   std::vector<Table> tables;  // tables with at least one key, in order of table id
   struct Inverse {
-    size_t layer;                   // index in discovery order
-    size_t feature;                 // index into Minibatch::ids
-    std::vector<int32_t> position;  // of each id of the feature in its table's unique keys, or kMasked
+    size_t layer;                     // index in discovery order
+    size_t feature;                   // index into Minibatch::ids
+    std::vector<int32_t> position;    // of each id of the feature in its table's unique keys, or kMasked
+    int32_t default_place = kMasked;  // of the default id, if an example without ids needs it
   };
   std::vector<Inverse> inverses;
 };
@@ -37,18 +54,11 @@ struct LookupPlan {
     TableId table;
     size_t layer;
     size_t feature;
-    bool skip_zero;      // ids 0 and "" are padding
-    bool prune = false;  // ids of weight <= 0 are left out, see prunes()
+    IdRules rules{};
   };
   std::vector<KeyKind> kinds;   // of the embedding tables, by id
   std::vector<Source> sources;  // ordered by table, then layer, then the layer's declared order of features
 };
-
-// Whether a combiner leaves out ids of weight <= 0, as tf.nn.safe_embedding_lookup_sparse does: unless it is
-// sum.
-constexpr bool prunes(Combiner combiner) {
-  return combiner == Combiner::kMean || combiner == Combiner::kSqrtN;
-}
 
 // Pure; any thread. kInvalid when a feature's ids are of another kind than its table's keys.
 Lookups dedupe(const LookupPlan& plan, const data::Minibatch& minibatch);
@@ -62,11 +72,12 @@ class KeyIndex {
   // Forgets all keys; those that follow are of `kind`.
   void start(KeyKind kind);
   // place[i] becomes the place of keys[i] in unique(), which gets the new ones appended; with skip_zero, keys
-  // 0 and
-  // "" get kMasked instead. place.size() == keys.size(), keys of the kind given to start().
+  // 0 and "" get kMasked instead. place.size() == keys.size(), keys of the kind given to start().
   void add(KeysView keys, bool skip_zero, std::span<int32_t> place);
-  // The same, but keys of weight <= 0 get kMasked; weights.size() == keys.size().
-  void add_weighted(KeysView keys, std::span<const float> weights, bool skip_zero, std::span<int32_t> place);
+  // The same for the ids of examples: offsets as in Ids, weights may be empty. Returns the place of the
+  // default id if an example needs it, else kMasked.
+  int32_t add(KeysView keys, std::span<const int64_t> offsets, std::span<const float> weights,
+              const IdRules& rules, std::span<int32_t> place);
   const Keys& unique() const { return unique_; }
   // Hands the keys over and forgets them.
   Keys take();
@@ -78,6 +89,9 @@ class KeyIndex {
     int32_t place = 0;
     uint32_t stamp = 0;
   };
+  // add() without the keys for which out(i).
+  template <class Out>
+  void add_others(KeysView keys, bool skip_zero, std::span<int32_t> place, const Out& out);
   void make_room(size_t more);
   void add_ints(std::span<const int64_t> keys, bool skip_zero, std::span<int32_t> place);
   template <bool skip_zero, bool prefetch>

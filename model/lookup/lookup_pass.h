@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/scratch.h"
-#include "model/lookup/combine.h"
+#include "model/lookup/combiner.h"
+#include "model/lookup/kernels/worker_threads.h"
 #include "model/lookup/local_table.h"
-#include "model/lookup/worker_threads.h"
 
 namespace embers {
 
@@ -26,7 +26,10 @@ struct SparseIds {
   RowIds ids;
   std::span<const int64_t> offsets;
   std::optional<std::span<const float>> weights;  // of each id; without them each counts as 1
+  int64_t width = 0;  // > 0: every bag has as many ids, and offsets, which may be empty, are not read
 };
+
+int64_t bags(const SparseIds& ids);
 
 // Parameters of the operators on ragged ids, with TensorFlow's and DeepRec's names.
 struct LookupOptions {
@@ -36,6 +39,14 @@ struct LookupOptions {
   // Leave out ids < 0, and ids with weight <= 0 unless the combiner is sum. When not set, the safe operators
   // do.
   std::optional<bool> prune_invalid_ids;
+  bool prune_weights = true;  // false: what is pruned are ids < 0 alone
+};
+
+// How max_norm clips each row of a table, where most of its rows are looked up, many more than once.
+struct RowClips {
+  float max_norm = 0;
+  std::span<const float> norm;    // of each row: its norm where that is >= max_norm, else 0
+  std::span<const float> factor;  // of each row: what it is multiplied by
 };
 
 // What a forward pass leaves for its backward pass. May be used for call after call, and then allocates
@@ -47,20 +58,38 @@ class LookupPass {
   const LocalTable* table = nullptr;
   std::span<const int64_t> row;    // of each id: its row's number in the table
   std::span<const int64_t> place;  // of each id: where its row begins, in units of `stride` floats
+  // Both in one, instead of them: int32 ids of a table of one partition, as the places that dedupe finds in a
+  // BET are. Is there whenever `row` is empty.
+  std::span<const int32_t> row32;
   int64_t stride = 0;
-  std::span<const int64_t> offset;  // bag b has ids [offset[b], offset[b+1])
+  std::span<const int64_t> offset;  // bag b has ids [offset[b], offset[b+1]); empty: see width
+  int64_t width = 0;                // without offsets: bag b has ids [b * width, (b+1) * width)
   const float* weight = nullptr;    // of each id; null: 1
 
   // Set by post-lookup.
   const float* scale = nullptr;  // of each bag: what its sum is multiplied by; null: 1
   const float* norm = nullptr;   // of each id, as CombineTask::norm; null: nothing is clipped
   float max_norm = 0;
+  // How each row is clipped, if that was found ahead (find_clips()): set between pre-lookup and post-lookup,
+  // of int32 ids only. Then there is no `norm`.
+  const RowClips* clips = nullptr;
 
-  int64_t bags() const { return static_cast<int64_t>(offset.size()) - 1; }
+  size_t ids() const { return row.empty() ? row32.size() : row.size(); }
+  int64_t bags() const {
+    if (!offset.empty()) return static_cast<int64_t>(offset.size()) - 1;
+    return width == 0 ? 0 : static_cast<int64_t>(ids()) / width;
+  }
+  int64_t first_of(int64_t bag) const {
+    return offset.empty() ? bag * width : offset[static_cast<size_t>(bag)];
+  }
+  int64_t row_of(size_t id) const { return row.empty() ? row32[id] : row[id]; }
+  // Where the row of an id begins, in floats from the table's origin.
+  int64_t place_of(size_t id) const { return stride * (row.empty() ? row32[id] : place[id]); }
 
   // Memory behind the above where it is not the caller's.
   struct Memory {
     Scratch<int64_t> row, place, offset, single;
+    Scratch<int32_t> row32;
     Scratch<float> weight, scale, norm;
   } memory;
 };

@@ -23,12 +23,23 @@ float divisor(Combiner combiner, const float* weight, int64_t begin, int64_t end
   return combiner == Combiner::kMean ? sum : std::sqrt(sum);
 }
 
+float scale_of(float divisor) {
+  // An infinite one divides an infinite sum.
+  return divisor == 0 ? 0 : std::isinf(divisor) ? std::numeric_limits<float>::quiet_NaN() : 1 / divisor;
+}
+
 void find_scales(Combiner combiner, const LookupPass& pass, std::span<float> scale) {
+  if (pass.width > 0 && pass.weight == nullptr)
+    return std::fill(scale.begin(), scale.end(), scale_of(divisor(combiner, nullptr, 0, pass.width)));
   for (size_t b = 0; b < scale.size(); ++b) {
-    const float d = divisor(combiner, pass.weight, pass.offset[b], pass.offset[b + 1]);
-    // An infinite one divides an infinite sum.
-    scale[b] = d == 0 ? 0 : std::isinf(d) ? std::numeric_limits<float>::quiet_NaN() : 1 / d;
+    const auto bag = static_cast<int64_t>(b);
+    scale[b] = scale_of(divisor(combiner, pass.weight, pass.first_of(bag), pass.first_of(bag + 1)));
   }
+}
+
+// Whether nothing is divided: sums, and bags of one id of weight 1.
+bool has_no_scale(Combiner combiner, const LookupPass& pass) {
+  return combiner == Combiner::kSum || (pass.width == 1 && pass.weight == nullptr);
 }
 
 // Rows that are infinite or not a number do not show in a bag whose divisor is 0.
@@ -47,28 +58,39 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
     fail(ErrorCode::kInvalid, "the result has room for {} numbers, {} bags of dim {} need {}", out.size(),
          bags, dim, bags * dim);
   pass.scale = nullptr;
-  if (combiner != Combiner::kSum) {
+  if (!has_no_scale(combiner, pass)) {
     const std::span<float> scale = pass.memory.scale.take(bags);
     find_scales(combiner, pass, scale);
     pass.scale = scale.data();
   }
-  pass.max_norm = max_norm.value_or(0);
-  float* norm = max_norm ? pass.memory.norm.take(pass.row.size()).data() : nullptr;
+  pass.max_norm = pass.clips == nullptr ? max_norm.value_or(0) : 0;
+  float* norm = pass.max_norm > 0 ? pass.memory.norm.take(pass.ids()).data() : nullptr;
   pass.norm = norm;
   const CombineTask task{pass.table->origin(),
                          pass.stride,
-                         pass.place.data(),
-                         pass.offset.data(),
-                         static_cast<int64_t>(pass.row.size()),
+                         pass.row.empty() ? nullptr : pass.place.data(),
+                         pass.row32.data(),
+                         pass.offset.empty() ? nullptr : pass.offset.data(),
+                         pass.width,
+                         static_cast<int64_t>(pass.ids()),
                          pass.weight,
                          pass.scale,
                          pass.max_norm,
                          norm,
+                         pass.clips == nullptr ? nullptr : pass.clips->factor.data(),
                          pass.table->dim(),
                          out.data()};
   workspace.threads().split(pass.bags(), kBagsPerRange,
                             [&](int64_t begin, int64_t end) { kernels.combine(task, begin, end); });
   if (pass.scale != nullptr && pass.weight != nullptr) clear_undivided(pass, dim, out);
+}
+
+RowClips find_clips(const LocalTable& table, float max_norm, Scratch<float>& norm, Scratch<float>& factor,
+                    const RowKernels& kernels) {
+  const auto rows = static_cast<size_t>(table.rows());
+  const std::span<float> norms = norm.take(rows), factors = factor.take(rows);
+  kernels.norms({table.origin(), table.dim(), max_norm, norms.data(), factors.data()}, 0, table.rows());
+  return {max_norm, norms, factors};
 }
 
 }  // namespace embers

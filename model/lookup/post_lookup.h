@@ -1,7 +1,7 @@
 #pragma once
 
+#include "model/lookup/kernels/row_kernels.h"
 #include "model/lookup/lookup_pass.h"
-#include "model/lookup/row_kernels.h"
 
 namespace embers {
 
@@ -14,9 +14,26 @@ namespace embers {
 void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& pass,
                  LookupWorkspace& workspace, std::span<float> out, const RowKernels& kernels = row_kernels());
 
+// How max_norm clips each row of a table of one partition, for all passes on it: in training, where the table
+// holds a minibatch's unique rows. Refers to `norm` and `factor`.
+RowClips find_clips(const LocalTable& table, float max_norm, Scratch<float>& norm, Scratch<float>& factor,
+                    const RowKernels& kernels = row_kernels());
+
 // Stage "post-lookup gradient": out_gradient[bags x dim] to the gradient of each row, summed over the places
 // where the row was looked up, in their order, and carried through the clipping. kInvalid for another size.
 RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float> out_gradient,
                                   LookupWorkspace& workspace, const RowKernels& kernels = row_kernels());
+
+// The same where every row of the table is wanted, of several passes on it, all of int32 ids: places are
+// counted already, so that nothing is sorted. out[rows x dim] becomes the sum over the passes, in their
+// order, of each one's gradient; rows that none looked up get zeros. gradients[i] is that of the result of
+// passes[i]. All passes that clip have found their clips ahead. `memory` is used where passes clip
+// differently. kInternal for a gradient or an `out` of another size.
+struct OutGradient {
+  std::span<const float> values;
+  int64_t stride;  // that of bag b begins at values[b * stride]
+};
+void dense_gradient(std::span<const LookupPass* const> passes, std::span<const OutGradient> gradients,
+                    Scratch<float>& memory, std::span<float> out, const RowKernels& kernels = row_kernels());
 
 }  // namespace embers

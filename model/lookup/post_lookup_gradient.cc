@@ -2,8 +2,8 @@
 #include <bit>
 
 #include "base/errors.h"
+#include "model/lookup/kernels/radix_sort.h"
 #include "model/lookup/post_lookup.h"
-#include "model/lookup/radix_sort.h"
 
 namespace embers {
 namespace {
@@ -18,7 +18,7 @@ struct Packing {
 };
 
 Packing packing(const LookupPass& pass) {
-  const auto most = std::max(pass.row.size(), pass.offset.size());
+  const auto most = std::max(pass.ids(), static_cast<size_t>(pass.bags()) + 1);
   const auto low = static_cast<unsigned>(std::bit_width(most));
   const auto high = std::bit_width(static_cast<uint64_t>(pass.table->rows()));
   if (most >= (size_t{1} << 31) || low + static_cast<unsigned>(high) > 64)
@@ -27,16 +27,19 @@ Packing packing(const LookupPass& pass) {
   return {low};
 }
 
-void pack_bags(const LookupPass& pass, unsigned shift, std::span<uint64_t> out) {
+template <class Row>
+void pack_bags(const LookupPass& pass, std::span<const Row> row, unsigned shift, std::span<uint64_t> out) {
   for (int64_t b = 0; b < pass.bags(); ++b)
-    for (int64_t p = pass.offset[b]; p < pass.offset[b + 1]; ++p)
-      out[p] = static_cast<uint64_t>(pass.row[p]) << shift | static_cast<uint64_t>(b);
+    for (int64_t p = pass.first_of(b), end = pass.first_of(b + 1); p < end; ++p)
+      out[p] = static_cast<uint64_t>(row[p]) << shift | static_cast<uint64_t>(b);
 }
 
-void pack_ids(const LookupPass& pass, unsigned shift, std::span<uint64_t> out, std::span<int32_t> bag_of) {
+template <class Row>
+void pack_ids(const LookupPass& pass, std::span<const Row> row, unsigned shift, std::span<uint64_t> out,
+              std::span<int32_t> bag_of) {
   for (int64_t b = 0; b < pass.bags(); ++b)
-    for (int64_t p = pass.offset[b]; p < pass.offset[b + 1]; ++p) {
-      out[p] = static_cast<uint64_t>(pass.row[p]) << shift | static_cast<uint64_t>(p);
+    for (int64_t p = pass.first_of(b), end = pass.first_of(b + 1); p < end; ++p) {
+      out[p] = static_cast<uint64_t>(row[p]) << shift | static_cast<uint64_t>(p);
       bag_of[p] = static_cast<int32_t>(b);
     }
 }
@@ -78,16 +81,17 @@ RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float>
          out_gradient.size(), pass.bags(), dim, static_cast<size_t>(pass.bags()) * dim);
   auto& memory = workspace.memory;
   const auto [shift] = packing(pass);
-  const size_t ids = pass.row.size();
+  const size_t ids = pass.ids();
   const std::span<uint64_t> packed = memory.sorted.take(ids);
   const bool by_id = pass.weight != nullptr || pass.norm != nullptr;
   int32_t* bag_of = nullptr;
   if (by_id) {
     const std::span<int32_t> bags = memory.bag_of.take(ids);
-    pack_ids(pass, shift, packed, bags);
+    pass.row.empty() ? pack_ids(pass, pass.row32, shift, packed, bags)
+                     : pack_ids(pass, pass.row, shift, packed, bags);
     bag_of = bags.data();
   } else {
-    pack_bags(pass, shift, packed);
+    pass.row.empty() ? pack_bags(pass, pass.row32, shift, packed) : pack_bags(pass, pass.row, shift, packed);
   }
   const auto row_bits = static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(pass.table->rows())));
   const std::span<const uint64_t> sorted =
@@ -105,7 +109,8 @@ RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float>
                           out_gradient.data(),
                           pass.table->origin(),
                           pass.stride,
-                          pass.place.data(),
+                          pass.row.empty() ? nullptr : pass.place.data(),
+                          pass.row32.data(),
                           pass.norm,
                           pass.max_norm,
                           pass.table->dim(),

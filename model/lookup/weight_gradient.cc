@@ -10,8 +10,10 @@ namespace {
 
 // Inner product of a row, as it was combined, with the gradient of its bag.
 float product(const LookupPass& pass, int64_t p, const float* gradient) {
-  const float* row = pass.table->origin() + pass.stride * pass.place[static_cast<size_t>(p)];
+  const auto id = static_cast<size_t>(p);
+  const float* row = pass.table->origin() + pass.place_of(id);
   const float sum = std::inner_product(row, row + pass.table->dim(), gradient, 0.0f);
+  if (pass.clips != nullptr) return sum * pass.clips->factor[static_cast<size_t>(pass.row_of(id))];
   const bool clipped = pass.norm != nullptr && pass.norm[p] > 0;
   return clipped ? sum * (pass.max_norm / pass.norm[p]) : sum;
 }
@@ -28,10 +30,12 @@ void weight_gradient(const LookupPass& pass, const SparseIds& ids, const LookupO
   const auto id = [&](size_t i) {
     return std::visit([i](const auto& span) { return static_cast<int64_t>(span[i]); }, ids.ids);
   };
-  for (size_t b = 0; b + 1 < ids.offsets.size(); ++b) {
-    const auto begin = static_cast<size_t>(ids.offsets[b]), end = static_cast<size_t>(ids.offsets[b + 1]);
+  for (size_t b = 0; b < static_cast<size_t>(bags(ids)); ++b) {
+    const auto width = static_cast<size_t>(ids.width);
+    const size_t begin = width > 0 ? b * width : static_cast<size_t>(ids.offsets[b]);
+    const size_t end = width > 0 ? begin + width : static_cast<size_t>(ids.offsets[b + 1]);
     const float scale = pass.scale == nullptr ? 1 : pass.scale[b];
-    int64_t kept = pass.offset[b];
+    int64_t kept = pass.first_of(static_cast<int64_t>(b));
     float sum = 0;  // of the products, each times its weight
     for (size_t i = begin; i < end; ++i) {
       const bool counts = scale != 0 && !pruned(options, id(i), weights[i]);

@@ -190,6 +190,46 @@ TEST(Dedupe, LeavesOutIdsOfNoWeightWhereTheCombinerDoes) {
   EXPECT_EQ(lookups.tables[1].unique, Keys(std::vector<std::string>{"a"}));
 }
 
+TEST(Dedupe, PrunesInvalidIdsWhereAsked) {
+  IdRules rules;
+  rules.prune_ids = true;
+  const LookupPlan plan{{KeyKind::kInt64, KeyKind::kBytes},
+                        {{0, 0, 0, rules}, {0, 1, 0, {}}, {1, 2, 1, rules}}};
+  data::Minibatch minibatch;
+  minibatch.ids = {ids_of(Keys(std::vector<int64_t>{-1, 5, 0, -7})),
+                   ids_of(Keys(std::vector<std::string>{"", "a"}))};
+  const Lookups lookups = dedupe(plan, minibatch);
+  EXPECT_EQ(lookups.inverses[0].position, (std::vector<int32_t>{kMasked, 0, 1, kMasked}));
+  EXPECT_EQ(lookups.inverses[1].position, (std::vector<int32_t>{2, 0, 1, 3}));
+  EXPECT_EQ(lookups.inverses[2].position, (std::vector<int32_t>{kMasked, 0}));
+  EXPECT_EQ(lookups.tables[1].unique, Keys(std::vector<std::string>{"a"}));
+}
+
+TEST(Dedupe, HasTheDefaultIdWhereAnExampleNeedsIt) {
+  IdRules rules{true, true, true, {}};
+  IdRules with_default = rules;
+  with_default.default_id = 9;
+  const LookupPlan plan{
+      {KeyKind::kInt64, KeyKind::kInt64, KeyKind::kInt64, KeyKind::kInt64},
+      {{0, 0, 0, rules}, {1, 1, 0, with_default}, {2, 2, 1, with_default}, {3, 3, 0, with_default}}};
+  data::Minibatch minibatch;
+  minibatch.ids = {ids_of(Keys(std::vector<int64_t>{4, 0, -1, 4, 9})),
+                   ids_of(Keys(std::vector<int64_t>{0, 4}))};
+  Ids& ids = minibatch.ids[0];
+  ids.weights = {1, 1, 1, 0, 1};
+  for (const std::vector<int64_t>& offsets : std::vector<std::vector<int64_t>>{
+           {0, 0, 5}, {0, 1, 2, 5}, {0, 1, 3, 5}, {0, 3, 4, 5}}) {  // no id; padding; pruned; no weight
+    ids.offsets = offsets;
+    const Lookups lookups = dedupe(plan, minibatch);
+    EXPECT_EQ(lookups.inverses[0].default_place, kMasked);
+    EXPECT_EQ(lookups.inverses[1].default_place, 1);
+    EXPECT_EQ(lookups.inverses[1].position, (std::vector<int32_t>{0, kMasked, kMasked, kMasked, 1}));
+    EXPECT_EQ(lookups.inverses[2].default_place, kMasked) << "nobody needs it";
+    EXPECT_EQ(lookups.tables[2].unique, Keys(std::vector<int64_t>{4}));
+    EXPECT_EQ(lookups.inverses[3].default_place, 1) << "as of the table that is looked up alike";
+  }
+}
+
 TEST(Dedupe, LeavesOutTablesWithoutKeys) {
   const LookupPlan plan{{KeyKind::kInt64, KeyKind::kInt64}, {{0, 0, 0, false}, {1, 1, 1, false}}};
   data::Minibatch minibatch;

@@ -117,6 +117,59 @@ TEST(Discovery, AcceptsLayersThatShareATableInDifferentWays) {
   EXPECT_EQ(model_spec(*with({a, b}), toy::job_of(kFeatures)).tables.size(), 1u);
 }
 
+std::vector<std::string> tables_of(const std::vector<EmbeddingOptions>& layers) {
+  std::vector<std::string> names;
+  for (const TableSpec& table : model_spec(*with(layers), toy::job_of(kFeatures)).tables)
+    names.push_back(table.name);
+  return names;
+}
+
+TEST(Discovery, NamesLayersWithoutATableAsKerasDoes) {
+  const EmbeddingOptions unnamed(4);
+  EXPECT_EQ(tables_of({unnamed, toy::options("t", 4, {}), unnamed, unnamed}),
+            (std::vector<std::string>{"embedding", "t", "embedding_1", "embedding_2"}));
+  EXPECT_EQ(tables_of({unnamed, unnamed, toy::options("embedding_1", 4, {})}),
+            (std::vector<std::string>{"embedding", "embedding_2", "embedding_1"}))
+      << "a name that was given is left out, wherever it stands";
+}
+
+TEST(Discovery, NamesAModelsLayersTheSameEveryTime) {
+  auto model = with({EmbeddingOptions(4), EmbeddingOptions(8)});
+  for (int time = 0; time < 2; ++time) {
+    const ModelSpec spec = model_spec(*model, toy::job_of(kFeatures));
+    ASSERT_EQ(spec.tables.size(), 2u);
+    EXPECT_EQ(spec.tables[0].name, "embedding");
+    EXPECT_EQ(spec.tables[1].name, "embedding_1");
+    EXPECT_EQ(spec.tables[1].dim, 8u);
+  }
+}
+
+TEST(Discovery, TakesTheKindOfKeysFromTheFeatures) {
+  const auto kind = [](std::vector<EmbeddingOptions> layers, size_t table = 0) {
+    return model_spec(*with(layers), toy::job_of(kFeatures)).tables.at(table).key_kind;
+  };
+  EmbeddingOptions ints("t", 4), bytes("t", 4), none("t", 4);
+  ints.features = {"age"};
+  bytes.features = {"job"};
+  EXPECT_EQ(kind({ints}), KeyKind::kInt64);
+  EXPECT_EQ(kind({bytes}), KeyKind::kBytes);
+  EXPECT_EQ(kind({none}), KeyKind::kBytes);
+  EXPECT_EQ(kind({none, ints}), KeyKind::kInt64) << "of another layer on the table";
+  EmbeddingOptions other("u", 4);
+  EXPECT_EQ(kind({ints, other}, 1), KeyKind::kBytes);
+  expect_refused({"'l0'", "'l1'", "'t'", "int64 keys and bytes keys"}, {ints, bytes});
+  ints.features = {"age", "job"};
+  expect_refused({"'l0'", "'job'", "bytes", "int64"}, {ints});
+}
+
+TEST(Discovery, RefusesADefaultIdOfTheOtherKind) {
+  EmbeddingOptions options("t", 4);
+  options.features = {"age"};
+  options.combiner = Combiner::kMean;
+  options.default_id = "none";
+  expect_refused({"'t'", "int64 keys", "default_id", "bytes"}, {options});
+}
+
 TEST(Discovery, RefusesFeaturesThatTheDataDoesNotHave) {
   expect_refused({"'l0'", "'agee'", "did you mean 'age'"}, {toy::options("t", 4, {"agee"})});
   expect_refused({"'l0'", "'age'", "bytes", "int64"},

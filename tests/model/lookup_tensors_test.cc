@@ -1,4 +1,4 @@
-#include "model/lookup/lookup_tensors.h"
+#include "model/lookup/operators/lookup_tensors.h"
 
 #include <gtest/gtest.h>
 

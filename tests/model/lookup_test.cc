@@ -6,10 +6,10 @@
 #include <random>
 
 #include "model/lookup/coordinates.h"
-#include "model/lookup/lookup_operators.h"
+#include "model/lookup/operators/lookup_operators.h"
+#include "model/lookup/operators/table_keys.h"
 #include "model/lookup/post_lookup.h"
 #include "model/lookup/pre_lookup.h"
-#include "model/lookup/table_keys.h"
 #include "tests/support/expect_error.h"
 
 namespace embers {
@@ -220,6 +220,30 @@ void check_gradient(const Input& in, Slow& slow, const RowGradients& grads,
   }
 }
 
+// What training does with such a pass: how rows are clipped is found ahead, and gradients are added up where
+// the rows are. The same bits must come out.
+void check_dense(const Input& in, const RowKernels& kernels, LookupPass& pass, LookupWorkspace& workspace,
+                 const std::vector<float>& out, const std::vector<float>& gradient,
+                 const RowGradients& sorted) {
+  Scratch<float> norm, factor, memory;
+  RowClips clips;
+  if (in.options.max_norm) {
+    clips = find_clips(*pass.table, *in.options.max_norm, norm, factor, kernels);
+    pass.clips = &clips;
+  }
+  std::vector<float> again(out.size(), NAN), values(static_cast<size_t>(in.rows * in.dim), NAN);
+  post_lookup(in.options.combiner, in.options.max_norm, pass, workspace, again, kernels);
+  ASSERT_EQ(again, out);
+  const LookupPass* const passes[] = {&pass};
+  const OutGradient gradients[] = {{gradient, in.dim}};
+  dense_gradient(passes, gradients, memory, values, kernels);
+  std::vector<float> want(values.size());
+  for (size_t u = 0; u < sorted.rows.size(); ++u)
+    std::copy_n(sorted.values.begin() + static_cast<ptrdiff_t>(u) * in.dim, in.dim,
+                want.begin() + sorted.rows[u] * in.dim);
+  ASSERT_EQ(values, want);
+}
+
 void check(const Input& in, Slow slow, Generator& random, const RowKernels& kernels, LookupPass& pass,
            LookupWorkspace& workspace) {
   const LocalTable table = in.table();
@@ -229,7 +253,20 @@ void check(const Input& in, Slow slow, Generator& random, const RowKernels& kern
   const std::vector<double> want = slow.forward();
   for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << i;
   const std::vector<float> gradient = random.values(static_cast<int64_t>(out.size()));
-  check_gradient(in, slow, post_lookup_gradient(pass, gradient, workspace, kernels), gradient);
+  const RowGradients sorted = post_lookup_gradient(pass, gradient, workspace, kernels);
+  check_gradient(in, slow, sorted, gradient);
+  if (in.narrow && table.partitions() == 1) check_dense(in, kernels, pass, workspace, out, gradient, sorted);
+}
+
+TEST(RowKernels, AreTheFastestOrThoseOfAName) {
+  EXPECT_STREQ(choose_row_kernels("portable").instructions, "portable");
+  const RowKernels& fastest = *all_kernels().back();
+  EXPECT_EQ(&choose_row_kernels(nullptr), &fastest);
+  EXPECT_EQ(&choose_row_kernels(""), &fastest);
+  for (const RowKernels* kernels : all_kernels())
+    EXPECT_EQ(&choose_row_kernels(kernels->instructions), kernels);
+  expect_error(ErrorCode::kInvalid, {"'sse9'", "this machine runs", "portable"},
+               [] { choose_row_kernels("sse9"); });
 }
 
 TEST(LookupOperators, AgreeWithASlowReferenceAndFiniteDifferencesOnTenThousandRandomInputs) {

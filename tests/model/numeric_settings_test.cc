@@ -20,7 +20,7 @@ TEST(NumericSettings, NameEverythingThatResultsDependOn) {
   const std::vector<std::string> lines = numeric_settings(3);
   EXPECT_EQ(value_of(lines, "threads"), "3");
   EXPECT_EQ(value_of(lines, "libtorch").substr(0, 2), "1.");
-  for (const char* name : {"blas", "blas_core", "vector"})
+  for (const char* name : {"blas", "blas_core", "vector", "rows"})
     EXPECT_FALSE(value_of(lines, name).empty()) << name;
   EXPECT_EQ(lines, numeric_settings(3));
 }

@@ -20,6 +20,12 @@ cmake -B build -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$compile
 cmake --build build >build.log 2>&1 ||
   { cat build.log; fail "examples/user_model does not build against the installed embers"; }
 
+# The paths that headers had before model/ got folders.
+sed -i 's#"model/layers/#"model/#' mine.cc
+grep -q '"model/embedding.h"' mine.cc || fail "examples/user_model includes no headers of model/layers any more"
+cmake --build build >build.log 2>&1 ||
+  { cat build.log; fail "a model that includes model/embedding.h does not build against the installed embers"; }
+
 embers="$work/prefix/bin/embers"
 "$embers" synth criteo --rows 4000 --seed 1 --out data
 "$embers" check mine.toml

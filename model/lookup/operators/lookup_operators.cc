@@ -1,4 +1,4 @@
-#include "model/lookup/lookup_operators.h"
+#include "model/lookup/operators/lookup_operators.h"
 
 #include <numeric>
 

@@ -1,4 +1,4 @@
-#include "model/lookup/radix_sort.h"
+#include "model/lookup/kernels/radix_sort.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "model/lookup/lookup_tensors.h"
+#include "model/lookup/operators/lookup_tensors.h"
 
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/errors.h"
 #include "model/lookup/coordinates.h"
-#include "model/lookup/lookup_operators.h"
+#include "model/lookup/operators/lookup_operators.h"
 #include "model/lookup/weight_gradient.h"
 
 namespace embers {
@@ -126,6 +126,16 @@ struct LookupFunction : torch::autograd::Function<LookupFunction> {
 
 }  // namespace
 
+std::vector<int64_t> bag_offsets(const SparseIdTensors& ids) {
+  if (!ids.indices.defined() || ids.indices.scalar_type() != torch::kLong || ids.indices.dim() != 2 ||
+      ids.indices.size(1) != static_cast<int64_t>(ids.dense_shape.size()) ||
+      ids.indices.size(0) != ids.values.numel())
+    fail(ErrorCode::kInvalid, "indices must be an int64 tensor of {} ids x {} dimensions", ids.values.numel(),
+         ids.dense_shape.size());
+  const torch::Tensor indices = ids.indices.contiguous();
+  return bag_offsets(view<int64_t>(indices), ids.dense_shape);
+}
+
 torch::Tensor embedding_lookup(const TableTensors& table, const torch::Tensor& ids,
                                std::optional<float> max_norm) {
   const auto call = start(table, ids, {Combiner::kSum, max_norm, {}, false});
@@ -148,11 +158,6 @@ torch::Tensor safe_embedding_lookup_sparse(const TableTensors& table, const Spar
 torch::Tensor fused_embedding_lookup_sparse(const TableTensors& table, const SparseIdTensors& ids,
                                             const LookupOptions& options) {
   const auto call = start(table, ids.values, options);
-  if (!ids.indices.defined() || ids.indices.scalar_type() != torch::kLong || ids.indices.dim() != 2 ||
-      ids.indices.size(1) != static_cast<int64_t>(ids.dense_shape.size()) ||
-      ids.indices.size(0) != ids.values.numel())
-    fail(ErrorCode::kInvalid, "indices must be an int64 tensor of {} ids x {} dimensions", ids.values.numel(),
-         ids.dense_shape.size());
   std::vector<torch::Tensor> inputs = table.params;
   if (ids.weights.defined()) {
     if (ids.weights.scalar_type() != torch::kFloat)
@@ -160,7 +165,7 @@ torch::Tensor fused_embedding_lookup_sparse(const TableTensors& table, const Spa
     call->weights = ids.weights.detach().contiguous();
     if (ids.weights.requires_grad()) inputs.push_back(ids.weights);
   }
-  call->offsets = bag_offsets(view<int64_t>(ids.indices.contiguous()), ids.dense_shape);
+  call->offsets = bag_offsets(ids);
   call->shape = ids.dense_shape;
   call->shape.back() = call->table->dim();
   return LookupFunction::apply(call, at::TensorList(inputs));

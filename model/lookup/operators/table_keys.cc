@@ -1,4 +1,4 @@
-#include "model/lookup/table_keys.h"
+#include "model/lookup/operators/table_keys.h"
 
 #include "base/errors.h"
 

@@ -29,6 +29,9 @@ struct SparseIdTensors {
   torch::Tensor weights = {};        // ids, float32; undefined: each counts as 1
 };
 
+// Offsets of its bags; kInvalid for indices that do not fit the values or the shape.
+std::vector<int64_t> bag_offsets(const SparseIdTensors& ids);
+
 // ids: int64 or int32, any shape. Result: shape of the ids, then dim.
 torch::Tensor embedding_lookup(const TableTensors& table, const torch::Tensor& ids,
                                std::optional<float> max_norm = {});

@@ -1,7 +1,7 @@
 // Compiled with AVX2 and FMA: see row_kernels.h before including anything here.
 #include <immintrin.h>
 
-#include "model/lookup/row_kernels.h"
+#include "model/lookup/kernels/row_kernels.h"
 
 namespace {
 
@@ -19,6 +19,9 @@ struct Simd {
   static void store(float* p, Reg r, Tail tail) { _mm256_maskstore_ps(p, tail, r); }
   static void stream(float* p, Reg r) { _mm256_stream_ps(p, r); }
   static Reg fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }
+  static float fma(float a, float b, float c) {
+    return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
+  }
   static Reg mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
   static float sum(Reg r) {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(r), _mm256_extractf128_ps(r, 1));
@@ -33,8 +36,8 @@ struct Simd {
 
 }  // namespace
 
-#include "model/lookup/row_kernels.inc"
+#include "model/lookup/kernels/row_kernels.inc"
 
 namespace embers {
-const RowKernels kAvx2RowKernels{"avx2", combine, gradient};
+const RowKernels kAvx2RowKernels{"avx2", combine, gradient, scatter, norms, unclip};
 }  // namespace embers

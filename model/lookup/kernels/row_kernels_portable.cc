@@ -1,5 +1,5 @@
 // For every machine: four floats at a time, which compilers turn into what the machine has.
-#include "model/lookup/row_kernels.h"
+#include "model/lookup/kernels/row_kernels.h"
 
 namespace {
 
@@ -26,6 +26,7 @@ struct Simd {
     for (int i = 0; i < kWidth; ++i) c.x[i] += a.x[i] * b.x[i];
     return c;
   }
+  static float fma(float a, float b, float c) { return a * b + c; }
   static Reg mul(Reg a, Reg b) {
     for (int i = 0; i < kWidth; ++i) a.x[i] *= b.x[i];
     return a;
@@ -36,8 +37,8 @@ struct Simd {
 
 }  // namespace
 
-#include "model/lookup/row_kernels.inc"
+#include "model/lookup/kernels/row_kernels.inc"
 
 namespace embers {
-const RowKernels kPortableRowKernels{"portable", combine, gradient};
+const RowKernels kPortableRowKernels{"portable", combine, gradient, scatter, norms, unclip};
 }  // namespace embers

@@ -1,4 +1,4 @@
-#include "model/lookup/worker_threads.h"
+#include "model/lookup/kernels/worker_threads.h"
 
 #include <algorithm>
 

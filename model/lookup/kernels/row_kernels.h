@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// The arithmetic on rows, compiled once for each instruction set. This header and row_kernels.inc are all
+// that the kernels' files include: they hold no inline function that another file could end up calling on a
+// machine that lacks the instructions.
+namespace embers {
+
+// Places of rows are int64 where tables are large, or int32: of each task that has both, one is given.
+
+// out[b] = scale[b] * sum over the ids p of bag b of weight[p] * min(1, max_norm / |row p|) * row p.
+// Ids are added in their order.
+struct CombineTask {
+  const float* origin;   // of the table
+  int64_t stride;        // row of id p begins at origin + stride * place[p]
+  const int64_t* place;  // of each id; null: place32
+  const int32_t* place32;
+  const int64_t* offset;  // bag b holds ids [offset[b], offset[b+1]); null: [b * width, (b+1) * width)
+  int64_t width;
+  int64_t ids;          // in all
+  const float* weight;  // of each id; null: 1
+  const float* scale;   // of each bag; null: 1
+  float max_norm;       // 0: rows are not clipped, unless `factor` says how
+  float* norm;          // of each id, written if max_norm > 0: |row| where that is >= max_norm, else 0
+  const float* factor;  // of each place: min(1, max_norm / |row|), found ahead; then max_norm is 0. Or null
+  int64_t dim;
+  float* out;  // bags x dim
+};
+
+// out[u] = sum over the places e of unique row u of scale[bag] * weight[e] * gradient[bag], carried back
+// through the clipping of the row. Places are added in their order.
+struct GradientTask {
+  const uint64_t* sorted;  // low bits: id p if bag_of is given, else its bag
+  uint64_t low_bits;       // mask of these
+  const uint32_t* begin;   // unique row u owns sorted[begin[u], begin[u+1])
+  const int32_t* bag_of;   // of each id; null: see sorted
+  const float* weight;     // of each id; null: 1
+  const float* scale;      // of each bag; null: 1
+  const float* gradient;   // bags x dim
+  const float* origin;     // as above; used only if norm is given
+  int64_t stride;
+  const int64_t* place;
+  const int32_t* place32;
+  const float* norm;  // of each id, as CombineTask leaves it; null: rows were not clipped
+  float max_norm;
+  int64_t dim;
+  float* out;      // unique rows x dim
+  bool streaming;  // write around the caches; needs dim % 16 == 0 and 64-byte alignment
+};
+
+// Where places are dense, nothing needs sorting: out[place[p]] += scale[b] * weight[p] * gradient[b], bag
+// after bag, ids in their order. The sums are those of the task above, bit by bit, where out began with
+// zeros.
+struct ScatterTask {
+  const int32_t* place;   // of each id
+  const int64_t* offset;  // as in CombineTask
+  int64_t width;
+  int64_t ids;
+  const float* weight;
+  const float* scale;
+  const float* gradient;    // of bag b: gradient + b * gradient_stride
+  int64_t gradient_stride;  // 0: all bags have one
+  int64_t dim;
+  float* out;     // rows x dim
+  bool prefetch;  // `out` does not fit the cache
+};
+
+// How each row of a table is clipped.
+struct NormTask {
+  const float* rows;  // rows x dim
+  int64_t dim;
+  float max_norm;
+  float* norm;    // of each row: |row| where that is >= max_norm, else 0
+  float* factor;  // of each row: min(1, max_norm / |row|)
+};
+
+// Carries gradients of clipped rows back to the rows, in place.
+struct UnclipTask {
+  const float* rows;  // rows x dim
+  int64_t dim;
+  const float* norm;  // as NormTask leaves them
+  const float* factor;
+  float* gradient;  // rows x dim
+};
+
+struct RowKernels {
+  const char* instructions;                                                // for people: "avx512"
+  void (*combine)(const CombineTask& task, int64_t begin, int64_t end);    // bags [begin, end)
+  void (*gradient)(const GradientTask& task, int64_t begin, int64_t end);  // unique rows [begin, end)
+  void (*scatter)(const ScatterTask& task, int64_t begin, int64_t end);    // bags [begin, end)
+  void (*norms)(const NormTask& task, int64_t begin, int64_t end);         // rows [begin, end)
+  void (*unclip)(const UnclipTask& task, int64_t begin, int64_t end);      // rows [begin, end)
+};
+
+extern const RowKernels kPortableRowKernels;
+#if defined(__x86_64__)
+extern const RowKernels kAvx2RowKernels;    // needs avx2 and fma
+extern const RowKernels kAvx512RowKernels;  // needs avx512f and avx512dq
+#endif
+
+// The fastest that this machine runs, or those of a name. kInvalid for a name that it does not run.
+const RowKernels& choose_row_kernels(const char* wanted);
+
+// Those that the environment names (EMBERS_ROW_KERNELS=avx512, avx2 or portable), so that machines of
+// different age can compute the same bits, which kernels round differently; else the fastest. Chosen once.
+const RowKernels& row_kernels();
+
+}  // namespace embers

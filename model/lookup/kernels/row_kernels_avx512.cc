@@ -1,0 +1,59 @@
+// Compiled with AVX-512: see row_kernels.h before including anything here.
+#include <immintrin.h>
+
+#include "model/lookup/kernels/row_kernels.h"
+
+namespace {
+
+struct Simd {
+  using Reg = __m512;
+  using Tail = __mmask16;
+  static constexpr int kWidth = 16;
+  static Reg zero() { return _mm512_setzero_ps(); }
+  static Reg all(float x) { return _mm512_set1_ps(x); }
+  static Reg load(const float* p) { return _mm512_loadu_ps(p); }
+  static Reg load(const float* p, Tail tail) { return _mm512_maskz_loadu_ps(tail, p); }
+  static void store(float* p, Reg r) { _mm512_storeu_ps(p, r); }
+  static void store(float* p, Reg r, Tail tail) { _mm512_mask_storeu_ps(p, tail, r); }
+  static void stream(float* p, Reg r) { _mm512_stream_ps(p, r); }
+  static Reg fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
+  static float fma(float a, float b, float c) {
+    return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
+  }
+  static Reg mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
+  static float sum(Reg r) { return _mm512_reduce_add_ps(r); }
+  static Tail tail(int64_t floats) {
+    return floats >= kWidth ? Tail{0xffff} : static_cast<Tail>((1u << floats) - 1);
+  }
+};
+
+}  // namespace
+
+#include "model/lookup/kernels/row_kernels.inc"
+
+namespace embers {
+namespace {
+
+// Rows that fit a half register: half registers need no mask for usual dims.
+constexpr int64_t kHalf = 8;
+
+void combine_any(const CombineTask& t, int64_t begin, int64_t end) {
+  t.dim <= kHalf ? kAvx2RowKernels.combine(t, begin, end) : combine(t, begin, end);
+}
+void gradient_any(const GradientTask& t, int64_t begin, int64_t end) {
+  t.dim <= kHalf ? kAvx2RowKernels.gradient(t, begin, end) : gradient(t, begin, end);
+}
+void scatter_any(const ScatterTask& t, int64_t begin, int64_t end) {
+  t.dim <= kHalf ? kAvx2RowKernels.scatter(t, begin, end) : scatter(t, begin, end);
+}
+void norms_any(const NormTask& t, int64_t begin, int64_t end) {
+  t.dim <= kHalf ? kAvx2RowKernels.norms(t, begin, end) : norms(t, begin, end);
+}
+void unclip_any(const UnclipTask& t, int64_t begin, int64_t end) {
+  t.dim <= kHalf ? kAvx2RowKernels.unclip(t, begin, end) : unclip(t, begin, end);
+}
+
+}  // namespace
+
+const RowKernels kAvx512RowKernels{"avx512", combine_any, gradient_any, scatter_any, norms_any, unclip_any};
+}  // namespace embers
