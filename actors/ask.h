@@ -7,8 +7,8 @@
 
 namespace embers {
 
-// Asks and waits, in a blocking actor; an error response is thrown. Ends without an answer only by the
-// answerer's end, which is an error response too.
+// Asks and waits, in a blocking actor; an error response is thrown. If the actor that was asked ends without
+// an answer, that is an error response too.
 template <class T, class Actor>
 Message<typename KindOf<T>::Reply> ask(caf::blocking_actor* self, const Actor& whom,
                                        const Message<T>& question) {

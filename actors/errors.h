@@ -7,9 +7,9 @@
 
 namespace embers {
 
-// An embers error as CAF's responses carry it (category "embers"), and back. CAF's own errors, e.g. of a
-// request to an actor that is gone, come back as kUnavailable (so does no error, the reason of a normal end),
-// its timeouts as kTimeout.
+// Between an embers error and the form in which CAF's responses carry it (category "embers"). CAF's own
+// errors, such as a request to an actor that is gone, become kUnavailable, its timeouts kTimeout. The empty
+// error, which is the reason of a normal end, becomes kUnavailable too.
 caf::error to_caf(const Error& error);
 Error from_caf(const caf::error& error);
 

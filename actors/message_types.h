@@ -38,7 +38,7 @@ using MasterActor = MasterInterface::Actor;
 // Number of an actor behind an endpoint, carried by every frame.
 enum class Destination : uint16_t { kMaster = 1, kOptimizer = 2, kShard = 3 };
 
-// An owner as its callers see it: local actors or proxies, nobody above the transport knows which.
+// An owner as its callers see it: local actors or proxies. Nothing above the transport knows which.
 struct OwnerHandles {
   OptimizerActor optimizer;
   ShardActor shard;

@@ -45,7 +45,7 @@ std::string list_of(const std::vector<int>& cpus) {
 std::vector<int> allowed_cpus() {
   CpuMask mask{};
   if (::sched_getaffinity(0, sizeof mask, mask.data()) != 0)
-    fail(ErrorCode::kInternal, "the system does not say which CPUs are allowed: {}", std::strerror(errno));
+    fail(ErrorCode::kInternal, "cannot find out which CPUs this process may use: {}", std::strerror(errno));
   std::vector<int> cpus;
   for (int cpu = 0; cpu < kMostCpus; ++cpu)
     if (CPU_ISSET_S(cpu, sizeof mask, mask.data())) cpus.push_back(cpu);
@@ -60,12 +60,13 @@ std::vector<int> parse_cpus(const std::string& list, const std::vector<int>& all
     const auto first = number(part.substr(0, dash));
     const auto last = dash == part.npos ? first : number(part.substr(dash + 1));
     if (!first || !last || *first > *last)
-      fail(ErrorCode::kInvalid, "'{}' in the CPUs '{}' is no CPU and no range of them, such as 0,2-3", part,
+      fail(ErrorCode::kInvalid,
+           "'{}' in the CPUs '{}' is neither a CPU nor a range of CPUs; write a list such as 0,2-3", part,
            list);
     for (int cpu = *first;; ++cpu) {
       if (!std::binary_search(allowed.begin(), allowed.end(), cpu))
         fail(ErrorCode::kInvalid,
-             "CPU {} of '{}' does not exist, or this process may not run there; it may on {}", cpu, list,
+             "CPU {} of '{}' does not exist, or this process may not run on it; it may run on {}", cpu, list,
              list_of(allowed));
       if (std::find(cpus.begin(), cpus.end(), cpu) != cpus.end())
         fail(ErrorCode::kInvalid, "CPU {} is named twice in '{}'", cpu, list);

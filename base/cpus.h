@@ -9,12 +9,12 @@ namespace embers {
 
 // CPUs that threads are bound to, by the numbers that Linux gives them.
 
-// Those on which this thread may run (taskset, a container's cpuset), ascending.
+// The CPUs on which this thread may run (taskset, a container's cpuset), ascending.
 std::vector<int> allowed_cpus();
 
 // A list as taskset takes it: numbers and ranges between commas, "0,2-3", in the order given. kInvalid naming
-// what is no number or range, a CPU that is named twice, or one that is not in `allowed`, with those that
-// are.
+// what is not a number or a range, a CPU that is named twice, or one that is not in `allowed`, together with
+// those that are.
 std::vector<int> parse_cpus(const std::string& list, const std::vector<int>& allowed);
 
 // The one of the owner that a process has as its k-th: the list is dealt out in turn. None without a list.

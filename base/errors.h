@@ -26,7 +26,7 @@ enum class ErrorCode : uint8_t {
   kStaleVersion = 0x22,  // computed on an old model version
   kStaleLease = 0x23,    // the lease was given to somebody else
   kInvalid = 0x31,       // an argument, a file or an option is wrong
-  kBadFrame = 0x32,      // bytes from the wire that are no message of ours
+  kBadFrame = 0x32,      // bytes from the wire that are not a message of embers
   kMismatch = 0x33,      // handshake: protocol, job, model or numeric settings differ
   kUnknownTable = 0x34,
   kMissingKey = 0x35,   // a pushed key that the store does not hold
@@ -44,11 +44,11 @@ constexpr Remedy remedy(ErrorCode code) { return static_cast<Remedy>(static_cast
 // Name as users see it, e.g. "staleMap".
 std::string_view name(ErrorCode code);
 
-// The code with this number; kInternal for a number that is none (it may come from the wire).
+// The code with this number; kInternal for an unknown number (it may come from the wire).
 ErrorCode error_code(uint8_t number);
 
 // The code of a file that could not be read or written, by errno: kDisk for a disk that is full or fails,
-// else kInvalid, its path or rights are wrong.
+// else kInvalid: its path or its permissions are wrong.
 ErrorCode file_error_code(int error_number);
 
 // The one exception type of embers. what() names what was wrong, where (file:line, table, key, host) and

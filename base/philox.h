@@ -6,8 +6,8 @@
 namespace embers {
 
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): four random words
-// that are a pure function of a 128-bit counter and a 64-bit key, so that any word can be had without those
-// before it.
+// that are a pure function of a 128-bit counter and a 64-bit key, so that any word can be computed without
+// those before it.
 inline std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {

@@ -36,7 +36,9 @@ int64_t vocabulary_id(const job::Categorical& column, std::string_view text) {
   return column.default_value.value_or(job::kNoId);
 }
 
-[[noreturn]] void wrong_kind() { fail(ErrorCode::kInternal, "values of another kind than the column takes"); }
+[[noreturn]] void wrong_kind() {
+  fail(ErrorCode::kInternal, "the values are not of the kind that the column takes");
+}
 
 int64_t id_of(const job::Categorical& column, int64_t value) {
   if (column.kind == job::IdKind::kIdentity) return identity(column, value);
@@ -103,7 +105,7 @@ void append_crosses(const job::Categorical& column, std::span<const std::vector<
   std::vector<uint64_t> hashes{column.hash_key}, longer;
   for (const std::vector<uint64_t>& terms : inputs) {
     if (hashes.size() * terms.size() > kMaxCrosses)
-      throw BadValue(fmt::format("the values cross to more than {} ids", kMaxCrosses));
+      throw BadValue(fmt::format("crossing the values gives more than {} ids", kMaxCrosses));
     longer.clear();
     for (const uint64_t hash : hashes)
       for (const uint64_t term : terms) longer.push_back(folded(hash, term));

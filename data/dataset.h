@@ -40,7 +40,7 @@ class MinibatchReader {
   // without, of the file order.
   static std::unique_ptr<MinibatchReader> make(std::shared_ptr<const Dataset> dataset, bool shuffle);
   virtual ~MinibatchReader() = default;
-  // Minibatch `index` of `epoch`, the same whoever reads it. Errors: kInvalid with file:line and column of a
+  // Minibatch `index` of `epoch`: the same for every reader. Errors: kInvalid with file:line and column of a
   // bad row under policy `error`; a file that changed since the index was made.
   virtual Minibatch read(uint64_t epoch, uint64_t index) = 0;
 };

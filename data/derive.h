@@ -15,7 +15,8 @@ namespace embers::data {
 //            job file's transform left it); so of the inputs in `crossed`
 //   weights  is a numeric feature, the weight of the example's one id; or "". An id keeps the weight that the
 //            feature it is made of gives it; a cross cannot take such features.
-//   key_kind is found out, `missing` is not used: the data's feature has had its say.
+//   key_kind is derived; `missing` is not used, since the data's feature has already filled in missing
+//   values.
 // Constant after construction; any thread.
 class Derivation {
  public:
@@ -47,7 +48,7 @@ class Derivation {
   int weights_ = -1;             // column of Minibatch::numeric, or -1
 };
 
-// A text that tells everything that makes up a categorical feature, so that features with one description
+// A text with everything that makes up a categorical feature, so that features with one description
 // have the same ids: "crossed(hash_bucket_size=100, ..., identity(age, ...))".
 std::string describe(const job::Feature& feature);
 

@@ -34,7 +34,7 @@ class FileReader : public MinibatchReader {
 
   Minibatch read(uint64_t epoch, uint64_t index) override {
     if (index >= dataset_->minibatches()) {
-      fail(ErrorCode::kInvalid, "minibatch {} of epoch {}: an epoch has {} of them", index, epoch,
+      fail(ErrorCode::kInvalid, "there is no minibatch {} in epoch {}: an epoch has {}", index, epoch,
            dataset_->minibatches());
     }
     const Permutation& permutation = permutation_of(epoch);

@@ -20,7 +20,7 @@ class Permutation {
     uint32_t block;  // in file order
     uint64_t at;     // place in the order of that block
   };
-  // What stands at place `position` < records() of the epoch's order.
+  // The record at `position` < records() of the epoch's order.
   Place at(uint64_t position) const;
 
   // The order of a block's records: numbers within the block, 0-based.

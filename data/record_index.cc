@@ -196,7 +196,7 @@ std::string encode(const RecordIndex& index, const job::DataSection& data) {
   return std::string(kMagic, 8) + whole.text() + out.text();
 }
 
-// False when the bytes are no index of ours.
+// False when the bytes are not an index that embers wrote.
 bool decode(std::string_view payload, const job::DataSection& data, RecordIndex& index) {
   Reader in(payload);
   if (in.number() != fingerprint(data)) return false;

@@ -11,7 +11,7 @@
 
 namespace embers::data {
 
-// Where the records of a split stand. Records are numbered over all files, in order; every
+// Where the records of a split are. Records are numbered over all files, in order; every
 // data.block_records-th one of a file begins a block, and blocks do not cross files. Immutable after
 // construction.
 struct RecordIndex {

@@ -33,18 +33,18 @@ Number parse_number(const job::Column& column, std::string_view text, const char
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error == std::errc::result_out_of_range) bad(column, "{} is out of the range of {}", shown(text), kind);
   if (error != std::errc() || end != digits.data() + digits.size())
-    bad(column, "{} is no {}", shown(text), kind);
+    bad(column, "{} is not {}", shown(text), kind);
   return value;
 }
 
 int64_t parse_int(const job::Column& column, std::string_view text) {
-  return parse_number<int64_t>(column, text, "int64 number");
+  return parse_number<int64_t>(column, text, "an int64 number");
 }
 
 // A number that is finite also as a float.
 double parse_float(const job::Column& column, std::string_view text) {
-  const double value = parse_number<double>(column, text, "finite number");
-  if (!std::isfinite(value)) bad(column, "{} is no finite number", shown(text));
+  const double value = parse_number<double>(column, text, "a finite number");
+  if (!std::isfinite(value)) bad(column, "{} is not a finite number", shown(text));
   if (!std::isfinite(static_cast<float>(value))) bad(column, "{} is out of the range of float", shown(text));
   return value;
 }
@@ -57,7 +57,7 @@ float parse_label(const job::Column& column, std::string_view text) {
   if (column.positive.empty()) return static_cast<float>(parse_float(column, text));
   if (contains(column.positive, text)) return 1;
   if (!column.negative.empty() && !contains(column.negative, text)) {
-    bad(column, "label {} is outside the declared values", shown(text));
+    bad(column, "label {} is not one of the declared values", shown(text));
   }
   return 0;
 }
@@ -324,7 +324,7 @@ void RowDecoder::finish(Minibatch& minibatch) const {
 std::vector<uint32_t> header_order(const std::vector<std::string>& names,
                                    const std::vector<job::Column>& columns, const std::string& place) {
   if (names.size() != columns.size()) {
-    fail(ErrorCode::kInvalid, "{}: the header has {} names, the job file declares {} columns", place,
+    fail(ErrorCode::kInvalid, "{}: the header has {} names, but the job file declares {} columns", place,
          names.size(), columns.size());
   }
   std::vector<std::string> declared;
@@ -334,7 +334,7 @@ std::vector<uint32_t> header_order(const std::vector<std::string>& names,
     const auto it = std::find(declared.begin(), declared.end(), name);
     if (it == declared.end())
       fail(ErrorCode::kInvalid,
-           "{}: the header names {}, which is no declared column{} (header = true: the "
+           "{}: the header names {}, which is not a declared column{} (header = true: the "
            "first line of each file must name the columns)",
            place, shown(name), suggestion(name, declared));
     const auto column = static_cast<uint32_t>(it - declared.begin());

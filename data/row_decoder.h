@@ -12,7 +12,7 @@
 
 namespace embers::data {
 
-// A row that is not what the job declares; what() names the column, not the place.
+// A row that does not fit the job's declarations; what() names the column, not the place.
 class BadRow : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -10,7 +10,7 @@
 namespace embers::data {
 
 // How bytes divide into records and fields: RFC 4180, with any one-byte separator, CRLF or LF, and beyond it
-//   - blank lines and lines that begin with `comment` are no records;
+//   - blank lines and lines that begin with `comment` are not records;
 //   - with `trim`, blanks round unquoted fields and round quotes are dropped;
 //   - a quote inside an unquoted field is an ordinary character.
 struct Dialect {
@@ -27,7 +27,7 @@ struct Record {
   uint64_t line = 0;          // 1-based line of its first byte
 };
 
-// Finds records one after another in bytes that somebody else owns. A buffer that ends inside a record is
+// Finds records one after another in bytes that the caller owns. A buffer that ends inside a record is
 // scanned again from resume_at() once more bytes are there.
 class RecordScanner {
  public:

@@ -44,7 +44,7 @@ FileStamp stamp_of(int fd, const std::string& path) {
   struct stat status {};
   if (::fstat(fd, &status) != 0)
     fail(ErrorCode::kInvalid, "cannot read '{}': {}", path, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) fail(ErrorCode::kInvalid, "'{}' is no regular file", path);
+  if (!S_ISREG(status.st_mode)) fail(ErrorCode::kInvalid, "'{}' is not a regular file", path);
   return {static_cast<uint64_t>(status.st_size),
           status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec};
 }

@@ -7,7 +7,7 @@
 
 namespace embers::data {
 
-// What tells that a file changed: its size and modification time.
+// What shows that a file has changed: its size and modification time.
 struct FileStamp {
   uint64_t size = 0;
   int64_t modified_ns = 0;
@@ -16,11 +16,12 @@ struct FileStamp {
 
 // A data file, open for reading at any place. gzip and zstd files (told by their first bytes) are
 // decompressed when opened, into `cache_dir` for the next one to find, or without a usable one into a
-// temporary file without a name. Thread safe: immutable after construction. The file stays open, so that
-// replacing it on disk harms no reader.
+// temporary file without a name. Thread safe: immutable after construction. The file stays open, so replacing
+// it on disk does not disturb readers.
 class SourceFile {
  public:
-  // kInvalid naming a file that is missing, unreadable, no regular file, or whose compressed data is damaged.
+  // kInvalid naming a file that is missing, unreadable or not a regular file, or whose compressed data is
+  // damaged.
   static std::unique_ptr<const SourceFile> open(const std::string& path, const std::string& cache_dir);
   ~SourceFile();
   SourceFile(const SourceFile&) = delete;

@@ -161,7 +161,7 @@ class RowWriter {
 void write_rows(uint64_t begin, uint64_t end, uint64_t seed, const std::string& path, RowWriter& writer,
                 const std::function<void(uint64_t)>& progress) {
   auto file = TemporaryFile::beside(path);
-  if (!file) fail(ErrorCode::kInvalid, "cannot write '{}'; give a folder that can be written", path);
+  if (!file) fail(ErrorCode::kInvalid, "cannot write '{}'; choose a folder that is writable", path);
   std::string buffer;
   for (uint64_t row = begin; row < end; ++row) {
     writer.append(seed, row, buffer);
@@ -178,7 +178,7 @@ void write_rows(uint64_t begin, uint64_t end, uint64_t seed, const std::string& 
 void write_criteo(uint64_t rows, uint64_t seed, const std::string& out_dir,
                   const std::function<void(uint64_t)>& progress) {
   if (rows < kMinRows)
-    fail(ErrorCode::kInvalid, "{} rows cannot be divided in train and test; give at least {}", rows,
+    fail(ErrorCode::kInvalid, "{} rows cannot be divided into train and test; give at least {}", rows,
          kMinRows);
   RowWriter writer;
   const uint64_t train = rows - rows / 10;

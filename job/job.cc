@@ -37,7 +37,8 @@ void check_sections(const toml::table& root) {
 void check_dtype(const Job& job, NumberType type, const std::vector<std::string>& key) {
   if (type == NumberType::kFloat32 || job.storage.backend == "memory") return;
   fail(ErrorCode::kInvalid,
-       "{}: rows are kept as {} with backend 'memory' only, {} holds float32 (storage.wire_dtype is for all)",
+       "{}: only backend 'memory' keeps rows as {}; {} holds float32 (storage.wire_dtype works with all "
+       "backends)",
        job.place(key), name(type), job.storage.backend);
 }
 
@@ -47,7 +48,7 @@ void check_dtypes(const Job& job) {
     if (entry.dtype) check_dtype(job, *entry.dtype, {"storage", "tables", entry.match, "dtype"});
 }
 
-// The entry that decides a table's dim: the last that matches and has one; nullptr if none does.
+// The entry that decides a table's dim: the last one that matches and has a dim; nullptr if there is none.
 const TableOverride* dim_entry(const std::vector<TableOverride>& entries, const std::string& table) {
   const TableOverride* last = nullptr;
   for (const TableOverride& entry : entries) {
@@ -73,7 +74,7 @@ Job parse(JobText text, KnownKeys* known_keys) {
       fail(ErrorCode::kInvalid, "{}: section [{}] is missing", job.source.path, name);
     }
   }
-  // Reads a section, where it is there, into its part of the job.
+  // Reads a section, if it is there, into its part of the job.
   const auto fill = [&](const char* name, auto& values) {
     if (const auto* table = section(name)) {
       Section reader = open(name, *table);
@@ -94,8 +95,8 @@ Job parse(JobText text, KnownKeys* known_keys) {
   return job;
 }
 
-// A job that leads the readers to every key that they know: each kind of feature, transform and column is
-// there.
+// A job that makes the readers ask for every key that they know: it has each kind of feature, transform and
+// column.
 constexpr char kSample[] = R"(
 [job]
 [model]

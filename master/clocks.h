@@ -16,7 +16,7 @@ class Clocks {
 
   // From now on the worker takes part, at the clock of the slowest; nothing changes if it does already.
   void add(uint64_t worker) { clocks_.try_emplace(worker, slowest()); }
-  // It left or was lost, and holds nobody up any more.
+  // It left or was lost, and no longer holds others up.
   void remove(uint64_t worker) { clocks_.erase(worker); }
   // It finished a minibatch.
   void advance(uint64_t worker);

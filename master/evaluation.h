@@ -27,7 +27,8 @@ struct EvaluatedMinibatch {
   uint64_t examples = 0;
 };
 
-// Scores of a whole evaluation, in minibatch order whoever computed what; about 16 bytes an example.
+// Scores of a whole evaluation, in minibatch order, whichever worker computed them; about 16 bytes per
+// example.
 class Evaluation {
  public:
   // Once per minibatch.

@@ -28,13 +28,13 @@ class LeaseBook {
 
   // Minibatches from `limit` on are not granted until it is raised.
   void set_limit(uint64_t limit) { limit_ = limit; }
-  // Up to `most` minibatches for the worker, in order; nothing when there is none to be had now.
+  // Up to `most` minibatches for the worker, in order; nothing when none is available now.
   std::optional<Lease> grant(uint64_t worker, uint32_t most);
-  // The worker finished it; false when the lease is no longer his.
+  // The worker has finished it; false when the lease is no longer that worker's.
   bool complete(uint64_t lease, uint64_t minibatch, uint32_t attempt);
-  // The worker could not finish it; false as above.
+  // The worker cannot finish it; false as above.
   bool give_back(uint64_t lease, uint64_t minibatch, uint32_t attempt);
-  // One that waits to be granted again turned out to be done.
+  // A minibatch that waits to be granted again turned out to be done.
   void mark_done(uint64_t minibatch) { again_.erase(minibatch); }
   // Everything the worker holds is to be granted again; returns how many.
   size_t revoke(uint64_t worker);

@@ -48,8 +48,7 @@ void MasterState::maybe_start() {
       });
 }
 
-// Moves the state machine on when what it waits for has come. Called after everything that may have brought
-// it.
+// Moves the state machine on if what it waits for has happened. Called after every event that may be it.
 void MasterState::after_progress() {
   if (phase == Phase::kTraining && sync() && window.ready() && !committing) return commit();
   if (phase == Phase::kTraining && train_book.finished() && !committing) return end_epoch();

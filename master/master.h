@@ -33,8 +33,8 @@ struct MasterConfig {
   ModelSpec model;
   std::shared_ptr<const FloatBuffer> dense, buffers;  // first values of dense_chunks()
 
-  uint32_t workers = 1;                      // the job starts when so many have joined; more may join later
-  uint32_t shards = 1;                       // and so many owners
+  uint32_t workers = 1;                      // the job starts when this many have joined; more may join later
+  uint32_t shards = 1;                       // and this many owners
   std::vector<OwnerHandles> local_owners;    // owners in this process, numbers 0, 1, ...; they need not join
   std::vector<std::string> local_endpoints;  // where workers of other processes reach a local owner
   std::string boot_id;                       // of this host, see wire::JoinRequest

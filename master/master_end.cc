@@ -78,10 +78,10 @@ void MasterState::fail_job(const Error& why) {
   after_progress();
 }
 
-// A process that was given up on does not end the job of the others.
+// A process that the master has given up on cannot end the job of the others.
 void MasterState::worker_failed(wire::FailRequest::Reader request) {
   if (request.getIncarnation() != 0 && !members.find(request.getIncarnation()))
-    fail(ErrorCode::kFenced, "the master gave this process up; its work went to others");
+    fail(ErrorCode::kFenced, "the master has given up on this process and given its work to others");
   fail_job(Error(error_code(request.getCode()), request.getMessage()));
 }
 

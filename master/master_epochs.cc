@@ -33,7 +33,7 @@ void MasterState::end_epoch() {
   phase = Phase::kSaving;
   const double seconds = std::chrono::duration<double>(Clock::now() - epoch_start).count();
   report.epochs.emplace_back().seconds = seconds;
-  // Lost workers may have brought to owners what nobody finished.
+  // Lost workers may have pushed minibatches that nobody finished.
   const std::vector<uint64_t> open = sync() ? std::vector<uint64_t>() : train_book.again();
   ask_owners<wire::StatsRequest>(make_message<wire::StatsRequest>([&](wire::StatsRequest::Builder b) {
                                    b.setEpoch(epoch);
@@ -70,7 +70,7 @@ void MasterState::close_epoch(const OwnerStats& now) {
   report.total.owners.staleness = staleness;
   if (now.staleness.pushes() > 0)
     event(fmt::format("epoch {}: staleness of gradients {}", epoch, now.staleness.text()));
-  // Without workers a stop leaves pushes behind that were never finished, or never committed.
+  // If there are no workers when the job stops, some pushes were never finished or never committed.
   const bool whole = stopping.empty() || members.workers() > 0;
   if (whole && period.examples != epoch_loss_examples)
     return fail_job(Error(ErrorCode::kInternal,

@@ -48,7 +48,8 @@ void MasterState::lease(uint64_t incarnation, Promise<wire::LeaseReply> promise)
     told.insert(incarnation);
     throw Error(ErrorCode::kJobFailed, error->what());
   }
-  if (!members.find(incarnation)) fail(ErrorCode::kFenced, "the master gave this worker up: start a new one");
+  if (!members.find(incarnation))
+    fail(ErrorCode::kFenced, "the master has given up on this worker: start a new one");
   waiting_leases.push_back({incarnation, promise});
   serve_leases();
 }
@@ -94,7 +95,7 @@ void MasterState::serve_leases() {
 Message<wire::DoneReply> MasterState::done(wire::DoneRequest::Reader request) {
   if (error) throw Error(ErrorCode::kJobFailed, error->what());
   Member* member = members.find(request.getIncarnation());
-  if (!member) fail(ErrorCode::kFenced, "the master gave this worker up: start a new one");
+  if (!member) fail(ErrorCode::kFenced, "the master has given up on this worker: start a new one");
   member->last_seen = Clock::now();
   bool accepted = false;
   if (phase == Phase::kTraining || phase == Phase::kEvaluating) {

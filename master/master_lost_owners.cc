@@ -13,7 +13,7 @@ bool MasterState::waits_for(uint32_t number) const {
          number >= config->local_owners.size();
 }
 
-// Of the process that holds the place, or of one that was about to take its place.
+// Of the process that holds the place, or of the one that is about to take it.
 void MasterState::lose_owner(uint32_t number, const std::string& why) {
   if (over_or_failed()) return;
   const auto known = away.find(number);
@@ -67,7 +67,7 @@ void MasterState::take_over(Member& member) {
           });
 }
 
-// It must stand where the job does, or have finished the commit that is under way.
+// It must be at the job's version, or have finished the commit that is under way.
 void MasterState::check_return(uint32_t number, const OwnerHandles& owner, uint64_t version) {
   if (over_or_failed()) return;
   if (sync() && version != window.version() && !(committing && version == window.version() + 1))
@@ -108,7 +108,7 @@ void MasterState::owners_for(wire::OwnersRequest::Reader request, Promise<wire::
     throw Error(ErrorCode::kJobFailed, error->what());
   }
   if (!members.find(request.getIncarnation()))
-    fail(ErrorCode::kFenced, "the master gave this worker up: start a new one");
+    fail(ErrorCode::kFenced, "the master has given up on this worker: start a new one");
   const bool is_behind = request.getMapVersion() < map_version;
   waiting_owners.push_back(
       {request.getIncarnation(), promise, is_behind ? Clock::time_point::min() : Clock::now()});

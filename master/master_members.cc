@@ -76,8 +76,8 @@ OwnerHandles MasterState::connect_owner(const Member& member) {
   return handles;
 }
 
-// A process that comes with more owners than there are places is refused whole: half of it would have to go
-// again, and be a lost owner.
+// A process with more owners than there are places is refused as a whole. Otherwise some of its owners would
+// have to leave again, as lost owners.
 void MasterState::check_owner(wire::JoinRequest::Reader request) const {
   const size_t lost = std::count_if(away.begin(), away.end(), [](const auto& a) { return !a.second.joined; });
   const size_t free = config->shards - owners.size() - away.size() + lost,
@@ -88,7 +88,7 @@ void MasterState::check_owner(wire::JoinRequest::Reader request) const {
                                         : " (its model has no Embedding layer and needs no shard process)");
   if (come > free)
     fail(ErrorCode::kInvalid,
-         "this job has {} shards, of which {} {} not joined yet: a process of {} owners is too much "
+         "this job has {} shards, of which {} {} not joined yet: a process with {} owners does not fit "
          "(--owners)",
          config->shards, free, free == 1 ? "has" : "have", come);
 }
@@ -113,13 +113,13 @@ void MasterState::check_worker(wire::JoinRequest::Reader request) {
   check_settings(read_texts(request.getSettings()), where);
 }
 
-// With other values or data a worker would compute other minibatches than those it is given credit for.
+// With other values or data, a worker would compute other minibatches than the ones that are counted.
 void MasterState::check_settings(const std::vector<std::string>& theirs, const std::string& where) const {
   const auto first_missing = [](const std::vector<std::string>& lines, const std::vector<std::string>& from) {
     const auto it = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
       return std::find(from.begin(), from.end(), line) == from.end();
     });
-    return it == lines.end() ? std::string("nothing of the kind") : *it;
+    return it == lines.end() ? std::string("no such value") : *it;
   };
   if (theirs == config->settings) return;
   fail(ErrorCode::kMismatch, "the job differs: {} at the master, {} at the worker ({})",
@@ -164,7 +164,8 @@ Message<wire::HeartbeatReply> MasterState::heartbeat(wire::HeartbeatRequest::Rea
     }
     if (!member)
       fail(ErrorCode::kFenced,
-           "the master gave this process up after {} s without a sign of life; its work went to others",
+           "the master has given up on this process after {} s without a sign of life, and given its work to "
+           "others",
            config->job.job.heartbeat_timeout);
     member->last_seen = Clock::now();
     if (request.getStop() && member->owner) stop(member->describe() + " was asked to stop");
@@ -195,7 +196,7 @@ void MasterState::down(const caf::down_msg& down) {
   }
 }
 
-// Fenced first at every owner, so that nothing of it arrives after others have begun its work.
+// It is fenced at every owner first, so that nothing from it arrives after others have begun its work.
 void MasterState::lose_worker(uint64_t incarnation, const std::string& why) {
   const std::string who = members.find(incarnation)->describe();
   forget_worker(incarnation);
@@ -208,7 +209,7 @@ void MasterState::lose_worker(uint64_t incarnation, const std::string& why) {
       [this, incarnation](const auto&) {
         const size_t released = train_book.revoke(incarnation) + eval_book.revoke(incarnation);
         report.released += released;
-        if (released > 0) event(fmt::format("{} minibatches of it are leased again", released));
+        if (released > 0) event(fmt::format("{} of its minibatches are leased again", released));
         serve_leases();
         after_progress();
       });
@@ -219,24 +220,24 @@ void MasterState::forget_worker(uint64_t incarnation) {
   clocks.remove(incarnation);
   std::erase_if(waiting_joins, [&](WaitingJoin& w) {
     if (w.incarnation != incarnation) return false;
-    w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master gave this worker up")));
+    w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master has given up on this worker")));
     return true;
   });
   std::erase_if(waiting_leases, [&](WaitingLease& w) {
     if (w.incarnation != incarnation) return false;
-    w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master gave this worker up")));
+    w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master has given up on this worker")));
     return true;
   });
   std::erase_if(waiting_owners, [&](WaitingOwners& w) {
     if (w.incarnation != incarnation) return false;
-    w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master gave this worker up")));
+    w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master has given up on this worker")));
     return true;
   });
   alone_since = Clock::now();
 }
 
 void MasterState::tick() {
-  // A process that was itself suspended cannot tell who was silent meanwhile.
+  // If this process was itself suspended, it cannot tell who was silent meanwhile.
   const Clock::time_point now = Clock::now();
   if (now - std::exchange(last_tick, now) > silence() / 2) members.grant_time(now);
   self->delayed_send(self, std::chrono::duration_cast<std::chrono::milliseconds>(beat), tick_atom::value);
@@ -247,8 +248,8 @@ void MasterState::tick() {
 }
 
 void MasterState::check_silence() {
-  // Who waits to be let in does not know its incarnation yet, so its heartbeats cannot count; its connection
-  // is watched.
+  // A process that is still joining does not know its incarnation, so heartbeats cannot cover it. Its
+  // connection is watched instead.
   for (const WaitingJoin& w : waiting_joins)
     if (Member* member = members.find(w.incarnation)) member->last_seen = Clock::now();
   while (Member* silent = members.silent_since(Clock::now() - silence())) {
@@ -260,7 +261,7 @@ void MasterState::check_silence() {
   const std::chrono::duration<double> alone = Clock::now() - alone_since;
   if (needs_workers && members.workers() == 0 && alone.count() > config->job.job.worker_timeout)
     fail_job(Error(ErrorCode::kLost,
-                   fmt::format("no worker is left, and none joined for {} s (job.worker_timeout)",
+                   fmt::format("no worker is left, and none has joined for {} s (job.worker_timeout)",
                                config->job.job.worker_timeout)));
 }
 

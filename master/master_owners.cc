@@ -48,7 +48,7 @@ void MasterState::background(std::function<void(caf::blocking_actor*)> work, std
             if (!over_or_failed()) then();
           },
           [this](caf::error& e) {
-            // What is saved is read again from the beginning once all owners are there.
+            // An interrupted save begins again once all owners are there.
             if (phase == Phase::kSaving && keeps_journal(*config) && is_gone(from_caf(e)))
               save_again = true;
             else
@@ -116,8 +116,8 @@ void MasterState::with_stats(std::function<void(const OwnerStats&)> then) {
   });
 }
 
-// The owners' sums without what only some of them applied: that is noted in `partial`, to be finished after a
-// resume. What all applied is done.
+// The owners' sums without minibatches that only some of them applied. Those are noted in `partial`, to be
+// finished after a resume; minibatches that all applied are done.
 OwnerStats MasterState::settle(const std::vector<Message<wire::StatsReply>>& replies) {
   std::map<uint64_t, Partial> found;
   for (uint32_t owner = 0; owner < replies.size(); ++owner)

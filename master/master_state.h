@@ -17,7 +17,7 @@ namespace embers {
 using tick_atom = caf::atom_constant<caf::atom("tick")>;
 using MasterImpl = LocalMasterActor::extend<caf::reacts_to<tick_atom>>;
 
-// Whether the one asked is gone: nothing was wrong with the question.
+// Whether the actor that was asked is gone, so that the question itself was right.
 inline bool is_gone(const Error& why) {
   return remedy(why.code()) == Remedy::kRetry || why.code() == ErrorCode::kUnreachable;
 }
@@ -78,7 +78,7 @@ struct MasterState {
     Promise<wire::OwnersReply> promise;
     Clock::time_point since;
   };
-  // A lost owner, of which a new process may take the place.
+  // A lost owner, whose place a new process may take.
   struct Away {
     std::string lost;  // who, and why
     Clock::time_point deadline;
@@ -153,8 +153,8 @@ struct MasterState {
   // Runs `work` in an actor of its own, then `then` here; an error fails the job.
   void background(std::function<void(caf::blocking_actor*)> work, std::function<void()> then);
   // Asks every owner; `then` runs with all the answers. An error fails the job, naming the owner. One that is
-  // away, or is lost before it answered, is asked when it is back: so questions must be such that two of them
-  // do as one.
+  // away, or is lost before it answered, is asked again when it is back, so asking a question twice must have
+  // the same effect as asking it once.
   template <class T>
   void ask_owner(uint32_t number, const Message<T>& question,
                  std::function<void(const Message<typename KindOf<T>::Reply>&)> then);

@@ -149,7 +149,7 @@ void check_same_epoch(const Cursor& saved, const Cursor& now, const std::string&
   if (saved.data != now.data) {
     const auto [was, is] =
         std::mismatch(saved.data.begin(), saved.data.end(), now.data.begin(), now.data.end());
-    fail(ErrorCode::kMismatch, "{}, with {}; this job has {}: go on with the same", when,
+    fail(ErrorCode::kMismatch, "{}, with {}; this job has {}: resume with the same", when,
          was == saved.data.end() ? "nothing more" : *was, is == now.data.end() ? "nothing more" : *is);
   }
   if (now.sync && !saved.again.empty())

@@ -7,8 +7,8 @@
 
 namespace embers {
 
-// The scalar loss of a batch. kInvalid naming the model for what its code throws or a loss that is no scalar,
-// and naming the minibatch when it is not finite.
+// The scalar loss of a batch. kInvalid naming the model for what its code throws or a loss that is not a
+// scalar, and naming the minibatch when it is not finite.
 torch::Tensor run_loss(Model& model, const std::string& name, const torch::Tensor& output, const Batch& batch,
                        const data::Minibatch& minibatch);
 

@@ -71,7 +71,7 @@ FloatBuffer to_chunks(std::span<const torch::Tensor> tensors, const ModelSpec& s
 void from_chunks(std::span<const float> chunks, const ModelSpec& spec, bool buffer,
                  std::span<torch::Tensor> tensors) {
   if (chunks.size() != total(spec, buffer))
-    fail(ErrorCode::kInternal, "{} floats arrived for dense {} that have {}", chunks.size(),
+    fail(ErrorCode::kInternal, "{} floats arrived for dense {}, which have {}", chunks.size(),
          buffer ? "buffers" : "parameters", total(spec, buffer));
   const torch::NoGradGuard no_grad;
   for_each_part(spec, buffer, [&](size_t i, int64_t begin, int64_t numel) {

@@ -23,7 +23,7 @@ std::vector<torch::Tensor> dense_tensors(const Model& model);
 // zeros.
 FloatBuffer to_chunks(std::span<const torch::Tensor> tensors, const ModelSpec& spec, bool buffer);
 
-// The way back, in place. kInternal unless the size fits.
+// The reverse, in place. kInternal unless the size fits.
 void from_chunks(std::span<const float> chunks, const ModelSpec& spec, bool buffer,
                  std::span<torch::Tensor> tensors);
 

@@ -32,7 +32,7 @@ MinibatchRows::MinibatchRows(const Discovery& model, const data::Minibatch& mini
       pass_(std::make_shared<CombinePass>(CombinePass{memory})) {
   memory.start();
   if (bets.size() != lookups.tables.size())
-    fail(ErrorCode::kInternal, "rows of {} tables were pulled, {} were asked for", bets.size(),
+    fail(ErrorCode::kInternal, "rows of {} tables were pulled, but {} were asked for", bets.size(),
          lookups.tables.size());
   for (size_t i = 0; i < bets.size(); ++i) {
     const Lookups::Table& table = lookups.tables[i];
@@ -227,7 +227,7 @@ torch::Tensor run_forward(Model& model, const std::string& name, const Batch& ba
     const torch::AutoGradMode gradients(training);
     output = model.forward(batch);
   });
-  if (!output.defined()) fail(ErrorCode::kInvalid, "model '{}': forward returned no tensor", name);
+  if (!output.defined()) fail(ErrorCode::kInvalid, "model '{}': forward did not return a tensor", name);
   return output;
 }
 

@@ -33,8 +33,8 @@ std::string vector_capability() {
   return report.substr(begin, report.find('\n', begin) - begin);
 }
 
-// The lines that do not change while a process runs. Made once: openblas_get_config() writes into one buffer,
-// whoever calls it, so that two threads at once would get each other's halves.
+// The lines that do not change while a process runs. Made once: openblas_get_config() always writes into the
+// same buffer, so two threads at once would get a mixture.
 struct Constant {
   bool fast = openblas<char*()>("openblas_get_config") != nullptr;
   std::string blas = fast ? openblas_text("openblas_get_config") : "reference";
@@ -82,7 +82,7 @@ std::vector<std::string> numeric_settings(uint32_t threads, std::string* warning
   static const Constant constant;
   if (!constant.fast && warning != nullptr)
     *warning =
-        "libtorch runs on a BLAS that is not OpenBLAS, which may be 30 times slower: install "
+        "libtorch uses another BLAS than OpenBLAS, which may make it 30 times slower: install "
         "libopenblas0-pthread";
   return {fmt::format("threads={}", threads),         fmt::format("blas={}", constant.blas),
           fmt::format("blas_core={}", constant.core), fmt::format("libtorch={}", TORCH_VERSION),

@@ -93,7 +93,7 @@ void choose_blas_core();
 // thread.
 void set_threads(uint32_t threads);
 
-// What must be equal for equal results, as "name=value" lines: threads, BLAS library and core type, libtorch
+// What must agree for equal results, as "name=value" lines: threads, BLAS library and core type, libtorch
 // version, vector capability, kernels of the lookups (see row_kernels()). `warning` gets a line when the BLAS
 // is the slow reference one.
 std::vector<std::string> numeric_settings(uint32_t threads, std::string* warning = nullptr);

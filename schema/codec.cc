@@ -75,8 +75,8 @@ void write(wire::Origin::Builder out, const Origin& origin) {
   out.setExamples(origin.examples);
 }
 
-// A new blob of a FlatBuilder, with zeros up to the end of its last word: what the heap held there is
-// nobody's business, and a message has the same bytes whenever it is built.
+// A new blob of a FlatBuilder, with zeros up to the end of its last word: what the heap held there must not
+// leave the process, and a message has the same bytes whenever it is built.
 capnp::Data::Builder padded(capnp::Data::Builder data) {
   std::memset(data.end(), 0, words_of(data.size()) * 8 - data.size());
   return data;
@@ -116,7 +116,7 @@ void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlice
 template <class T>
 std::span<const T> numbers(capnp::Data::Reader data, std::string_view what) {
   if (data.size() % sizeof(T) != 0)
-    fail(ErrorCode::kBadFrame, "{} bytes of {} are no whole number of items", data.size(), what);
+    fail(ErrorCode::kBadFrame, "{} bytes of {} are not a multiple of the size of one", data.size(), what);
   return {reinterpret_cast<const T*>(data.begin()), data.size() / sizeof(T)};
 }
 
@@ -127,7 +127,8 @@ KeysView read_keys(wire::TableKeys::Reader entry) {
   const auto bytes = entry.getBytes();
   if (ints.size() == count && ends.empty() && bytes.size() == 0) return {KeyKind::kInt64, ints, {}, {}};
   if (ends.size() != count || !ints.empty())
-    fail(ErrorCode::kBadFrame, "{} keys announced for table {}, {} int64 and {} bytes keys found", count,
+    fail(ErrorCode::kBadFrame,
+         "{} keys were announced for table {}, but {} int64 and {} bytes keys were found", count,
          entry.getTable(), ints.size(), ends.size());
   for (size_t i = 0, last = 0; i < count; last = ends[i++])
     if (ends[i] < last || ends[i] > bytes.size())
@@ -310,22 +311,22 @@ TableSlices in_floats(const TableSlices& slices, FloatBuffer& room) {
 
 std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables,
                                      bool takes_halves) {
-  // At most one entry a table. Also keeps entries without any bytes, of which a small message may announce
-  // millions, from costing memory here.
+  // At most one entry a table. This also bounds the memory that entries without any bytes take: a small
+  // message may announce millions of them.
   if (list.size() > tables)
-    fail(ErrorCode::kBadFrame, "keys of {} tables of a model with {}", list.size(), tables);
+    fail(ErrorCode::kBadFrame, "keys of {} tables, but the model has {}", list.size(), tables);
   std::vector<TableSlices> out;
   out.reserve(list.size());
   for (const auto entry : list) {
     if (entry.getTable() >= tables)
-      fail(ErrorCode::kBadFrame, "table number {} of a model with {} tables", entry.getTable(), tables);
+      fail(ErrorCode::kBadFrame, "table number {}, but the model has {} tables", entry.getTable(), tables);
     TableSlices slices{entry.getTable(), read_keys(entry), entry.getWidth(), {}};
     const SentRows values = sent_rows(entry.getNumberType(), entry.getValues(), "values");
     slices.values = values.floats;
     slices.number_type = values.number_type;
     slices.halves = values.halves;
     if (!values.halves.empty() && !takes_halves)
-      fail(ErrorCode::kBadFrame, "values of table {} came as {}, float32 was expected", slices.table,
+      fail(ErrorCode::kBadFrame, "values of table {} came as {}, but float32 was expected", slices.table,
            name(slices.number_type));
     const size_t count = values.floats.size() + values.halves.size();
     if (count != slices.keys.size() * slices.width)
@@ -339,7 +340,7 @@ std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, 
 std::span<const float> read_rows(wire::PullReply::Reader reply, size_t i, const RowsShape& expected) {
   const SentRows rows = read_sent_rows(reply, i, expected);
   if (rows.number_type != NumberType::kFloat32)
-    fail(ErrorCode::kBadFrame, "rows of table {} came as {}, float32 was asked for", expected.table,
+    fail(ErrorCode::kBadFrame, "rows of table {} came as {}, but float32 was asked for", expected.table,
          name(rows.number_type));
   return rows.floats;
 }
@@ -347,14 +348,15 @@ std::span<const float> read_rows(wire::PullReply::Reader reply, size_t i, const 
 SentRows read_sent_rows(wire::PullReply::Reader reply, size_t i, const RowsShape& expected) {
   const auto tables = reply.getTables();
   if (i >= tables.size())
-    fail(ErrorCode::kBadFrame, "a pull's reply with {} tables, {} expected", tables.size(), i + 1);
+    fail(ErrorCode::kBadFrame, "a pull's reply has {} tables, but {} were expected", tables.size(), i + 1);
   const auto entry = tables[i];
   const SentRows rows = sent_rows(entry.getNumberType(), entry.getRows(), "rows");
   const size_t count = rows.floats.size() + rows.halves.size();
   if (entry.getTable() != expected.table || entry.getDim() != expected.dim ||
       count != expected.keys * expected.dim)
     fail(ErrorCode::kBadFrame,
-         "a pull's reply with {} numbers of dim {} for table {}, {} rows of dim {} of table {} expected",
+         "a pull's reply has {} numbers of dim {} for table {}, but {} rows of dim {} of table {} were "
+         "expected",
          count, entry.getDim(), entry.getTable(), expected.keys, expected.dim, expected.table);
   return rows;
 }

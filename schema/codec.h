@@ -72,7 +72,7 @@ void write(wire::Table::Builder out, const TableSpec& table);
 // --- reading: every size is checked; what is wrong is kBadFrame ----------------------------------
 
 // Views into the message, valid as long as it. `tables` bounds table numbers. Values that came as halves are
-// kBadFrame unless the caller knows what to do with such.
+// kBadFrame unless the caller can take them.
 std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables,
                                      bool takes_halves = false);
 

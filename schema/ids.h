@@ -17,7 +17,7 @@ enum class KeyKind : uint8_t { kInt64 = 0, kBytes = 1 };
 
 std::string_view name(KeyKind kind);
 
-// A list of keys of one kind that somebody else owns. Cheap to copy; valid as long as its owner.
+// A view of a list of keys of one kind. Cheap to copy; valid as long as its owner.
 struct KeysView {
   KeyKind kind = KeyKind::kInt64;
   std::span<const int64_t> ints;   // kInt64: the keys
@@ -69,7 +69,7 @@ class Keys {
 // as \xHH, so that it fits in one field of one line.
 std::string to_string(KeysView keys, size_t i);
 
-// 64-bit hashes of keys, stable for ever: bucket, initial values and checkpoints depend on them.
+// 64-bit hashes of keys, which must never change: bucket, initial values and checkpoints depend on them.
 uint64_t hash_key(std::string_view key);
 // XXH3's 64 bits of the key's eight bytes, little-endian, inlined: it is computed for every key of every pull
 // and push.

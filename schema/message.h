@@ -35,8 +35,8 @@ class Words {
 // The largest message accepted or sent, in words (1 GiB).
 inline constexpr size_t kMaxMessageWords = size_t{1} << 27;
 
-// One immutable message of type T, shared: copies refer to the same buffer. In a process it travels by
-// reference, between processes its words are written to the socket as they are.
+// One immutable message of type T, shared: copies refer to the same buffer. Within a process it travels by
+// reference; between processes its words are written to the socket as they are.
 //
 // *Thread safety*: const, may be read by several threads.
 template <class T>

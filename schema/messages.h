@@ -11,7 +11,7 @@ namespace embers {
 inline constexpr uint32_t kProtocol = 4;
 inline constexpr char kNumberFormat[] = "float32-le";
 
-// Name for messages, "" for a number that is no kind.
+// Name for messages; "" for an unknown number.
 std::string_view name(Kind kind);
 
 }  // namespace embers

@@ -100,7 +100,7 @@ struct ModelSpec {
 // lists are equal have the same model.
 std::vector<std::string> signature(const ModelSpec& model);
 
-// "" when equal, else the first difference for people: "table 'education': dim 8 here, dim 16 at worker".
+// "" when equal, else the first difference as text: "table 'education': dim 8 here, dim 16 at worker".
 std::string signature_difference(const std::vector<std::string>& mine,
                                  const std::vector<std::string>& theirs);
 

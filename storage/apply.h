@@ -15,7 +15,7 @@ struct LeftOut {
 };
 
 // Stage "apply": changes the rows of `keys` with their gradients, grads[keys.size() x dim], by one step of
-// the rule whose slots the table was added with, then makes each fulfil the constraint, if any. A finite
+// the rule whose slots the table was added with, then makes each row fulfil the constraint, if any. A finite
 // row that would no longer be finite is left as it was, slots included. Errors are Store::update's; then
 // nothing was changed.
 LeftOut apply(Store& store, TableId table, const UpdateRule& rule, UpdateRule::Step step, KeysView keys,

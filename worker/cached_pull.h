@@ -8,7 +8,7 @@
 
 namespace embers {
 
-// The caches of a worker, one for each embedding table, and how they stand between a plan and its pull: rows
+// The caches of a worker, one for each embedding table, between a plan and its pull: rows
 // that were pulled for one of the worker's last `staleness` training minibatches are used again, the others
 // are asked for and kept. Evaluated minibatches pull all rows and leave the caches alone. Owned by the
 // puller.

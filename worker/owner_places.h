@@ -18,7 +18,7 @@ class OwnerPlaces {
   void update(capnp::List<wire::JoinReply::Owner>::Reader list, const WorkerConfig& config,
               uint64_t incarnation, const std::function<void(const OwnerHandles&)>& connected);
 
-  // An actor is gone; false when it is no owner's (now).
+  // An actor is gone; false when it does not belong to an owner (any more).
   bool lose(const caf::actor_addr& actor);
   std::vector<OwnerHandles> handles() const;  // by owner number
 

@@ -39,11 +39,10 @@ bool is_unreachable(const Error& why) {
 }
 
 Error no_direct_rows(const Error& why) {
-  return Error(
-      ErrorCode::kLost,
-      fmt::format("a worker cannot read rows: {}: see that it runs and that workers' hosts reach it, "
-                  "and go on from the last checkpoint (--resume)",
-                  why.what()));
+  return Error(ErrorCode::kLost,
+               fmt::format("a worker cannot read rows: {}: check that it runs and that the workers' hosts "
+                           "can reach it, then go on from the last checkpoint (--resume)",
+                           why.what()));
 }
 
 }  // namespace

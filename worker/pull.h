@@ -40,7 +40,8 @@ struct PullPlan {
 PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, const DenseKeys& keys,
                    RowCaches* caches = nullptr);
 
-// Spreads over owners what was not found already: `found` has flags for the keys of each list, or is empty.
+// Spreads the keys that were not found yet over owners: `found` has flags for the keys of each list, or is
+// empty.
 void route_pull(PullPlan& plan, const Owners& owners, std::span<const std::vector<uint8_t>> found = {});
 
 // The one message to `owner`; its answer goes to take_rows.

@@ -42,8 +42,8 @@ Message<wire::DoneRequest> done_request(const Work& work) {
 
 using Self = StageActor::stateful_pointer<PusherState>;
 
-// A master that is gone or refuses is noticed by the worker's own leases and heartbeats too, but here the
-// work ends.
+// The worker's leases and heartbeats notice a master that is gone or refuses too, but this is where the work
+// ends.
 void report_done(Self self, const MasterActor& master, const StageOwner& worker, const WorkPtr& work) {
   self->request(master, caf::infinite, done_request(*work))
       .then([=](const Message<wire::DoneReply>&) { self->send(worker, work); },

@@ -12,8 +12,8 @@ namespace embers {
 // Rows of one embedding table that were pulled lately, so that hot ones need not be pulled for every
 // minibatch. Bounded twice: it holds at most `rows` rows, and gives out only those read at most `staleness`
 // steps ago, steps being the worker's minibatches. Keys are spread over sets of kWays entries by their hash;
-// what makes room in a full set is an entry too old to be given out, else the next that its CLOCK hand finds
-// unused since it last came by. Arithmetic over spans.
+// in a full set, an entry that is too old to be given out makes room, else the next one that the set's CLOCK
+// hand finds unused since it last passed. Arithmetic over spans.
 //
 // *Thread safety*: none. *Invariants*: a key is in its set at most once; memory grows no more after
 // construction, byte keys' own bytes apart.

@@ -18,7 +18,7 @@
 
 namespace embers {
 
-// How long whoever lost an owner, or a server behind owners, waits for those who may know what happened.
+// How long a process that lost an owner, or a server behind owners, waits for others to say what happened.
 inline constexpr auto kVerdict = std::chrono::seconds(3);
 
 // One minibatch on its way through a worker: read -> pull -> train -> push. Each stage fills its part and
@@ -50,7 +50,7 @@ struct Work {
   StageTimes times;
   StopWatch since_pull, since_push;
 
-  // Something was read of an owner. What came first is the older.
+  // Something was read from an owner. The older version counts.
   void read_of(size_t owner, uint64_t version) {
     versions[owner] = std::min(versions[owner].value_or(version), version);
   }
@@ -85,7 +85,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::StageFailure)
 
 namespace embers {
 
-// What an owner's error is to the worker: one that is gone is named.
+// An owner's error as the worker reports it: an owner that is gone is named.
 inline StageFailure owner_failure(size_t owner, const Error& why) {
   if (remedy(why.code()) != Remedy::kRetry) return {why.code(), why.what()};
   return {ErrorCode::kUnavailable, fmt::format("lost shard {}: {}", owner, why.what())};

@@ -93,11 +93,11 @@ struct WorkerState {
     o->wire = storage.wire_dtype;
     o->may_return = storage.backend != "memory" && !storage.journal.empty() && storage.owner_timeout > 0;
     connect_to(*o, reply.getOwners());
-    if (o->handles.empty()) fail(ErrorCode::kBadFrame, "the master named no owner");
+    if (o->handles.empty()) fail(ErrorCode::kBadFrame, "the master did not name any owner");
     o->map = read_owner_map(reply, o->handles.size());
     for (const auto table : reply.getTables()) o->tables.push_back(read(table));
     if (o->tables.size() != config->runner->spec().tables.size())
-      fail(ErrorCode::kMismatch, "the master has {} tables, this worker's model {}", o->tables.size(),
+      fail(ErrorCode::kMismatch, "the master has {} tables, but this worker's model has {}", o->tables.size(),
            config->runner->spec().tables.size());
     connect_servers(*o);
     owners = std::move(o);
@@ -137,7 +137,7 @@ struct WorkerState {
 
   void found_owners(wire::OwnersReply::Reader reply) {
     if (reply.getOwners().size() != owners->handles.size())
-      fail(ErrorCode::kBadFrame, "the master named {} owners, {} before", reply.getOwners().size(),
+      fail(ErrorCode::kBadFrame, "the master named {} owners, but {} before", reply.getOwners().size(),
            owners->handles.size());
     auto o = std::make_shared<Owners>(*owners);
     connect_to(*o, reply.getOwners());
@@ -280,7 +280,7 @@ struct WorkerState {
         .then(
             [this](const Message<wire::HeartbeatReply>& m) {
               if (!(m.get().getInterval() > 0 && m.get().getTimeout() > 0))
-                return end(Error(ErrorCode::kBadFrame, "the master wants heartbeats at no interval"));
+                return end(Error(ErrorCode::kBadFrame, "the master gave no interval for heartbeats"));
               beat = std::chrono::duration<double>(m.get().getInterval());
               timeout = std::chrono::duration<double>(m.get().getTimeout());
               if (owners && m.get().getMapVersion() > owners->map.version) find_owners();
@@ -291,8 +291,8 @@ struct WorkerState {
     self->delayed_send(self, std::chrono::duration_cast<std::chrono::milliseconds>(beat), beat_atom::value);
   }
 
-  // What a request to the master came back with, or its end. Its word on a lost owner counts more than this
-  // worker's.
+  // What a request to the master came back with, or its end. What the master says about a lost owner counts
+  // more than what this worker knows.
   void master_failed(const caf::error& reason) {
     const Error why = from_caf(reason);
     if (remedy(why.code()) != Remedy::kRetry) return end(why);
@@ -300,8 +300,8 @@ struct WorkerState {
                 : Error(ErrorCode::kLost, fmt::format("lost {}: {}", config->master_name, why.what())));
   }
 
-  // A stage failed. What this process got wrong ends the whole job; when an owner is gone the master knows
-  // better why.
+  // A stage failed. If the fault is this process's, it ends the whole job. If an owner is gone, the master
+  // knows better why.
   void stage_failed(const StageFailure& f) {
     if (over || failure) return;
     const Error error(f.code, f.message);

@@ -24,10 +24,9 @@ struct AccumulatedTable {
   std::vector<float> values;
 };
 
-// Adds weight x gradient in the order of `parts`, so that the same parts give the same bits whoever sent
-// them; for tables of Accumulation::kLast the last part's values stand, unweighted. Keys come in order of
-// first appearance, tables in order of id. A sum that starts from one part only is that part times its
-// weight.
+// Adds weight x gradient in the order of `parts`, so that the same parts give the same bits, no matter who
+// sent them. For tables of Accumulation::kLast the values of the last part count, unweighted. Keys come in
+// order of first appearance, tables in order of id. The sum of a single part is that part times its weight.
 std::vector<AccumulatedTable> accumulate(std::span<const WeightedSlices> parts,
                                          std::span<const TableSpec> specs);
 

@@ -37,7 +37,7 @@ AppliedNote read_note(std::string_view bytes) {
       note.applied.emplace_back(minibatch, from.number<uint32_t>());
     }
   } catch (const storage::RecordReader::BadRecord&) {
-    fail(ErrorCode::kCorrupt, "a journal's note of what was applied has {} bytes, which is none of ours",
+    fail(ErrorCode::kCorrupt, "a journal's note of what was applied has {} bytes: embers did not write it",
          bytes.size());
   }
   return note;

@@ -11,7 +11,7 @@ namespace embers {
 
 // What one apply adds to an owner's ledger, as its journal keeps it.
 struct AppliedNote {
-  bool first = false;  // of its epoch, or where a resumed job stands: what was noted before counts no more
+  bool first = false;  // of its epoch, or of a resumed job: replaces everything noted before
   uint32_t epoch = 0;
   uint64_t version = 0;          // the owner's, after it
   uint64_t minibatches = 0;      // applied in the job, after it

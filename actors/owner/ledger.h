@@ -51,8 +51,8 @@ class Ledger {
   // Of the applied pushes of the epoch.
   Staleness staleness(uint32_t epoch) const { return epoch == epoch_ ? staleness_ : Staleness(); }
 
-  // What is to be noted of an apply of the current epoch that makes `version_made`, and `steps` minibatches
-  // in the job.
+  // The note of an apply of the current epoch. After it the owner is at `version_made`, and the job has
+  // applied `steps` minibatches.
   AppliedNote note(uint64_t version_made, uint64_t steps, uint64_t bad_rows,
                    std::vector<std::pair<uint64_t, uint32_t>> applied) {
     AppliedNote n{std::exchange(noted_epoch_, epoch_) != epoch_,
@@ -68,12 +68,12 @@ class Ledger {
     }
     return n;
   }
-  // All that is known now, where a resumed job stands.
+  // A note of everything that is known now, for a resumed job.
   AppliedNote note_of_all() {
     noted_epoch_ = epoch_;
     return {true, epoch_, version, minibatches, examples, left_out, {applied_.begin(), applied_.end()}};
   }
-  // Takes up what the owner's last process noted; a note may come twice.
+  // Adds what the owner's last process noted. The same note may come twice.
   void recover(const AppliedNote& n) {
     if (n.first) {
       begin_epoch(noted_epoch_ = n.epoch);

@@ -26,20 +26,22 @@ struct OptimizerState {
   Ledger ledger;
   std::optional<PushReader> reader;
   Staging staging;  // sync only
-  // Pushes of the minibatches whose apply is under way, beside the one that began it: what is not applied
-  // yet, and could be lost with this process, is not acknowledged. Async only.
+  // Pushes that wait for an apply of their minibatch which another push began. They are acknowledged only
+  // when it is applied, since until then it could be lost with this process. Async only.
   std::map<uint64_t, std::vector<PushPromise>> applying;
   std::vector<CommitPromise> committing;  // all that asked for the commit under way; empty when none is
   static inline const char* name = "optimizer";
 
   void check(const Origin& origin) const {
     if (origin.job != config.job)
-      fail(ErrorCode::kMismatch, "a push of job {:016x} at an owner of job {:016x}", origin.job, config.job);
+      fail(ErrorCode::kMismatch, "a push of job {:016x} reached an owner of job {:016x}", origin.job,
+           config.job);
     if (ledger.is_fenced(origin.incarnation))
-      fail(ErrorCode::kFenced, "the master gave this worker up, its work went to others: start a new one");
+      fail(ErrorCode::kFenced,
+           "the master has given up on this worker and given its work to others: start a new worker");
     if (origin.map_version != config.map.version)
-      fail(ErrorCode::kStaleMap, "a push routed by owner map {}, now {}", origin.map_version,
-           config.map.version);
+      fail(ErrorCode::kStaleMap, "a push was routed by owner map {}, but the map is now {}",
+           origin.map_version, config.map.version);
   }
 
   Message<wire::PushReply> push_reply(wire::PushReply::Outcome outcome, uint64_t staleness = 0) const {
@@ -72,7 +74,7 @@ struct OptimizerState {
     const Origin& origin = push->origin;
     if (origin.version != ledger.version)
       fail(ErrorCode::kStaleVersion,
-           "minibatch {} of epoch {} was computed on version {}, the model is at {}", origin.minibatch,
+           "minibatch {} of epoch {} was computed on version {}, but the model is at {}", origin.minibatch,
            origin.epoch, origin.version, ledger.version);
     staging.add(std::move(push));
   }
@@ -114,7 +116,7 @@ void push_async(Self self, PushPtr push, PushPromise promise) {
     batch->tables = gradients.tables;
   }
   batch->keepalive = pushed;
-  // A push without gradients followed no pull from this owner: nothing of it is stale.
+  // A push without gradients follows no pull from this owner, so it cannot be stale.
   const bool counts = !batch->tables.empty();
   const uint64_t staleness = counts && ledger.version > origin.version ? ledger.version - origin.version : 0;
   if (self->state.config.staleness_modulation) batch->rate_factor = 1.0 / std::max<uint64_t>(staleness, 1);
@@ -197,8 +199,8 @@ void commit(Self self, const Message<wire::CommitRequest>& m, CommitPromise prom
     return;
   }
   if (request.getVersion() != state.ledger.version + 1)
-    fail(ErrorCode::kStaleVersion, "commit of version {} at version {}", request.getVersion(),
-         state.ledger.version);
+    fail(ErrorCode::kStaleVersion, "a commit of version {} reached an owner at version {}",
+         request.getVersion(), state.ledger.version);
   auto sum = std::make_shared<VersionSum>(state.staging.add_up(request, state.config.tables));
   clip(sum->tables, *state.clipper, read_norms(request));
   auto batch = std::make_shared<ApplyBatch>();
@@ -228,8 +230,7 @@ void resume(OptimizerState& state, wire::ResumeRequest::Reader request) {
   for (const uint64_t minibatch : request.getApplied()) state.ledger.mark_applied(minibatch, 0);
 }
 
-// A promise that is kept when this actor ends with the answer of its shard still to come: who asked for it
-// waits in a thread.
+// If this actor ends before its shard has answered, this keeps the promise: the asker waits in a thread.
 class Kept {
  public:
   using Promise = caf::typed_response_promise<Message<wire::Empty>>;

@@ -12,7 +12,7 @@ PushPtr PushReader::read(const Message<wire::PushRequest>& push) {
     const TableSpec& spec = tables_[t.table];
     if (t.width != spec.dim || t.keys.kind != spec.key_kind)
       fail(ErrorCode::kInvalid,
-           "gradients of dim {} with {} keys pushed to table '{}' of dim {} with {} keys", t.width,
+           "gradients of dim {} with {} keys were pushed to table '{}' of dim {} with {} keys", t.width,
            name(t.keys.kind), spec.name, spec.dim, name(spec.key_kind));
   }
   const Origin origin = embers::read(push.get().getOrigin());

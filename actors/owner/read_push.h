@@ -10,8 +10,8 @@
 
 namespace embers {
 
-// A push as an owner goes on with it: its gradients view the message, or what was made of it. A push that was
-// sent as halves also keeps its floats for as long.
+// A push as an owner works with it. Its gradients view the message, or the floats that were made of it, which
+// it keeps.
 struct ReadPush {
   Message<wire::PushRequest> message;
   Origin origin;
@@ -20,13 +20,13 @@ struct ReadPush {
 using PushPtr = std::shared_ptr<const ReadPush>;
 
 // Takes pushes apart: parses them, makes floats of halves and looks for infinities. That reads every byte of
-// a push, so it is done when the push arrives and never again: whatever follows works on the ReadPush.
+// a push, so it is done once, when the push arrives. Everything after that works on the ReadPush.
 class PushReader {
  public:
   // `tables` must outlive it. `skip_bad`: as finite_gradients' skip.
   PushReader(std::span<const TableSpec> tables, bool skip_bad) : tables_(tables), skip_bad_(skip_bad) {}
 
-  // Gradients each of its table's dim and kind of key, and finite; kBadFrame or kInvalid for others.
+  // All gradients have the dim and key kind of their table, and are finite. kBadFrame or kInvalid otherwise.
   PushPtr read(const Message<wire::PushRequest>& push);
 
   uint64_t pushes() const { return pushes_; }  // read so far

@@ -92,7 +92,7 @@ class Rows {
   Message<wire::ScanReply> scan(wire::ScanRequest::Reader request) {
     const TableId id = request.getTable();
     if (id >= config_.tables.size())
-      fail(ErrorCode::kUnknownTable, "scan of table number {} of a job with {} tables", id,
+      fail(ErrorCode::kUnknownTable, "cannot scan table number {}: the job has {} tables", id,
            config_.tables.size());
     const uint32_t dim = config_.tables[id].dim;
     const uint32_t stride = dim + static_cast<uint32_t>(slot_init_[id].size());
@@ -143,7 +143,7 @@ class Rows {
     if (!left_.empty()) version_ = left_.back().version;
     if (config_.takes_over && left_.empty())
       fail(ErrorCode::kInvalid,
-           "shard {} lost its process, and storage.journal '{}' on this host holds nothing of it: start the "
+           "shard {} lost its process, and storage.journal '{}' on this host has no record of it: start the "
            "shard where it ran before, with the same directory, or go on from the last checkpoint (--resume)",
            config_.number, config_.external.journal);
     if (!left_.empty()) publish();
@@ -203,9 +203,10 @@ struct ShardState {
 
   void check(const Origin& origin) const {
     if (origin.job != job)
-      fail(ErrorCode::kMismatch, "a pull of job {:016x} at an owner of job {:016x}", origin.job, job);
+      fail(ErrorCode::kMismatch, "a pull of job {:016x} reached an owner of job {:016x}", origin.job, job);
     if (origin.map_version != map_version)
-      fail(ErrorCode::kStaleMap, "a pull routed by owner map {}, now {}", origin.map_version, map_version);
+      fail(ErrorCode::kStaleMap, "a pull was routed by owner map {}, but the map is now {}",
+           origin.map_version, map_version);
   }
 
   bool must_wait(const Message<wire::PullRequest>& m) const {
@@ -218,7 +219,7 @@ struct ShardState {
         [&] {
           const uint64_t wanted = m.get().getOrigin().getVersion();
           if (m.get().getMode() == wire::ReadMode::EXACT && wanted != rows->version())
-            fail(ErrorCode::kStaleVersion, "version {} was asked for, the owner is at {}", wanted,
+            fail(ErrorCode::kStaleVersion, "version {} was asked for, but the owner is at {}", wanted,
                  rows->version());
           promise.deliver(rows->pull(m.get()));
         },
@@ -238,12 +239,12 @@ struct ShardState {
   }
 };
 
-// In the actor's own thread. It may have been allowed when the process began, and not be any longer.
+// In the actor's own thread. The CPU may have been allowed when the process began and no longer be.
 void bind_shard(const OwnerConfig& config) {
   try {
     bind_thread(*config.cpu);
   } catch (const Error& e) {
-    spdlog::warn("shard {} goes on unbound: {}", config.number, e.what());
+    spdlog::warn("shard {} goes on without being bound to a CPU: {}", config.number, e.what());
   }
 }
 

@@ -9,8 +9,8 @@
 
 namespace embers {
 
-// The pushes of a sync job that an owner has acknowledged and not applied yet, in a file of its journal: so
-// that the owner's next process has them. What the system has taken counts as written.
+// The pushes of a sync job that an owner has acknowledged and not applied yet, in a file of its journal, so
+// that the owner's next process has them. Data counts as written when the operating system has it.
 class StagedJournal {
  public:
   // kInvalid naming a path that cannot be written.

@@ -24,10 +24,10 @@ class Staging {
  public:
   explicit Staging(std::shared_ptr<StagedJournal> journal = nullptr) : journal_(std::move(journal)) {}
 
-  // Takes the place of an earlier attempt; kStaleLease when a later one is there. In the journal when it
-  // returns.
+  // Replaces an earlier attempt; kStaleLease if there is a later one. When it returns, the push is in the
+  // journal.
   void add(PushPtr push);
-  // The same of a push that came from the journal: of two attempts the later one stays.
+  // The same for a push from the journal: of two attempts the later one stays.
   void add_again(PushPtr push);
 
   // Adds up the minibatches of a commit, in its order; kInternal for one that is not staged, kInvalid for one

@@ -14,13 +14,14 @@
 
 namespace embers {
 
-// One read of the latest rows straight from the servers of a job, of whichever owners.
+// One read of the latest rows straight from the servers of a job, whichever owners they belong to.
 struct DirectRead {
   std::vector<TableKeyList> lists;       // what is asked
   std::vector<std::span<float>> places;  // of each list's rows: keys x dim
 
   std::vector<std::vector<uint8_t>> found;  // of each list: which keys' rows are in their places now
-  // Of each owner: what was read is of it or later. Where an owner's is not known, nothing is found.
+  // Of each owner: a version that the rows read are at least of. Where an owner's version is not known,
+  // nothing is found.
   std::vector<std::optional<uint64_t>> versions;
   std::shared_ptr<const void> keepalive;  // owner of keys and places
 };

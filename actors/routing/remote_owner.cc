@@ -13,7 +13,7 @@ OwnerHandles remote_owner(Transport& transport, const std::vector<std::string>& 
   }
   std::stable_partition(endpoints.begin(), endpoints.end(), [](const Endpoint& e) { return e.unix_socket; });
   if (endpoints.empty())
-    fail(ErrorCode::kInvalid, "an owner process gave no address that this host can reach");
+    fail(ErrorCode::kInvalid, "this host can reach none of the addresses that an owner process gave");
   const auto link = [&] { return Link::open(transport, endpoints, hello, timeout); };
   const auto bulk = link();
   const auto control = control_apart ? link() : bulk;

@@ -139,21 +139,21 @@ void Link::connected(Connection::Socket socket) {
   connection_->send(out_frame(make_hello(hello_), Destination{}, 0, 0));
 }
 
-// A peer that takes the connection but never answers is as unreachable as one that is not there.
+// A peer that accepts the connection but never answers is as unreachable as one that is not running.
 void Link::give_up() {
   if (welcomed_ || down_) return;
   if (connection_)
-    connection_->close(
-        Error(ErrorCode::kUnreachable,
-              fmt::format("{} took the connection but did not answer for {} s", peer_, timeout_.count())));
+    connection_->close(Error(
+        ErrorCode::kUnreachable,
+        fmt::format("{} accepted the connection but did not answer within {} s", peer_, timeout_.count())));
   else
     unreachable("no answer");
 }
 
 void Link::unreachable(const std::string& why) {
   down(Error(ErrorCode::kUnreachable,
-             fmt::format("cannot reach {}: {} (tried for {} s; is it running, is the address right?)", peer_,
-                         why, timeout_.count())));
+             fmt::format("cannot reach {}: {} (tried for {} s; is it running, and is the address right?)",
+                         peer_, why, timeout_.count())));
 }
 
 void Link::retry(const std::string& why) {
@@ -185,11 +185,12 @@ void Link::receive(InFrame frame) {
   }
   const auto proxy = proxies_.find(frame.header.destination);
   if (proxy == proxies_.end() || !frame.reply())
-    fail(ErrorCode::kBadFrame, "a frame for destination {} that nobody waits for", frame.header.destination);
+    fail(ErrorCode::kBadFrame, "a frame arrived for destination {}, which expects none",
+         frame.header.destination);
   as_proxy(proxy->second).receive(frame);
 }
 
-// The peer said why it ends the connection: nothing is told back, it no longer listens.
+// The peer said why it ends the connection. It no longer listens, so nothing is sent back.
 void Link::refused(InFrame& frame) {
   try {
     throw_error_reply(frame);

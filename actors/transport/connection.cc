@@ -46,8 +46,8 @@ void Connection::read_header() {
         } catch (const Error& error) {
           self->reject(error);
         } catch (const std::bad_alloc&) {
-          self->reject(Error(ErrorCode::kUnavailable,
-                             fmt::format("no memory for a message of {} MiB", self->header_.total >> 17)));
+          self->reject(Error(ErrorCode::kUnavailable, fmt::format("not enough memory for a message of {} MiB",
+                                                                  self->header_.total >> 17)));
         }
       });
 }
@@ -153,7 +153,8 @@ void Connection::take_chunks() {
   }
 }
 
-// Bytes that the socket took at once. What is wrong with it is found by the io thread, which writes the rest.
+// Bytes that the socket took at once. If something is wrong with it, the io thread finds out when it writes
+// the rest.
 size_t Connection::write_now() {
   const MutexLock lock(socket_mutex_);
   if (!socket_.is_open()) return 0;

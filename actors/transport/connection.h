@@ -15,8 +15,8 @@ namespace embers {
 
 // One socket that carries frames both ways. Lives on its io_context, which one thread runs. That thread
 // reads, and writes large frames, so that an actor with rows to send goes on with its next request meanwhile;
-// a small frame is written by whoever sends it, unless another thread is just writing, and costs no wake-up.
-// What the socket does not take at once is left to the io thread.
+// a small frame is written by the thread that sends it, unless another thread is writing, and costs no
+// wake-up. What the socket does not take at once is left to the io thread.
 //
 // *Thread safety*: send() and close() from any thread; everything else on the io thread.
 // Invariants: (1) chunks of one message arrive in order, chunks of several may alternate, so that a small

@@ -15,7 +15,7 @@ Endpoint parse_endpoint(const std::string& text) {
   if (text.starts_with("unix:")) {
     const std::string path = text.substr(5);
     if (path.empty() || path.size() > 100)
-      fail(ErrorCode::kInvalid, "address '{}': a socket's path has 1 to 100 characters", text);
+      fail(ErrorCode::kInvalid, "address '{}': the path of a socket must have 1 to 100 characters", text);
     return {true, path, ""};
   }
   const size_t colon = text.rfind(':');
@@ -27,7 +27,7 @@ Endpoint parse_endpoint(const std::string& text) {
   unsigned number = 0;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
   if (error != std::errc() || end != port.data() + port.size() || number > 65535)
-    fail(ErrorCode::kInvalid, "address '{}': '{}' is no port (0 to 65535)", text, port);
+    fail(ErrorCode::kInvalid, "address '{}': '{}' is not a port (0 to 65535)", text, port);
   return {false, host, port};
 }
 

@@ -11,7 +11,7 @@ void check(const FrameHeader& h, size_t max_words) {
   if (name(static_cast<Kind>(h.kind)).empty())
     fail(ErrorCode::kBadFrame, "message kind {} is unknown", h.kind);
   if (h.total == 0 || h.total > max_words)
-    fail(ErrorCode::kBadFrame, "a message of {} words, 1 to {} are allowed", h.total, max_words);
+    fail(ErrorCode::kBadFrame, "a message has {} words, but 1 to {} are allowed", h.total, max_words);
   const size_t chunks = (size_t{h.total} + kChunkWords - 1) / kChunkWords;
   if (h.chunks != chunks || h.chunk >= chunks)
     fail(ErrorCode::kBadFrame, "chunk {} of {} of a message of {} words", h.chunk, h.chunks, h.total);

@@ -87,7 +87,7 @@ template <class T>
 Message<T> decode(InFrame& frame) {
   if (frame.error()) throw_error_reply(frame);
   if (frame.kind() != KindOf<T>::kind)
-    fail(ErrorCode::kBadFrame, "a message of kind {} where {} was expected", frame.header.kind,
+    fail(ErrorCode::kBadFrame, "a message of kind {} arrived where {} was expected", frame.header.kind,
          name(KindOf<T>::kind));
   try {
     return Message<T>(std::move(*frame.words));

@@ -19,13 +19,13 @@ class Link;
 // after the end (cleanup) every request is answered with its reason.
 class Proxy final : public caf::monitorable_actor {
  public:
-  // A request on its way out, and what makes a message of its reply's frame (throws Error for a frame that is
-  // no such reply).
+  // A request on its way out, and the function that turns its reply's frame into a message (it throws Error
+  // for any other frame).
   struct Request {
     OutFrame frame;
     caf::message (*read_reply)(InFrame&);
   };
-  // Takes the request out of a message; nothing if it is none of the interface.
+  // Takes the request out of a message; nothing if it is not part of the interface.
   using ReadRequest = std::optional<Request> (*)(const caf::type_erased_tuple&, Destination, uint64_t);
 
   Proxy(caf::actor_config& config, std::shared_ptr<Link> link, Destination destination, ReadRequest read)

@@ -31,7 +31,7 @@ bool is_alive(const Endpoint& endpoint) {
 
 void check_is_request(const InFrame& frame) {
   if (frame.reply() || frame.error())
-    fail(ErrorCode::kBadFrame, "a reply from a client, of which nothing was asked");
+    fail(ErrorCode::kBadFrame, "a reply from a client that was asked nothing");
 }
 
 void check_hello(wire::Hello::Reader hello, const Server::Options& options) {
@@ -64,7 +64,7 @@ std::shared_ptr<Server> Server::listen(Transport& transport, const std::vector<E
 
 Server::~Server() { stop(); }
 
-// Whoever connects from now on is refused at once, though acceptors are closed by the io thread.
+// Connections are refused from now on, although the io thread closes the acceptors later.
 void Server::stop() {
   const auto stopped = std::exchange(acceptors_, {});
   for (const auto& a : stopped) {
@@ -125,7 +125,7 @@ void Server::accept(const std::shared_ptr<Acceptor>& acceptor) {
       acceptor->acceptor);
 }
 
-// Out of descriptors, say: the same at once would fail the same way.
+// Out of descriptors, perhaps: trying again at once would fail the same way.
 void Server::accept_later(const std::shared_ptr<Acceptor>& acceptor) {
   auto timer = std::make_shared<asio::steady_timer>(transport_.io(), kAcceptPause);
   timer->async_wait([timer, weak = weak_from_this(), acceptor](auto) {

@@ -21,8 +21,8 @@ class Server : public std::enable_shared_from_this<Server> {
         false;  // a client that does not know the run yet (job 0) is welcome: masters only
   };
 
-  // Binds and listens; connections wait until start(). kInvalid naming the address that is in use, or cannot
-  // be had. A Unix socket left behind by a process that is gone is replaced.
+  // Binds and listens; connections wait until start(). kInvalid naming the address that is in use, or that
+  // cannot be bound. A Unix socket left behind by a process that is gone is replaced.
   static std::shared_ptr<Server> listen(Transport& transport, const std::vector<Endpoint>& endpoints,
                                         Options options);
 

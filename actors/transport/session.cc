@@ -23,7 +23,8 @@ void Session::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) 
   else if (content.match_elements<caf::error>())
     answer_error(open.request, from_caf(content.get_as<caf::error>(0)));
   else
-    answer_error(open.request, Error(ErrorCode::kInternal, "an answer of another type than was asked for"));
+    answer_error(open.request,
+                 Error(ErrorCode::kInternal, "the answer has another type than the request asks for"));
 }
 
 caf::message_id Session::remember(const FrameHeader& request, MakeFrame make_frame) {

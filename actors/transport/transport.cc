@@ -10,8 +10,8 @@
 namespace embers {
 namespace {
 
-// Between processes of one host: small enough that what one writes is still in a cache when the other one
-// reads it. Between hosts the kernel finds out what the network needs.
+// Between processes of one host: so small that what one writes is still in a cache when the other reads it.
+// Between hosts the kernel chooses the size.
 constexpr int kBufferBytes = 256 << 10;
 
 // Whether both ends have the same address, or none.

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-// What can be asked of embers on its command line: a struct of options for each command.
+// The commands of embers: a struct of options for each.
 namespace embers {
 
 // Options of every command that runs a job file.
@@ -80,7 +80,7 @@ struct BenchOptions {
   int64_t rows = 10'000'000;  // --rows N of each table (backends, storage)
 };
 
-// A process of a benchmark: not for people.
+// A process of a benchmark; not for users.
 struct BenchPartOptions {
   std::vector<std::string> words;
 };

@@ -1,4 +1,4 @@
-// Parses the command line. Every option of every command stands here, and only here.
+// Parses the command line. Every option of every command is defined here, and only here.
 #include "apps/command_line/command_line.h"
 
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -93,8 +93,9 @@ void add_master(CLI::App& app, Chosen& chosen) {
   master->add_option("--listen", options.listen, "HOST:PORT or unix:/path (may be repeated)")
       ->capture_default_str()
       ->allow_extra_args(false);
-  master->add_option("--shards,--owners", options.shards,
-                     "shards to wait for: processes, or their --owners together (default: storage.shards)");
+  master->add_option(
+      "--shards,--owners", options.shards,
+      "shards to wait for: the sum of --owners over all shard processes (default: storage.shards)");
   master->add_option("--workers", options.workers, "workers to wait for (default: training.workers)");
   master->add_option("--connect-timeout", options.connect_timeout, "seconds to keep trying to reach an owner")
       ->check(kSeconds)
@@ -102,8 +103,8 @@ void add_master(CLI::App& app, Chosen& chosen) {
 }
 
 void add_shard(CLI::App& app, Chosen& chosen) {
-  const auto [shard, options] =
-      add_command<ShardOptions>(app, chosen, "shard", "hold a share of the rows of a job");
+  const auto [shard, options] = add_command<ShardOptions>(
+      app, chosen, "shard", "join a job as one or more shards: keep a share of its rows");
   shard->alias("owner");
   add_join_options(*shard, options.join);
   shard
@@ -115,7 +116,7 @@ void add_shard(CLI::App& app, Chosen& chosen) {
   shard
       ->add_option("--listen", options.listen,
                    "HOST:PORT or unix:/path for workers (may be repeated; default: a free port and a Unix "
-                   "socket); of several owners, HOST:0")
+                   "socket); with several owners, HOST:0")
       ->allow_extra_args(false);
 }
 
@@ -134,15 +135,15 @@ void add_evaluate_options(CLI::App& app, EvaluateOptions& o) {
   app.add_option("--model", o.job.resume, "directory that training saved with --output")
       ->required()
       ->check(kNotEmpty);
-  app.add_option("--data", o.data, "files instead of the job's test files");
+  app.add_option("--data", o.data, "files to use instead of the job's test files");
 }
 
 void add_using(CLI::App& app, Chosen& chosen) {
   const auto [evaluate, evaluate_options] = add_command<EvaluateOptions>(
-      app, chosen, "evaluate", "loss, AUC and accuracy of a saved model on the test files");
+      app, chosen, "evaluate", "print loss, AUC and accuracy of a saved model on the test files");
   add_evaluate_options(*evaluate, evaluate_options);
   const auto [predict, predict_options] = add_command<PredictOptions>(
-      app, chosen, "predict", "scores of a saved model for every record of the test files");
+      app, chosen, "predict", "write the scores of a saved model for every record of the test files");
   add_evaluate_options(*predict, predict_options.evaluate);
   predict->add_option("--out", predict_options.out, "CSV file: record,score,label")
       ->required()
@@ -156,8 +157,8 @@ void add_synth(CLI::App& app, Chosen& chosen) {
   CLI::App* const synth = app.add_subcommand("synth", "generate data");
   synth->require_subcommand(1);
   const auto [criteo, options] = add_command<SynthOptions>(
-      *synth, chosen, "criteo", "a click log in Criteo's format with a planted teacher");
-  criteo->add_option("--rows", options.rows, "records in all; the last tenth goes to test.txt")
+      *synth, chosen, "criteo", "generate a click log in Criteo's format, with a planted teacher");
+  criteo->add_option("--rows", options.rows, "records in total; the last tenth goes to test.txt")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{10}, INT64_MAX));
   criteo->add_option("--seed", options.seed, "the same seed gives the same bytes")
@@ -167,13 +168,13 @@ void add_synth(CLI::App& app, Chosen& chosen) {
 }
 
 void add_bench(CLI::App& app, Chosen& chosen) {
-  CLI::App* const bench = app.add_subcommand("bench", "measure embers beside others");
+  CLI::App* const bench = app.add_subcommand("bench", "compare the speed of embers with that of others");
   bench->require_subcommand(1);
   const auto add = [&](Bench which, const char* name, const char* text) {
     const auto [sub, options] = add_command<BenchOptions>(*bench, chosen, name, text);
     options.bench = which;
     sub->add_option("--report", options.report, "write the result as JSON to this file");
-    sub->add_flag("--quick", options.quick, "a smaller grid");
+    sub->add_flag("--quick", options.quick, "measure a smaller grid, for a quick look");
     if (which != Bench::kBackends && which != Bench::kStorage) return;
     sub->add_option("--rows", options.rows, "rows of a table")
         ->check(CLI::Range(int64_t{10'000}, int64_t{1'000'000'000}))
@@ -202,7 +203,7 @@ void add_op(CLI::App& app, Chosen& chosen) {
       add_command<OpOptions>(app, chosen, "op", "run one operator on a case given as JSON");
   op->add_flag(
       "--lines", options.lines,
-      "many cases in one run: one a line, each answered by a line, in order, as soon as it is known");
+      "read one case per line, and answer each with a line, in order, as soon as its result is known");
   op->footer(kOpHelp);
 }
 
@@ -224,7 +225,7 @@ std::string help_text(CLI::App& app, const std::vector<std::string>& command) {
 }
 
 void add_help(CLI::App& app, Chosen& chosen) {
-  CLI::App* const help = app.add_subcommand("help", "what embers can do, or the options of one command");
+  CLI::App* const help = app.add_subcommand("help", "list the commands, or the options of one command");
   struct Options {
     std::vector<std::string> command;
     bool json = false;
@@ -232,7 +233,7 @@ void add_help(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
   auto* const command = help->add_option("COMMAND", options->command, "e.g. train");
   help->add_flag("--json", options->json,
-                 "all commands, their options, and all keys of job files, for programs")
+                 "print all commands, their options, and all keys of job files as JSON")
       ->excludes(command);
   help->callback([&app, &chosen, options] {
     chosen = HelpOptions{options->json ? describe(app).dump(2) + '\n' : help_text(app, options->command)};

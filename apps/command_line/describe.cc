@@ -23,7 +23,7 @@ Json option(const CLI::Option& option) {
   return json;
 }
 
-// The command itself, then those below it; `name` is its own with those above it.
+// The command itself, then those below it. `name` is its full name.
 void add(const CLI::App& app, const std::string& name, Json& commands) {
   const std::string before = app.get_parent() == nullptr ? "" : name + ' ';
   Json options = Json::array();

@@ -26,8 +26,8 @@ std::shared_ptr<WorkerConfig> worker_config(const JobSetup& setup, const MasterC
   w->connect_owner = [owners = config.local_owners](size_t number, const auto&, const auto&, uint64_t) {
     return owners.at(number);
   };
-  // A worker of this process does not come back: what ended it ends the job. (The master knows what it said
-  // itself.)
+  // A worker of this process does not come back, so the error that ended it ends the job. (An error that the
+  // master sent it is known there.)
   w->on_end = [master](const std::optional<Error>& error) {
     if (!error || error->code() == ErrorCode::kJobFailed) return;
     caf::anon_send(master, make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) {

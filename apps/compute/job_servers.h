@@ -9,10 +9,10 @@
 
 namespace embers {
 
-// Sees to the servers that the job's storage.backend needs, before owners are made: those of storage.servers
-// must answer (kUnreachable with host, port and reason); without any, storage.own_servers of the job's own
-// are started and put into the config, and returned. A model without embedding layers needs none: its rows
-// stay in memory.
+// Provides the servers that the job's storage.backend needs, before owners are made. Those of storage.servers
+// must answer (else kUnreachable with host, port and reason). Without any, storage.own_servers servers are
+// started, put into the config, and returned. A model without embedding layers needs none: its rows stay in
+// memory.
 std::vector<std::unique_ptr<OwnServer>> provide_servers(MasterConfig& config, const std::string& host);
 
 }  // namespace embers

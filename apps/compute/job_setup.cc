@@ -24,15 +24,15 @@ std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
-// An owner alone sees its share of a gradient: only a commit, which all of them take part in, knows norms.
-// And a worker's own copy of the dense parameters would take steps that owners clip.
+// An owner sees only its share of a gradient; norms are known only in a commit, in which all owners take
+// part. And a worker's own copy of the dense parameters would not clip as owners do.
 void check_clipping(const job::Job& job, const ModelSpec& model) {
   for (const TableSpec& table : model.tables) {
     const storage::Clipping clipping = storage::UpdateRule::make(table.update_rule)->clipping();
     if (job.training.get_model_steps > 1 && table.name == kDenseTable &&
         (clipping.needs_norms() || clipping.value > 0))
       fail(ErrorCode::kInvalid,
-           "{}: clipping does not go with get_model_steps above 1: leave one of them out",
+           "{}: clipping does not work with get_model_steps above 1: leave out one of them",
            job.place({"training", "get_model_steps"}));
   }
   const bool one_owner = job.storage.shards == 1 || !model.has_embeddings();
@@ -46,7 +46,8 @@ void check_clipping(const job::Job& job, const ModelSpec& model) {
            job.place({"optimizer"}), table.name);
 }
 
-// Every initializer and optimizer of the job, and that each [storage.tables] entry is of use.
+// Checks every initializer and update rule of the job, and that each entry of [storage.tables] matches a
+// table.
 void check_storage(const job::Job& job, const ModelSpec& model) {
   at_place(job.place({"optimizer", "name"}), [&] { storage::UpdateRule::make(job.optimizer); });
   at_place(job.place({"storage", "servers"}), [&] {
@@ -77,7 +78,7 @@ void check_storage(const job::Job& job, const ModelSpec& model) {
     });
 }
 
-// What cannot be read or written is better known before hours of training than after them.
+// Paths that cannot be read or written should be found before hours of training, not after.
 void check_files(const JobOptions& options) {
   if (!options.resume.empty()) storage::CheckpointReader::open(options.resume);
   for (const std::string& file : {options.report, options.dump_rows})
@@ -119,7 +120,7 @@ JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir,
   if (purpose == Purpose::kTrain) {
     setup.train = data::Dataset::open(job, data::Split::kTrain, index_dir);
     if (setup.train->records() == 0)
-      fail(ErrorCode::kInvalid, "{}: the training files hold no record", job.source.path);
+      fail(ErrorCode::kInvalid, "{}: the training files hold no records", job.source.path);
   }
   if (!job.data.test.empty() || !test_files.empty())
     setup.test = data::Dataset::open(job, data::Split::kTest, index_dir, test_files);

@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::duration;
 
-// Where a server of the job's own listens: where the master does, for its shards to reach it.
+// Where the job's own servers listen: at the master's address, since shards can reach that.
 std::string server_host(const std::vector<std::string>& listen) {
   for (const Endpoint& endpoint : parse_endpoints(listen))
     if (!endpoint.unix_socket) return endpoint.host;
@@ -40,7 +40,7 @@ int serve_master(const MasterOptions& options) {
   caf::actor_system system(system_config);
   Transport transport(system);
   job::Job job = load_job(options.job, overrides);
-  // Listens before it reads data and model: peers that come early wait instead of being turned away.
+  // Listens before it reads data and model, so that peers that come early wait instead of being refused.
   const uint64_t run = random_number();
   const auto server = Server::listen(transport, parse_endpoints(options.listen), {run, true});
   const JobSetup setup = set_up(std::move(job), Purpose::kTrain, index_dir_of(options.job.output));
@@ -54,7 +54,7 @@ int serve_master(const MasterOptions& options) {
                         duration<double>(options.connect_timeout), true);
   };
   config->drop_owner = [](const OwnerHandles& owner) {
-    drop_remote_owner(owner, "the master gave this shard process up");
+    drop_remote_owner(owner, "the master has given up on this shard process");
   };
   if (!config->model.has_embeddings()) {
     const OwnerMap map = even_owner_map(config->shards, config->job.storage.buckets);
@@ -112,8 +112,8 @@ int serve_worker(const JoinOptions& options) {
   config->connect_owner = [&transport, run = master.run, here = boot_id(), timeout = options.connect_timeout](
                               size_t, const std::vector<std::string>& endpoints, const std::string& there,
                               uint64_t incarnation) {
-    return remote_owner(transport, endpoints, !here.empty() && here == there,
-                        {run, incarnation}, duration<double>(timeout), false);
+    return remote_owner(transport, endpoints, !here.empty() && here == there, {run, incarnation},
+                        duration<double>(timeout), false);
   };
   config->drop_owner = [](const OwnerHandles& owner) {
     drop_remote_owner(owner, "the shard has moved to another process");

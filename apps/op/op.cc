@@ -72,7 +72,7 @@ Answer answer(const std::string& text) {
 
 namespace {
 
-// A line, with nothing left in a buffer: who asks may wait for it before asking again.
+// Writes a line and leaves nothing in a buffer: the asker may wait for it before asking again.
 void say(const op::Answer& answer) {
   fmt::print("{}\n", answer.json.dump(-1, ' ', false, op::Json::error_handler_t::replace));
   if (std::fflush(stdout) != 0)

@@ -12,7 +12,7 @@ namespace {
 int64_t count(const Json& the_case, const char* key, int64_t low, int64_t otherwise) {
   if (!given(the_case, key)) return otherwise;
   const int64_t value = integer(at(the_case, key), key);
-  if (value < low) fail(ErrorCode::kInvalid, "{} is {}, must be at least {}", key, value, low);
+  if (value < low) fail(ErrorCode::kInvalid, "{} is {} but must be at least {}", key, value, low);
   return value;
 }
 

@@ -18,14 +18,14 @@ namespace {
 void flatten(const Json& value, const std::string& place, size_t depth, Flat& flat) {
   if (!value.is_array()) {
     if (depth != flat.shape.size())
-      fail(ErrorCode::kInvalid, "{} must be lists of equal depth: {} stands beside lists", place,
+      fail(ErrorCode::kInvalid, "{} must be lists of equal depth: {} is mixed with lists", place,
            value.dump());
     return flat.values.push_back(&value);
   }
   const auto size = static_cast<int64_t>(value.size());
   if (depth == flat.shape.size()) {
     if (!flat.values.empty())
-      fail(ErrorCode::kInvalid, "{} must be lists of equal depth: a list stands beside values", place);
+      fail(ErrorCode::kInvalid, "{} must be lists of equal depth: a list is mixed with values", place);
     flat.shape.push_back(size);
   }
   if (flat.shape[depth] != size)

@@ -29,7 +29,7 @@ struct Params {
 Params params_of(const Json& the_case) {
   const Json& list = at(the_case, "params");
   if (!list.is_array()) fail(ErrorCode::kInvalid, "params must be a list of partitions");
-  if (list.empty()) fail(ErrorCode::kInvalid, "params has no partition: give at least one");
+  if (list.empty()) fail(ErrorCode::kInvalid, "params has no partitions: give at least one");
   Params params;
   for (size_t p = 0; p < list.size(); ++p) {
     const std::string place = fmt::format("params[{}]", p);
@@ -38,12 +38,12 @@ Params params_of(const Json& the_case) {
     if (!no_rows && flat.shape.size() != 2)
       fail(ErrorCode::kInvalid, "{} has shape {}: a partition is a list of rows", place, show(flat.shape));
     if (!no_rows && params.dim != 0 && flat.shape[1] != params.dim)
-      fail(ErrorCode::kInvalid, "{} has rows of {} numbers, partitions before it rows of {}", place,
-           flat.shape[1], params.dim);
+      fail(ErrorCode::kInvalid, "{} has rows of {} numbers, but the partitions before it have rows of {}",
+           place, flat.shape[1], params.dim);
     if (!no_rows) params.dim = flat.shape[1];
     params.partitions.push_back(numbers(flat, place));
   }
-  if (params.dim == 0) fail(ErrorCode::kInvalid, "params has no row, or rows without numbers");
+  if (params.dim == 0) fail(ErrorCode::kInvalid, "params has no rows, or rows without numbers");
   return params;
 }
 
@@ -164,7 +164,7 @@ bool is_sparse(const Json& the_case, const std::string& op) {
   const bool sparse =
       given(the_case, "indices") || given(the_case, "values") || given(the_case, "dense_shape");
   if (sparse && given(the_case, "ids"))
-    fail(ErrorCode::kInvalid, "the case has dense ids and sparse ones (indices, values, dense_shape)");
+    fail(ErrorCode::kInvalid, "the case has both dense ids and sparse ids (indices, values, dense_shape)");
   if (!sparse && !given(the_case, "ids"))
     fail(ErrorCode::kInvalid, "the case has no ids: give ids, or indices, values and dense_shape");
   if (sparse && op == "embedding_lookup")
@@ -192,7 +192,7 @@ std::vector<float> gradient_of(const Json& the_case, const std::vector<int64_t>&
   for (const int64_t d : shape) size *= d;
   for (const int64_t d : flat.shape) given_size *= d;
   if (flat.shape != shape && !(size == 0 && given_size == 0))
-    fail(ErrorCode::kInvalid, "grad has shape {}, the output has {}", show(flat.shape), show(shape));
+    fail(ErrorCode::kInvalid, "grad has shape {}, but the output has {}", show(flat.shape), show(shape));
   return numbers(flat, "grad");
 }
 

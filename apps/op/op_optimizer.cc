@@ -28,7 +28,8 @@ Rows rows_of(const Json& the_case) {
     if (flat.shape.size() != 1 || flat.values.empty())
       fail(ErrorCode::kInvalid, "{} must be a list of numbers", place);
     if (rows.dim != 0 && flat.values.size() != rows.dim)
-      fail(ErrorCode::kInvalid, "{} has {} numbers, rows before it {}", place, flat.values.size(), rows.dim);
+      fail(ErrorCode::kInvalid, "{} has {} numbers, but the rows before it have {}", place,
+           flat.values.size(), rows.dim);
     rows.dim = static_cast<uint32_t>(flat.values.size());
     rows.keys.push_back(key);
     for (const float x : numbers(flat, place)) rows.values.push_back(x);
@@ -52,8 +53,8 @@ Gradients gradients_of(const Json& step, const std::string& place, const Json& r
   if (!keys.is_array()) fail(ErrorCode::kInvalid, "{}.keys must be a list of keys", place);
   const std::vector<int64_t> expected{static_cast<int64_t>(keys.size()), dim};
   if (flat.shape != expected && !(keys.empty() && flat.values.empty()))
-    fail(ErrorCode::kInvalid, "{}.grads has shape {}, {} keys of rows of {} need {}", place, show(flat.shape),
-         keys.size(), dim, show(expected));
+    fail(ErrorCode::kInvalid, "{}.grads has shape {}, but {} keys with rows of {} need {}", place,
+         show(flat.shape), keys.size(), dim, show(expected));
   const std::vector<float> values = numbers(flat, place + ".grads");
   Gradients sum;
   std::map<std::string, size_t> places;
@@ -76,7 +77,7 @@ Gradients gradients_of(const Json& step, const std::string& place, const Json& r
 double rate_of(const Json& step, const std::string& place, double otherwise) {
   if (!given(step, "lr")) return otherwise;
   const double rate = exact_number(at(step, "lr"), place + ".lr");
-  if (rate < 0) fail(ErrorCode::kInvalid, "{}.lr is {}, must be at least 0", place, rate);
+  if (rate < 0) fail(ErrorCode::kInvalid, "{}.lr is {} but must be at least 0", place, rate);
   return rate;
 }
 

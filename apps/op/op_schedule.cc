@@ -13,7 +13,7 @@ Json schedule(const Json& the_case) {
   Json rates = Json::array();
   for (const Json& step : steps) {
     const int64_t number = integer(step, "steps");
-    if (number < 0) fail(ErrorCode::kInvalid, "steps has {}: steps count from 0", number);
+    if (number < 0) fail(ErrorCode::kInvalid, "steps contains {}: steps count from 0", number);
     rates.push_back(schedule.at(static_cast<uint64_t>(number)));
   }
   return {{"learning_rates", rates}};

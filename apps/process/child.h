@@ -9,13 +9,13 @@
 #include <boost/process/extend.hpp>
 #include <boost/process/io.hpp>
 
-// What Boost.Process leaves to be said of processes that belong to this one.
+// What Boost.Process does not do for the child processes of this one.
 namespace embers {
 
 // Runs the program that its first argument names, found in PATH; boost::process::search_path would do the
 // same by Boost.Filesystem's shared library.
 inline constexpr char kFindInPath[] = "/usr/bin/env";
-// Whether the program that it was to run could not be.
+// Whether the program that it should run could not be started.
 inline bool was_not_found(boost::process::child& child) {
   return !child.running() && child.exit_code() == 127;
 }
@@ -26,7 +26,7 @@ template <class Then>
 auto ends_with_this_process(Then then) {
   return boost::process::extend::on_exec_setup = [parent = ::getpid(), then](auto&) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(127);  // it has ended meanwhile
+    if (::getppid() != parent) ::_exit(127);  // the parent has ended meanwhile
     then();
   };
 }

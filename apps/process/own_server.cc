@@ -42,7 +42,7 @@ Address resolve(const std::string& host, uint16_t port) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
-    fail(ErrorCode::kInvalid, "no server can listen on '{}': {}", host, gai_strerror(error));
+    fail(ErrorCode::kInvalid, "a server cannot listen on '{}': {}", host, gai_strerror(error));
   Address address;
   address.size = found->ai_addrlen;
   std::copy_n(reinterpret_cast<const char*>(found->ai_addr), found->ai_addrlen,
@@ -58,7 +58,7 @@ uint16_t free_port(const std::string& host) {
   char port[NI_MAXSERV];
   if (::bind(socket.fd, bytes, address.size) != 0 || ::getsockname(socket.fd, bytes, &address.size) != 0 ||
       ::getnameinfo(bytes, address.size, nullptr, 0, port, sizeof port, NI_NUMERICSERV) != 0)
-    fail(ErrorCode::kInvalid, "no server can listen on '{}': {}", host, std::strerror(errno));
+    fail(ErrorCode::kInvalid, "a server cannot listen on '{}': {}", host, std::strerror(errno));
   return static_cast<uint16_t>(std::stoi(port));
 }
 
@@ -121,7 +121,7 @@ bool is_any(const std::string& host) { return host == "0.0.0.0" || host == "::" 
 
 }  // namespace
 
-// In a session of its own: Ctrl-C is for the job, which still has to save.
+// In a session of its own: Ctrl-C is meant for the job, which still has to save.
 struct OwnServer::Process {
   Process(const Options& options, uint16_t port, std::FILE* log)
       : server(kFindInPath, boost::process::args(command(options, port)),
@@ -158,8 +158,8 @@ std::unique_ptr<OwnServer> OwnServer::start(const Options& options) {
     said = read_all(log.get());
     if (was_not_found(process->server)) said += ": install it, or give storage.servers";
   }
-  fail(ErrorCode::kInvalid, "the job's own {} server did not come up on {}: {}", options.backend,
-       options.host, said);
+  fail(ErrorCode::kInvalid, "the job's own {} server did not start on {}: {}", options.backend, options.host,
+       said);
 }
 
 OwnServer::~OwnServer() = default;

@@ -8,7 +8,7 @@
 
 namespace embers {
 
-// What owner `number` of a job's run is told, in whichever process it lives.
+// The configuration of owner `number` of a job's run, whichever process it lives in.
 OwnerConfig owner_config(const job::Job& job, uint64_t run, uint32_t number, std::vector<TableSpec> tables,
                          OwnerMap map);
 

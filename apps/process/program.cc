@@ -21,7 +21,7 @@ void become(const std::string& name, const std::vector<std::string>& words) {
   argv.push_back(nullptr);
   ::execv(path.c_str(), argv.data());
   fail(file_error_code(errno),
-       "cannot start {}: {}; it belongs beside this program: build or install embers whole", path,
+       "cannot start {}: {}; it must be in the folder of this program: build or install all of embers", path,
        std::strerror(errno));
 }
 

@@ -26,7 +26,7 @@ constexpr uint32_t kThreadsOfAnOwner = 2;  // shard and optimizer
 // shard.
 constexpr size_t kMessagesAtOnce = 4;
 
-// A call that waits goes on after the signal: without this, those of libraries would fail.
+// Calls that wait go on after the signal. Without this, those of libraries would fail.
 void restart_calls_after(int signal) {
   struct sigaction action {};
   ::sigaction(signal, nullptr, &action);
@@ -42,7 +42,7 @@ SystemConfig::SystemConfig(uint32_t owners) {
   const uint32_t most = std::max(8u, kThreadsOfAnOwner * owners);
   set("scheduler.max-threads",
       static_cast<size_t>(std::clamp(std::thread::hardware_concurrency(), 2u, most)));
-  // By default an actor runs until its mailbox is empty, which that of a busy shard never is.
+  // By default an actor runs until its mailbox is empty, and a busy shard's never is.
   set("scheduler.max-throughput", kMessagesAtOnce);
   set("logger.console", caf::atom("none"));
 }

@@ -23,8 +23,8 @@
 namespace embers {
 namespace {
 
-// How the job ended for this process: the first word of any owner, who hears it from the master or misses it.
-// Any thread.
+// How the job ended for this process: what the first of its owners heard from the master, or that it lost the
+// master. Any thread.
 class Verdict {
  public:
   void give(std::optional<Error> error) {
@@ -151,8 +151,8 @@ void check_listen(const ShardOptions& options) {
   for (const Endpoint& endpoint : parse_endpoints(options.listen))
     if (endpoint.unix_socket || endpoint.port != "0")
       fail(ErrorCode::kInvalid,
-           "--listen {} has room for one owner, not for --owners {}: give port 0, for a free one each, leave "
-           "--listen out, or start a process an owner",
+           "--listen {} is an address for one owner, but --owners is {}: give port 0 (a free port for each), "
+           "leave out --listen, or start one process per owner",
            endpoint.text(), options.owners);
 }
 

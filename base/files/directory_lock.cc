@@ -22,7 +22,8 @@ std::unique_ptr<const DirectoryLock> DirectoryLock::take(const std::string& dire
   std::unique_ptr<const DirectoryLock> lock(new DirectoryLock(descriptor));
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK)
-    fail(ErrorCode::kInvalid, "another job writes to '{}': choose another directory, or let it end",
+    fail(ErrorCode::kInvalid,
+         "another job is writing to '{}': choose another directory, or wait until that job has ended",
          directory);
   return lock;  // a file system without locks
 }

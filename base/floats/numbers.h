@@ -16,7 +16,7 @@ enum class NumberType : uint8_t {
 };
 
 std::string_view name(NumberType type);  // "float32", "float16", "bfloat16"
-// The type of this number; kBadFrame if it is none.
+// The type with this number; kBadFrame if there is none.
 NumberType number_type(uint8_t number);
 constexpr size_t bytes_of(NumberType type) { return type == NumberType::kFloat32 ? 4 : 2; }
 

@@ -16,8 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Makes the kernel hand out so much memory, and gives it back: what a hypervisor takes to find it is no
-// side's.
+// Makes the kernel hand out so much memory, and gives it back: the time a hypervisor takes to find it counts
+// for neither side.
 void warm_memory(uint64_t bytes) {
   const storage::Pages pages(bytes, true);
   for (size_t at = 0; at < pages.size(); at += storage::kHugePage) pages.data()[at] = std::byte{1};

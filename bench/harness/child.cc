@@ -18,11 +18,12 @@ namespace {
 using File = std::unique_ptr<std::FILE, decltype(&std::fclose)>;
 
 // Both ends of a pipe. Those of boost::process are inherited by every child that is started later, so that
-// none would see the end of its input.
+// none of them would see the end of its input.
 struct Pipe {
   Pipe() : read(nullptr, &std::fclose), write(nullptr, &std::fclose) {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) fail(ErrorCode::kInternal, "no pipe: {}", std::strerror(errno));
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      fail(ErrorCode::kInternal, "cannot create a pipe: {}", std::strerror(errno));
     read.reset(::fdopen(ends[0], "r"));
     write.reset(::fdopen(ends[1], "w"));
   }

@@ -30,7 +30,7 @@ class Table {
   explicit Table(size_t floats) : bytes_(floats * sizeof(float)), floats_(floats) {
     void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-      fail(ErrorCode::kInvalid, "no memory for a table of {} MiB: try --quick", bytes_ >> 20);
+      fail(ErrorCode::kInvalid, "not enough memory for a table of {} MiB: try --quick", bytes_ >> 20);
     madvise(memory, bytes_, MADV_HUGEPAGE);
     data_ = static_cast<float*>(memory);
     uint32_t state = 1;

@@ -54,7 +54,7 @@ toml::table parse_override(const std::string& text, size_t order) {
   }
   const std::string path = fmt::format("{}{}", kOverride, text);
   const std::string lines(order, '\n');
-  // A value with a line break could bring in further keys: it is taken as a bare string.
+  // A value with a line break could add further keys, so it is taken as a plain string.
   if (text.find('\n') == std::string::npos) {
     try {
       return toml::parse(lines + text, path);
@@ -65,8 +65,8 @@ toml::table parse_override(const std::string& text, size_t order) {
   try {
     return toml::parse(lines + text.substr(0, equals + 1) + as_toml_string(text.substr(equals + 1)), path);
   } catch (const toml::parse_error& e) {
-    fail(ErrorCode::kInvalid, "{}: {}; quote path segments that hold other characters than A-Z a-z 0-9 _ -",
-         path, e.description());
+    fail(ErrorCode::kInvalid, "{}: {}; quote path segments with characters other than A-Z a-z 0-9 _ -", path,
+         e.description());
   }
 }
 

@@ -98,7 +98,7 @@ int64_t Section::integer(std::string_view key, int64_t otherwise, int64_t low, i
   if (!node->is_integer()) fail_at(key, fmt::format("'{}' must be a whole number", key));
   const int64_t value = node->as_integer()->get();
   if (value < low || value > high) {
-    fail_at(key, fmt::format("'{}' is {}, must be from {} to {}", key, value, low, high));
+    fail_at(key, fmt::format("'{}' is {} but must be from {} to {}", key, value, low, high));
   }
   return value;
 }

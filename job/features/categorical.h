@@ -17,7 +17,7 @@ inline constexpr int64_t kNoId = -1;
 // Texts numbered from 0, each once. Immutable; shared by all readers.
 class Vocabulary {
  public:
-  // kInvalid for a text that stands there twice.
+  // kInvalid for a text that is there twice.
   explicit Vocabulary(std::vector<std::string> entries);
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
@@ -36,7 +36,7 @@ class Vocabulary {
   std::unordered_map<std::string_view, int64_t> numbers_;
 };
 
-// kRaw: the values themselves are the keys, as categorical_column_with_embedding has it. The others give
+// kRaw: the values themselves are the keys, as in categorical_column_with_embedding. The others give
 // int64 ids.
 enum class IdKind : uint8_t { kRaw, kIdentity, kHashBucket, kVocabulary, kBucketized, kCrossed };
 

@@ -26,8 +26,8 @@ void check_feature(const Section& section, const InputColumn& column, const Feat
   }
   if (column.kind == Kind::kIndicator && feature.ids.buckets() == 0) {
     section.fail_at("as",
-                    fmt::format("an indicator needs a feature whose ids are numbered, '{}' has any: say "
-                                "vocabulary_size of a vocabulary_file; hash or embed others",
+                    fmt::format("an indicator needs a known number of ids, but feature '{}' may have any: "
+                                "give vocabulary_size for a vocabulary_file, or hash or embed the feature",
                                 feature.name));
   }
 }

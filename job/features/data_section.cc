@@ -61,7 +61,7 @@ void check_unique(const Section& section, const std::vector<Column>& columns, co
       fail(ErrorCode::kInvalid, "{}: {} column '{}' is declared twice", place, section.title(), last.name);
     }
     if (columns[i].type == ColumnType::kLabel && last.type == ColumnType::kLabel) {
-      fail(ErrorCode::kInvalid, "{}: {} two labels, '{}' and '{}'; a row has one", place, section.title(),
+      fail(ErrorCode::kInvalid, "{}: {} has two labels, '{}' and '{}'; a row has one", place, section.title(),
            columns[i].name, last.name);
     }
   }
@@ -112,7 +112,7 @@ void read(Section& section, DataSection& data) {
   if (format != Format::kCriteo) {
     data.columns = read_columns(section);
   } else if (section.find("columns") != nullptr) {
-    section.fail_at("columns", "'columns' are given already by format = \"criteo\"; leave one of them out");
+    section.fail_at("columns", "'columns' are implied by format = \"criteo\"; leave one of them out");
   } else {
     data.columns = criteo_columns();
   }

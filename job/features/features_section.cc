@@ -74,7 +74,7 @@ void read_weights(Section& section, const std::vector<Column>& columns, Feature&
   section.fail_at("weights", fmt::format("weights need a float column; '{}' is not one", column.name));
 }
 
-// All but the inputs of a crossed feature, which may be features that stand behind it.
+// All but the inputs of a crossed feature, which may be features that come after it.
 Feature read_feature(Section section, const std::string& name, const std::vector<Column>& columns) {
   Feature feature;
   feature.name = name;
@@ -90,7 +90,7 @@ Feature read_feature(Section section, const std::string& name, const std::vector
     section.read("column", feature.column);
     const Column& column = column_of(section, "column", feature.column, columns);
     if (column.type == ColumnType::kLabel || column.type == ColumnType::kIgnore) {
-      section.fail_at("column", fmt::format("column '{}' is {}, no feature", column.name,
+      section.fail_at("column", fmt::format("column '{}' is {}, which cannot be a feature", column.name,
                                             column.type == ColumnType::kLabel ? "the label" : "ignored"));
     }
     if (as == As::kByColumn) as = column.type == ColumnType::kFloat ? As::kNumeric : As::kRaw;
@@ -152,7 +152,7 @@ void check_input(const Section& section, const Feature& input) {
     section.fail_at("keys", fmt::format("'{}' has weights, which a cross cannot take", input.name));
   }
   if (input.ids.kind == IdKind::kCrossed && input.crossed.empty()) {
-    section.fail_at("keys", fmt::format("crossed feature '{}' must stand before this one", input.name));
+    section.fail_at("keys", fmt::format("crossed feature '{}' must come before this one", input.name));
   }
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kMostThreads = 4096;
 
-// What would break what sync mode promises, or can have no effect there.
+// Settings that would break what sync mode promises, or have no effect there.
 void check_sync(const Section& section, const TrainingSection& training) {
   if (training.get_model_steps > 1)
     section.fail_at("get_model_steps",

@@ -25,13 +25,13 @@ CategoricalColumn column_of(IdKind kind, const std::string& key) {
 }
 
 int64_t positive(const std::string& column, const char* parameter, int64_t value) {
-  if (value < 1) bad(column, "{} is {}, it must be at least 1", parameter, value);
+  if (value < 1) bad(column, "{} is {} but must be at least 1", parameter, value);
   return value;
 }
 
 CategoricalColumn vocabulary_column(const std::string& key, std::optional<int64_t> default_value,
                                     int64_t num_oov_buckets) {
-  if (num_oov_buckets < 0) bad(key, "num_oov_buckets is {}, it must not be negative", num_oov_buckets);
+  if (num_oov_buckets < 0) bad(key, "num_oov_buckets is {} but must not be negative", num_oov_buckets);
   if (num_oov_buckets > 0 && default_value) bad(key, "default_value and num_oov_buckets exclude each other");
   CategoricalColumn column = column_of(IdKind::kVocabulary, key);
   column.feature.ids.default_value = default_value;
@@ -84,7 +84,7 @@ CategoricalColumn categorical_column_with_identity(const std::string& key, int64
   CategoricalColumn column = column_of(IdKind::kIdentity, key);
   column.feature.ids.num_buckets = positive(key, "num_buckets", num_buckets);
   if (default_value && (*default_value < 0 || *default_value >= num_buckets))
-    bad(key, "default_value is {}, it must be in [0, {})", *default_value, num_buckets);
+    bad(key, "default_value is {} but must be in [0, {})", *default_value, num_buckets);
   column.feature.ids.default_value = default_value;
   return column;
 }
@@ -122,7 +122,7 @@ CategoricalColumn categorical_column_with_vocabulary_file(const std::string& key
                                                           std::optional<int64_t> default_value,
                                                           int64_t num_oov_buckets) {
   if (vocabulary_size < 0)
-    bad(key, "vocabulary_size is {}, it must be at least 1, or 0 for all", vocabulary_size);
+    bad(key, "vocabulary_size is {} but must be at least 1, or 0 for all", vocabulary_size);
   CategoricalColumn column = vocabulary_column(key, default_value, num_oov_buckets);
   column.feature.ids.vocabulary = at_place(fmt::format("column '{}'", key), [&] {
     return job::Vocabulary::read(vocabulary_file, vocabulary_size, false);
@@ -204,7 +204,7 @@ InputLayerImpl::InputLayerImpl(std::vector<DenseColumn> columns, const ModelConf
             [](const DenseColumn& a, const DenseColumn& b) { return a.name < b.name; });
   for (DenseColumn& column : columns) {
     if (!columns_.empty() && columns_.back().column.name == column.name)
-      bad(column.name, "stands twice in the input");
+      bad(column.name, "is in the input twice");
     columns_.push_back(made(std::move(column), config));
     total_ += columns_.back().width;
   }
@@ -240,7 +240,7 @@ InputLayerImpl::Column InputLayerImpl::made(DenseColumn dense, const ModelConfig
   column.feature = feature.name;
   if (declared.kind == DenseColumn::Kind::kIndicator) {
     if (feature.buckets == 0)
-      bad(declared.name, "needs ids of a known number of buckets, but '{}' has any: embed it, or hash it",
+      bad(declared.name, "needs a known number of ids, but '{}' may have any: embed it, or hash it",
           declared.categorical.name());
     column.width = feature.buckets;
     return column;

@@ -121,7 +121,7 @@ class InputLayerImpl : public torch::nn::Module {
     int64_t width;
   };
   std::vector<Part> parts() const;
-  // Features that are not the data's own; found by whoever prepares minibatches.
+  // Features that are made from the data's own, for the code that prepares minibatches.
   const std::vector<data::Derivation>& derived() const { return derived_; }
 
  private:

@@ -21,7 +21,7 @@ class Batch {
   // Ids of a categorical feature; kInvalid naming the nearest feature if there is none of this name.
   const Ids& ids(const std::string& feature) const;
   const data::FeatureSchema& schema() const;
-  // (epoch << 32) + minibatch: what counter-based random layers use, the same whoever computes it.
+  // (epoch << 32) + minibatch: what counter-based random layers use; it does not depend on the worker.
   uint64_t counter() const;
 
  private:

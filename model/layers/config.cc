@@ -93,8 +93,8 @@ void ModelConfig::check_all_read() const {
   const job::Job& job = state_->job;
   if (!job.columns.empty() && !state_->asked_columns)
     fail(ErrorCode::kInvalid,
-         "{}: model '{}' takes the features as they are and reads no [columns]: leave them out, or "
-         "use a model with an input layer, as dnn is",
+         "{}: model '{}' takes the features as they are and reads no [columns]: leave them out, or use a "
+         "model with an input layer, such as dnn",
          job.place({"columns"}), job.model.name);
   if (!job.model.params.is_object()) return;
   for (const auto& item : job.model.params.items()) {

@@ -65,7 +65,7 @@ inline constexpr uint32_t kModelAbi = 2;
     return new Class(config);                                                          \
   }
 
-// The model of the job: from [model] library if given (dlopen, kept for ever), else from the zoo. torch's
+// The model of the job: from [model] library if given (dlopen, never unloaded), else from the zoo. torch's
 // random state is seeded with job.seed first, so that every process builds the same initial parameters.
 // Errors, all kInvalid: unknown model (nearest suggested), library that does not load, without the factory or
 // of another ABI, unknown [model] keys.

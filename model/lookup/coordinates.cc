@@ -40,14 +40,15 @@ std::vector<int64_t> bag_offsets(std::span<const int64_t> indices, std::span<con
   const int64_t bags = count_bags(dense_shape);
   const size_t rank = dense_shape.size();
   if (indices.size() % rank != 0)
-    fail(ErrorCode::kInvalid, "{} numbers of indices are no multiple of the rank {}", indices.size(), rank);
+    fail(ErrorCode::kInvalid, "{} numbers of indices are not a multiple of the rank {}", indices.size(),
+         rank);
   std::vector<int64_t> offsets(static_cast<size_t>(bags) + 1);
   int64_t before = 0;
   for (size_t i = 0; i < indices.size(); i += rank) {
     const auto index = indices.subspan(i, rank);
     const int64_t bag = bag_of(index, dense_shape);
     if (bag < before)
-      fail(ErrorCode::kInvalid, "index [{}] stands after one of a later row: sort the indices by row",
+      fail(ErrorCode::kInvalid, "index [{}] comes after one of a later row: sort the indices by row",
            fmt::join(index, ", "));
     before = bag;
     ++offsets[static_cast<size_t>(bag) + 1];

@@ -38,7 +38,7 @@ void KeyIndex::make_room(size_t more) {
   const size_t most = unique_.size() + more;
   if (most > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
     fail(ErrorCode::kInvalid,
-         "a minibatch looks up {} ids of one table, at most 2^31 - 1 are possible: use a smaller "
+         "a minibatch looks up {} ids of one table, but at most 2^31 - 1 are possible: use a smaller "
          "batch_size",
          most);
   if (slots_.size() >= 2 * most) return;

@@ -10,15 +10,15 @@ namespace {
 void check(const std::vector<std::span<const float>>& partitions, int64_t dim,
            std::span<const int64_t> blocknums) {
   if (partitions.empty())
-    fail(ErrorCode::kInvalid, "an embedding table needs at least one partition, params is empty");
+    fail(ErrorCode::kInvalid, "an embedding table needs at least one partition, but params is empty");
   if (dim < 1) fail(ErrorCode::kInvalid, "an embedding table has dim {}: it must be at least 1", dim);
   for (size_t p = 0; p < partitions.size(); ++p)
     if (partitions[p].size() % static_cast<size_t>(dim) != 0)
-      fail(ErrorCode::kInvalid, "partition {} has {} numbers, which is no multiple of the dim {}", p,
+      fail(ErrorCode::kInvalid, "partition {} has {} numbers, which is not a multiple of the dim {}", p,
            partitions[p].size(), dim);
   if (!blocknums.empty() && blocknums.size() != partitions.size())
-    fail(ErrorCode::kInvalid, "blocknums has {} counts for {} partitions: give one each", blocknums.size(),
-         partitions.size());
+    fail(ErrorCode::kInvalid, "blocknums has {} counts for {} partitions: give one for each",
+         blocknums.size(), partitions.size());
   for (size_t p = 0; p < blocknums.size(); ++p) {
     const auto rows = static_cast<int64_t>(partitions[p].size()) / dim;
     if (blocknums[p] < 0 || blocknums[p] > rows)

@@ -20,7 +20,8 @@ class LocalTable {
   // each partition: kDiv then assigns ids by these counts instead of evenly, for partitions that differ in
   // size; kMod takes them as bounds. TensorFlow leaves open what happens when the sizes fit neither: here an
   // id whose place its partition does not have is out of range. kInvalid for no partition, dim < 1, a
-  // partition that is no multiple of dim, blocknums of another number or above what a partition holds.
+  // partition that is not a multiple of dim, or blocknums of the wrong number or above what a partition
+  // holds.
   LocalTable(std::vector<std::span<const float>> partitions, int64_t dim,
              PartitionStrategy strategy = PartitionStrategy::kDiv, std::span<const int64_t> blocknums = {});
 

@@ -55,7 +55,7 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
   const auto bags = static_cast<size_t>(pass.bags());
   const auto dim = static_cast<size_t>(pass.table->dim());
   if (out.size() != bags * dim)
-    fail(ErrorCode::kInvalid, "the result has room for {} numbers, {} bags of dim {} need {}", out.size(),
+    fail(ErrorCode::kInvalid, "the result has room for {} numbers, but {} bags of dim {} need {}", out.size(),
          bags, dim, bags * dim);
   pass.scale = nullptr;
   if (!has_no_scale(combiner, pass)) {

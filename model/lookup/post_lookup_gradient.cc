@@ -77,7 +77,7 @@ RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float>
                                   LookupWorkspace& workspace, const RowKernels& kernels) {
   const auto dim = static_cast<size_t>(pass.table->dim());
   if (out_gradient.size() != static_cast<size_t>(pass.bags()) * dim)
-    fail(ErrorCode::kInvalid, "the gradient has {} numbers, the result of {} bags of dim {} has {}",
+    fail(ErrorCode::kInvalid, "the gradient has {} numbers, but the result of {} bags of dim {} has {}",
          out_gradient.size(), pass.bags(), dim, static_cast<size_t>(pass.bags()) * dim);
   auto& memory = workspace.memory;
   const auto [shift] = packing(pass);

@@ -149,7 +149,7 @@ class Selection {
 
   void add_default() {
     if (!put(*options_.default_id))
-      fail(ErrorCode::kInvalid, "default_id {} is no row of the table, which has {} rows",
+      fail(ErrorCode::kInvalid, "default_id {} is not a row of the table, which has {} rows",
            *options_.default_id, table_.rows());
     if (ids_.weights) weight_[count_ - 1] = 1;
   }

@@ -14,7 +14,7 @@ namespace embers {
 // the combiner is not sum, ids whose weight is not > 0 (not-a-number is not). A filled id has weight 1.
 // kInvalid: no combiner, a max_norm that is not positive and finite, weights of another number than ids,
 // offsets that do not go from 0 to the number of ids in order, an id (or a default id that is needed) that is
-// no row of the table.
+// not a row of the table.
 void pre_lookup(const LocalTable& table, const SparseIds& ids, const LookupOptions& options,
                 LookupPass& pass);
 

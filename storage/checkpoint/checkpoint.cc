@@ -31,7 +31,7 @@ std::string rows_file(TableId table) { return fmt::format("{:04}.rows", table); 
 
 std::string hex(uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
-// 0, which then is the wrong checksum, for what hex() never gives.
+// 0, which is then the wrong checksum, for a text that hex() never makes.
 uint64_t from_hex(const std::string& text) {
   uint64_t checksum = 0;
   std::from_chars(text.data(), text.data() + text.size(), checksum, 16);
@@ -143,7 +143,7 @@ class Writer final : public CheckpointWriter {
 class Reader final : public CheckpointReader {
  public:
   explicit Reader(const std::string& directory) : directory_(open_directory(directory)) {
-    // The files that a manifest names are gone once the next one is in place: then that one is read.
+    // Once the next manifest is in place, the files that this one names are gone. Then the next one is read.
     for (int tries = 1;; ++tries) {
       try {
         load();
@@ -201,7 +201,7 @@ class Reader final : public CheckpointReader {
            file.path());
     if (manifest_.at("format") != kFormat)
       fail(ErrorCode::kInvalid,
-           "'{}' has format {}, this program reads format {}: use the embers that wrote it", file.path(),
+           "'{}' has format {}, but this program reads format {}: use the embers that wrote it", file.path(),
            manifest_.at("format").dump(), kFormat);
   }
 
@@ -222,7 +222,7 @@ class Reader final : public CheckpointReader {
     try {
       return File::open_in(directory_, name);
     } catch (const Error& error) {
-      fail(ErrorCode::kCorrupt, "{}; the checkpoint is not complete, use another one", error.what());
+      fail(ErrorCode::kCorrupt, "{}; the checkpoint is incomplete: use another one", error.what());
     }
   }
 

@@ -18,7 +18,7 @@ namespace embers::storage {
 //   rows-N/NNNN.rows    rows of table NNNN: see rows_file.cc for the grammar
 // New rows and the manifest are written under temporary names beside the old ones and fsynced; renaming the
 // manifest makes the new checkpoint count (see checkpoint_paths.h): a crash leaves the old one or the new
-// one. Whatever else the directory holds stays.
+// one. Other files in the directory stay.
 class CheckpointWriter {
  public:
   // `directory` is the final name; its parent must exist or be creatable. kInvalid naming it if not writable,

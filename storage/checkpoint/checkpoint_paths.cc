@@ -36,12 +36,12 @@ std::vector<std::string> rows_names(const fs::path& directory) {
   return names;
 }
 
-// Some other program's file of this name must survive; a damaged one of ours need not.
+// A file of this name that another program wrote must survive. A damaged manifest need not.
 void check_manifest_is_ours(const fs::path& manifest) {
   std::ifstream in(manifest);
   const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
   if (in && !json.is_discarded() && !(json.is_object() && json.contains("tables")))
-    fail(ErrorCode::kInvalid, "'{}' is no checkpoint's manifest: choose another directory",
+    fail(ErrorCode::kInvalid, "'{}' is not the manifest of a checkpoint: choose another directory",
          manifest.string());
 }
 

@@ -21,11 +21,11 @@ inline constexpr char kManifestFile[] = "manifest.json";
 // Links are resolved first. kInvalid for "" and "/".
 CheckpointPaths checkpoint_paths(const std::string& directory);
 
-// Finds out now, leaving nothing behind, whether a checkpoint can be written there later. kInvalid if not.
+// Checks now, leaving nothing behind, that a checkpoint can be written there later. kInvalid if not.
 void check_checkpoint(const CheckpointPaths& paths);
 
 // Makes the directory, and fresh_rows an empty one in it. kInvalid naming what cannot be written, or a
-// manifest.json that is no checkpoint's.
+// manifest.json that does not belong to a checkpoint.
 void prepare_checkpoint(const CheckpointPaths& paths);
 
 // The name that the next rows will have: "rows-N".

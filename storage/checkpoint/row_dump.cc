@@ -35,7 +35,7 @@ std::vector<size_t> sorted_by_key(const Keys& keys) {
   return order;
 }
 
-// Sorts in memory: who can hold the rows of a dump for people can hold them twice.
+// Sorts in memory: a table that is small enough to read as text fits twice.
 class Dump final : public RowDump {
  public:
   Dump(const std::string& path, const ModelSpec& model) : path_(path), model_(model), file_(path) {

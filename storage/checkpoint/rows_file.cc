@@ -108,7 +108,7 @@ struct RowsReader::Block {
 RowsReader::RowsReader(File file, RowShape shape, RowsSeal seal)
     : file_(std::move(file)), shape_(shape), seal_(seal) {
   if (file_.size() != seal_.bytes)
-    fail_corrupt(fmt::format("it has {} bytes, the manifest says {}", file_.size(), seal_.bytes));
+    fail_corrupt(fmt::format("it has {} bytes, but the manifest says {}", file_.size(), seal_.bytes));
   check_header();
 }
 
@@ -135,7 +135,8 @@ void RowsReader::read(size_t limit, const Store::Visitor& visit) const {
       visit(key_slice(keys, begin, n, ends), {values + begin * shape_.floats, n * shape_.floats});
     }
   }
-  if (rows != seal_.rows) fail_corrupt(fmt::format("it has {} rows, the manifest says {}", rows, seal_.rows));
+  if (rows != seal_.rows)
+    fail_corrupt(fmt::format("it has {} rows, but the manifest says {}", rows, seal_.rows));
 }
 
 // Loads and checks the next block; false at the end.
@@ -148,7 +149,7 @@ bool RowsReader::next(Block& block) const {
   block.key_bytes = head[1];
   const uint64_t room = left - kHeadBytes - kChecksumBytes;
   if (block.rows > room / row_bytes(shape_) || block.key_bytes > room - block.rows * row_bytes(shape_))
-    fail_corrupt(fmt::format("the block at byte {} has a size that is not possible", block.offset));
+    fail_corrupt(fmt::format("the block at byte {} has an impossible size", block.offset));
   load(block, block.rows * row_bytes(shape_) + block.key_bytes);
   if (block.rows == 0) check_end(block);
   return block.rows != 0;
@@ -168,8 +169,8 @@ void RowsReader::load(Block& block, uint64_t payload) const {
 }
 
 void RowsReader::check_end(const Block& block) const {
-  if (block.offset != seal_.bytes) fail_corrupt(fmt::format("it ends at byte {} already", block.offset));
-  if (block.checksum != seal_.checksum) fail_corrupt("its checksum is not the one that the manifest says");
+  if (block.offset != seal_.bytes) fail_corrupt(fmt::format("it ends early, at byte {}", block.offset));
+  if (block.checksum != seal_.checksum) fail_corrupt("its checksum differs from that in the manifest");
 }
 
 KeysView RowsReader::keys_of(const Block& block) const {
@@ -177,7 +178,7 @@ KeysView RowsReader::keys_of(const Block& block) const {
     return {shape_.kind, {reinterpret_cast<const int64_t*>(block.payload()), block.rows}, {}, {}};
   const std::span ends{reinterpret_cast<const uint32_t*>(block.payload()), block.rows};
   if (!std::is_sorted(ends.begin(), ends.end()) || ends.back() != block.key_bytes)
-    fail_corrupt(fmt::format("the keys of the block before byte {} have no possible lengths", block.offset));
+    fail_corrupt(fmt::format("the keys of the block before byte {} have impossible lengths", block.offset));
   return {shape_.kind, {}, ends, {block.payload() + row_bytes(shape_) * block.rows, block.key_bytes}};
 }
 

@@ -46,7 +46,7 @@ class RowsWriter {
   std::string block_;  // scratch
 };
 
-// Reads it back; kCorrupt naming the file for anything else than what RowsWriter wrote.
+// Reads it back; kCorrupt naming the file if it is not what RowsWriter wrote.
 class RowsReader {
  public:
   // Checks the size and the header.

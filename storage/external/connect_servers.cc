@@ -14,11 +14,11 @@ ServerAddress parse_server(const std::string& text) {
     const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, address.port);
     if (error == std::errc() && stop == end && address.port != 0) return address;
   }
-  fail(ErrorCode::kInvalid, "'{}' is no address of a server: write \"host:port\"", text);
+  fail(ErrorCode::kInvalid, "'{}' is not the address of a server: write \"host:port\"", text);
 }
 
 ServerTimeouts server_timeouts(double seconds) {
-  constexpr double kLeast = 0.001, kMost = 86'400;  // 0 would be for ever
+  constexpr double kLeast = 0.001, kMost = 86'400;  // 0 would mean no limit
   const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(std::clamp(seconds / 2, kLeast, kMost)));
   return {std::min(ServerTimeouts{}.connect, time), time};

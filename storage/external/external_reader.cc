@@ -34,7 +34,7 @@ size_t ExternalReader::gather(std::span<const TableRead> reads) {
            tables_.size());
     Table& table = tables_[read.table];
     if (std::exchange(table.asked, true))
-      fail(ErrorCode::kInvalid, "table '{}' is asked twice at once", table.spec.name);
+      fail(ErrorCode::kInvalid, "table '{}' was asked for twice in one read", table.spec.name);
     check_kind(table.spec.name, table.spec.key_kind, read.keys);
     check_size(table.spec.name, "room for rows", read.out.size(), read.keys.size(), table.spec.dim);
     check_size(table.spec.name, "found flags", read.found.size(), read.keys.size(), 1);

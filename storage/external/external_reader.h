@@ -21,12 +21,12 @@ struct ReaderOptions {
 };
 
 // The latest rows of a job, straight from the servers that its owners' ExternalStores write them to: all keys
-// of a table at once, whoever owns them. It changes nothing, sees no slots, and knows no keys: that a row is
-// absent may mean that it was never made or that it is lost, which only its owner can tell. Every row is one
-// that its owner wrote, whole; rows of one gather may be of different versions.
+// of a table at once, whichever owners they belong to. It changes nothing, sees no slots, and knows no keys:
+// that a row is absent may mean that it was never made or that it is lost, which only its owner can tell.
+// Every row is one that its owner wrote, whole; rows of one gather may be of different versions.
 //
-// A server that does not answer is kUnavailable naming it and the reason; after one the reader is of no use.
-// *Thread safety*: none.
+// A server that does not answer is kUnavailable naming it and the reason; the reader cannot be used any more
+// after that. *Thread safety*: none.
 class ExternalReader {
  public:
   // Tables are numbered in this order.
@@ -37,8 +37,8 @@ class ExternalReader {
   std::vector<std::optional<uint64_t>> versions();
 
   // Copies rows to their places, those of all tables at once; found[i] says whether key i has a row, out is
-  // left alone where it has none. A table comes once at most. Returns how many rows were found. kCorrupt for
-  // a value that is no row of its table.
+  // left alone where it has none. Each table may be given once at most. Returns how many rows were found.
+  // kCorrupt for a value that is not a row of its table.
   struct TableRead {
     TableId table;
     KeysView keys;

@@ -41,7 +41,7 @@ class Impl final : public ExternalStore {
   void add_table(const TableSpec& spec, std::span<const float> slot_init) override {
     if (spec.dim == 0) fail(ErrorCode::kInvalid, "table '{}': dim must be at least 1", spec.name);
     if (spec.number_type != NumberType::kFloat32)
-      fail(ErrorCode::kInvalid, "table '{}': rows are kept as {} only in memory, servers hold float32",
+      fail(ErrorCode::kInvalid, "table '{}': rows are kept as {} only in memory; servers hold float32",
            spec.name, name(spec.number_type));
     loss_.guarded([&] { check_fits(spec, slot_init.size()); });
     const TableId id = tables_.add(spec, slot_init);
@@ -186,8 +186,8 @@ class Impl final : public ExternalStore {
     return count;
   }
 
-  // Adds rows of keys that nobody of this store knew, and returns how many are this owner's. A row that an
-  // older run of the job left behind is written over.
+  // Adds rows of keys that this store does not know yet, and returns how many are this owner's. A row that an
+  // older run of the job left behind is overwritten.
   size_t create_rows(TableId id, KeysView keys, std::span<const float> rows) {
     ExternalTable& table = tables_.at(id);
     table.names.assign(keys, false);
@@ -220,7 +220,7 @@ class Impl final : public ExternalStore {
     for (const auto& server : reads_.servers())
       if (const uint64_t bytes = value_bytes(spec.dim, slot_floats); bytes > server->longest_value())
         fail(ErrorCode::kInvalid,
-             "table '{}': its rows or slots of {} bytes do not fit into server {}, which takes {} bytes a "
+             "table '{}': its rows or slots of {} bytes do not fit into server {}, which takes {} bytes per "
              "value: start it with a larger item size (memcached -I {}m), or use a smaller dim",
              spec.name, bytes, server->address(), server->longest_value(), (bytes >> 20) + 2);
   }

@@ -32,8 +32,8 @@ class ExternalStore : public Store {
   // Keeps a note without updates.
   virtual void keep(const Note& note) = 0;
 
-  // Whether it goes on where the owner's last process was cut off, and the notes of that, in order; the last
-  // may come twice. Once.
+  // Whether it goes on where the owner's last process was cut off, and the notes of that process, in order;
+  // the last may come twice. May be called once.
   virtual bool recovered() const = 0;
   virtual std::vector<std::string> take_notes() = 0;
 
@@ -41,7 +41,8 @@ class ExternalStore : public Store {
   virtual uint64_t version(TableId table) const = 0;
 
   // Tells readers (external_reader.h) that all tables are at this version of their owner, all of which was
-  // written before. Not waited for; lost or late, it makes readers take rows for older than they are.
+  // written before. Does not wait for the servers. If the word is lost or late, readers take rows for older
+  // than they are.
   virtual void publish(uint64_t version) = 0;
 };
 

@@ -56,8 +56,8 @@ class ExternalTables {
   auto end() const { return tables_.end(); }
   uint64_t rows() const;  // of all tables
 
-  // The row of the i-th of `keys` was found, written by `writer`: what this owner wrote it knows, unless its
-  // journal may have missed the last. Adoptions of a table are written down by note_adopted().
+  // The row of the i-th of `keys` was found, written by `writer`: the store knows what this owner wrote,
+  // unless its journal has missed the last of it. Adoptions of a table are written down by note_adopted().
   void adopt(TableId id, KeysView keys, size_t i, uint32_t writer);
   void note_adopted(TableId id);
   // Keys whose rows were restored.

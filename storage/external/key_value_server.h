@@ -12,8 +12,8 @@
 namespace embers::storage {
 
 // One server of byte strings by name, as an external store needs it. Every failure to reach it is
-// kUnavailable naming host, port and reason; after one nothing is known of the writes since the last barrier.
-// *Thread safety*: none.
+// kUnavailable naming host, port and reason; after that, nothing is known of the writes since the last
+// barrier. *Thread safety*: none.
 class KeyValueServer {
  public:
   virtual ~KeyValueServer() = default;
@@ -29,13 +29,13 @@ class KeyValueServer {
   using Visit = std::function<void(size_t i, std::string_view value)>;
   virtual void receive(const Visit& visit) = 0;
 
-  // Collected, and sent until the next barrier at the latest. add changes nothing where the name is there.
+  // Both are collected, and sent at the next barrier at the latest. add changes nothing if the name exists.
   virtual void set(std::string_view name, std::string_view value) = 0;
   virtual void add(std::string_view name, std::string_view value) = 0;
-  // Sends what was collected, without waiting for what becomes of it.
+  // Sends what was collected, without waiting for the outcome.
   virtual void flush() = 0;
 
-  // What the server says once it has carried out every set and add before.
+  // What the server reports after carrying out every set and add so far.
   struct Health {
     std::string sentinel;    // value of the asked name, "" when it is not there
     uint64_t evictions = 0;  // items that it dropped for want of memory, since its start
@@ -51,8 +51,8 @@ class KeyValueServer {
   static constexpr size_t kMostNames = 4096;   // of one request: more can block both sides
 };
 
-// The servers of a job, and which of them holds a name: consistent hashing, so that all who know the same
-// list agree.
+// The servers of a job, and which of them holds a name: consistent hashing, so that all processes with the
+// same list agree.
 struct KeyValueServers {
   std::vector<std::unique_ptr<KeyValueServer>> all;
   std::function<size_t(std::string_view name)> server_of;  // place in `all`
@@ -68,8 +68,8 @@ struct ServerTimeouts {
 ServerTimeouts server_timeouts(double seconds);
 
 // Connects to memcached servers ("host:port" each), spread as libmemcached's ketama does. kUnreachable with
-// host, port and reason for one that cannot be reached or is no memcached; kInvalid for an address that is
-// none.
+// host, port and reason for one that cannot be reached or is not memcached; kInvalid for something that is
+// not an address.
 KeyValueServers connect_memcached(const std::vector<std::string>& addresses,
                                   const ServerTimeouts& timeouts = {});
 

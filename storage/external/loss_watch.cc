@@ -43,7 +43,7 @@ void LossWatch::barrier() {
     if (health.sentinel != mark_) report_loss(s, why_unmarked(health.sentinel));
     if (health.evictions == std::exchange(evictions_[s], health.evictions)) continue;
     // On a server that others use it may have been theirs.
-    if (survey(s).gone > 0) report_loss(s, "evicted items for want of memory");
+    if (survey(s).gone > 0) report_loss(s, "evicted items because it ran out of memory");
   }
 }
 
@@ -103,7 +103,7 @@ LossWatch::Survey LossWatch::survey(size_t server) {
 Error LossWatch::unreachable(const std::string& why) {
   try {
     for (const auto& server : reads_.servers()) server->reconnect();
-    barrier();  // one that came up again has another tale to tell
+    barrier();  // a server that was restarted shows it here
   } catch (const Error& e) {
     if (e.code() != ErrorCode::kUnavailable) return e;
   }

@@ -12,11 +12,11 @@
 
 namespace embers::storage {
 
-// Notices that a server lost something of an owner's, and says what. Servers forget without a word, so three
-// things are looked at: a mark that is left at each server when the store begins (gone after a restart or a
-// flush, another when another run took the job's name), the server's count of evicted items, and the versions
-// of rows and slots (see UpdateSteps). Every loss is kLost naming server, reason and how many rows are gone.
-// *Thread safety*: none.
+// Notices that a server lost something of an owner's, and says what. Servers forget without saying so, so
+// three things are checked: a mark that is left at each server when the store begins (gone after a restart or
+// a flush, different if another run took the job's name), the server's count of evicted items, and the
+// versions of rows and slots (see UpdateSteps). Every loss is kLost naming server, reason and how many rows
+// are gone. *Thread safety*: none.
 class LossWatch {
  public:
   // All must outlive it.
@@ -28,15 +28,15 @@ class LossWatch {
   // Waits until every write before has been carried out, with nothing lost.
   void barrier();
 
-  // The i-th of `keys`, of which the table's names are, has no row: kMissingKey if it never had one, else
+  // The i-th of `keys`, which the table's names belong to, has no row: kMissingKey if it never had one, else
   // kLost.
   [[noreturn]] void fail_missing(ExternalTable& table, KeysView keys, size_t i);
   // Its row, or its slots, should be there, at this version.
   enum class Part { kRow, kSlots };
   [[noreturn]] void fail_lost(ExternalTable& table, KeysView keys, size_t i, Part part);
 
-  // Runs `body`; a server that cannot be reached is the loss of all it holds, once and for all: whoever asks
-  // after that waits for no server.
+  // Runs `body`; a server that cannot be reached is the loss of all it holds, once and for all: after that,
+  // no request waits for a server.
   template <class Body>
   auto guarded(Body&& body) -> decltype(body()) {
     if (unreachable_) throw Error(*unreachable_);

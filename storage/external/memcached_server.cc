@@ -77,7 +77,8 @@ class MemcachedServer final : public KeyValueServer {
                                   memcached_result_key_length(&result_));
       while (i < names_.size() && names_[i] != name) ++i;
       if (i == names_.size())
-        fail(ErrorCode::kUnavailable, "memcached server {} answered a name that was not asked", address_);
+        fail(ErrorCode::kUnavailable, "memcached server {} answered for a name that was not asked for",
+             address_);
       visit(i++, {memcached_result_value(&result_), memcached_result_length(&result_)});
     }
     if (rc != MEMCACHED_END && rc != MEMCACHED_NOTFOUND) check(reads_, rc);
@@ -95,7 +96,7 @@ class MemcachedServer final : public KeyValueServer {
     if (writes_) check(writes_, memcached_flush_buffers(writes_.get()));
   }
 
-  // On the connection of the writes, which the server works off in order.
+  // On the connection of the writes, whose requests the server carries out in order.
   Health barrier(std::string_view sentinel) override {
     Health health;
     size_t size = 0;

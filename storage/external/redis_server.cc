@@ -39,7 +39,7 @@ class RedisServer final : public KeyValueServer {
     const auto refuse = [&](std::string_view why) {
       fail(ErrorCode::kUnreachable, "Redis server {}: {}: is Redis running there?", address_, why);
     };
-    if (!context_) refuse("no memory for a connection");
+    if (!context_) refuse("not enough memory for a connection");
     if (context_->err != 0) refuse(context_->errstr);
     if (const std::string why = greet(); !why.empty()) refuse(why);
   }
@@ -61,7 +61,7 @@ class RedisServer final : public KeyValueServer {
     const Reply reply = read();
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != asked_)
       fail(ErrorCode::kUnavailable, "Redis server {}: MGET: {}", address_,
-           reply->type == REDIS_REPLY_ERROR ? text(*reply) : "an answer of another length");
+           reply->type == REDIS_REPLY_ERROR ? text(*reply) : "an answer of the wrong length");
     for (size_t i = 0; i < reply->elements; ++i)
       if (reply->element[i]->type == REDIS_REPLY_STRING) visit(i, text(*reply->element[i]));
   }

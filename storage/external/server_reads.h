@@ -39,7 +39,7 @@ class ServerReads {
   };
   // Copies the rows of this run that are there to their places, sets their found flags, and calls each(t, i,
   // tag) for the i-th key of tables[t]. Returns how many they are. All tables are asked at once; each has
-  // names of its own. kCorrupt naming the name of a value that is no row of its table and key.
+  // names of its own. kCorrupt with the name of a value that is not the row of its table and key.
   using Each = std::function<void(size_t t, size_t i, const ValueTag& tag)>;
   size_t gather(uint64_t run, std::span<const TableRead> tables, const Each& each);
 

@@ -43,9 +43,9 @@ void append_value(std::string& to, std::string_view name, const ValueTag& tag, s
 bool read_value(std::string_view value, std::string_view name, uint64_t run, std::string_view rest,
                 ValueTag& tag, std::span<float> out) {
   Header header;
-  if (value.size() < sizeof header) fail_foreign(name, "no row of embers");
+  if (value.size() < sizeof header) fail_foreign(name, "not a row of embers");
   std::memcpy(&header, value.data(), sizeof header);
-  if (header.magic != kMagic) fail_foreign(name, "no row of embers");
+  if (header.magic != kMagic) fail_foreign(name, "not a row of embers");
   if (header.check != check_of(value, name)) fail_foreign(name, "damaged");
   if (header.run != run) return false;
   if (value.size() != sizeof header + out.size_bytes() + rest.size() || !value.ends_with(rest))

@@ -24,7 +24,8 @@ struct ValueTag {
 //   floats  f32 each
 //   rest          the key in full where the name holds only its hash, see StoredNames
 //
-// all little-endian. So a value of another program, one that moved or one that is torn does not read back.
+// all little-endian. A value of another program, one under a wrong name, or one that is torn therefore does
+// not read back.
 constexpr size_t kValueHeader = 32;
 
 // Appends a value to `to`.

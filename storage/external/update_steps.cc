@@ -39,7 +39,7 @@ void UpdateSteps::initialize_unknown_slots(TableId id, KeysView keys) {
   if (!table.has_slots()) return;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (has_slots_[i] && slots_version_[i] == row_version_[i]) continue;
-    // Slots are written with the first update of their row, and with every later one.
+    // Slots are written by the first update of their row, and by every later one.
     if (has_slots_[i] || row_version_[i] != 0) loss_.fail_lost(table, keys, i, LossWatch::Part::kSlots);
     std::ranges::copy(table.slot_init, &values_[i * table.stride() + table.dim]);
   }

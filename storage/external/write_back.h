@@ -11,8 +11,8 @@
 namespace embers::storage {
 
 // Writes back what an apply changed: steps 4 and 5 of all its tables with one barrier, all of them in the
-// journal before the first value is written. So one that was cut off is finished by the owner's next process.
-// *Thread safety*: none.
+// journal before the first value is written. The owner's next process therefore finishes one that was cut
+// off. *Thread safety*: none.
 class WriteBack {
  public:
   // All must outlive it; `journal` may be null.

@@ -128,7 +128,7 @@ class TruncatedNormal {
 
 using Made = std::unique_ptr<const Initializer>;
 
-// What a maker knows: the request, and its words for error messages.
+// What a maker gets: the request, and its name in error messages.
 struct Request {
   uint64_t seed;
   const TableSpec& table;

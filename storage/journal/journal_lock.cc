@@ -22,7 +22,7 @@ int open_file(const std::string& path) {
   return descriptor;
 }
 
-// Whether the lock is had; a file system without locks gives it to everybody.
+// Whether it got the lock. A file system without locks gives it to everybody.
 bool try_lock(int descriptor, int kind) {
   return ::flock(descriptor, kind | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
@@ -58,7 +58,8 @@ std::unique_ptr<const JournalLock> JournalLock::take(const std::string& director
   ::flock(of_run.number, LOCK_SH);  // an exclusive holder is about to share
   if (const std::string holder = holder_of(of_run.number); holder != me)
     fail(ErrorCode::kInvalid,
-         "storage.journal '{}' is in use by {}: give each job a directory of its own, or let that one end",
+         "storage.journal '{}' is in use by {}: give each job a directory of its own, or wait until that one "
+         "has ended",
          directory, holder);
   Descriptor of_owner{open_file(fmt::format("{}/shard-{}.lock", directory, owner))};
   if (!try_lock(of_owner.number, LOCK_EX))

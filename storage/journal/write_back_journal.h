@@ -15,7 +15,8 @@
 
 namespace embers::storage {
 
-// What the caller wants to find again after a restart, of one apply: bytes that only it understands.
+// What the caller wants to find again after a restart about one apply: bytes that only the caller
+// understands.
 struct Note {
   std::string bytes;   // "": nothing
   bool first = false;  // those before it are no longer of interest
@@ -29,7 +30,7 @@ struct Note {
 //                     grown, with nothing but the tables' versions
 //   shard-<n>.ledger  the notes of the applies that are written back; begun anew by a note that is `first`
 //
-// What the system has taken counts as written: it outlives the process, not the host. See
+// Data counts as written when the operating system has it: it outlives the process, but not the host. See
 // write_back_journal.cc for the bytes. *Thread safety*: none.
 class WriteBackJournal {
  public:

@@ -5,7 +5,7 @@
 
 namespace embers::storage {
 
-// The int64 key that has this hash_key(): each of its steps, undone.
+// The int64 key that has this hash_key(): undoes its steps, one by one.
 inline int64_t key_of_hash(uint64_t hash) {
   constexpr uint64_t kSecret = 0x1cad21f72c81017cULL ^ 0xdb979083e96dd4deULL;
   constexpr uint64_t kPrime = 0x9fb21c651e98df25ULL;

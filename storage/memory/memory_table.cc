@@ -173,7 +173,7 @@ std::span<const float> MemoryTable::values_from(uint32_t begin, size_t n) {
   return shown_;
 }
 
-// The index leads from keys to rows: the way back is made when it is needed.
+// The index leads from keys to rows; the reverse is built when it is needed.
 void MemoryTable::list_keys() {
   ints_.resize(slabs_.rows());
   index_.visit([&](uint64_t hash, uint32_t row) { ints_[row] = key_of_hash(hash); });

@@ -18,8 +18,8 @@ namespace embers::storage {
 //
 // A batch goes step by step: hashes of all keys, their rows (RowIndex::find_all), where those are, then what
 // is to be done with them. Each step is a plain loop over arrays that stay in cache and prefetches what it
-// will need some keys later, so nothing waits for one cache miss after another. Nothing is allocated for a
-// row, and nothing that grows is copied at once.
+// will need some keys later, so that cache misses overlap. Nothing is allocated per row, and nothing that
+// grows is copied at once.
 //
 // *Thread safety*: none.
 class MemoryTable {
@@ -43,8 +43,8 @@ class MemoryTable {
 
  private:
   uint32_t find(uint64_t hash, const KeysView& keys, size_t i) const;
-  // Leaves hashes of the keys in hashes_ and in places_ where their rows are, nullptr for those that have
-  // none.
+  // Fills hashes_ with the hashes of the keys, and places_ with the places of their rows, nullptr where there
+  // is no row.
   void find_all(KeysView keys);
   void hash_all(KeysView keys) {
     hashes_.resize(keys.size());
@@ -52,8 +52,8 @@ class MemoryTable {
   }
   // Of byte strings: the rows in rows_ have the hashes of the keys, from here on the keys themselves.
   void compare_keys(KeysView keys);
-  // The row of the i-th key; a created one, its floats yet to be set, if it had none: zeros of a new place,
-  // or what a removed row left behind.
+  // The row of the i-th key, created if there was none. The floats of a created row still have to be set:
+  // they are zeros, or what a removed row left behind.
   struct Created {
     uint32_t row;
     enum : uint8_t { kNo, kNew, kAgain } created;
@@ -67,7 +67,7 @@ class MemoryTable {
   // What lies some rows behind a new one: rows in between that stay untouched defeat the processor's
   // prefetcher.
   EMBERS_PREFETCHES void prefetch_new_row(const float* row) const { prefetch_row(row + 4 * stride_, dim_); }
-  // Of a row that is no key's, which a scan leaves out.
+  // Of a row without a key, which a scan leaves out.
   bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
   KeysView keys_from(uint32_t begin, size_t n);
   // Rows [begin, begin + n) with their slots, as they lie or, where those are halves, in shown_.

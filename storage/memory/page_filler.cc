@@ -18,7 +18,7 @@
 namespace embers::storage {
 namespace {
 
-// Who starts this thread may be a shard that is bound to a CPU: it is not to be held up, nor are others'
+// The thread that starts this one may be a shard's, bound to a CPU: it is not to be held up, nor are others'
 // pages its business. The process's first thread is bound to none. Failing, it stays where it is.
 void run_anywhere() {
   pthread_setname_np(pthread_self(), "embers pages");

@@ -11,8 +11,8 @@ namespace embers::storage {
 
 // Makes pages resident before they are needed, on a thread of its own, which starts with the first of them. A
 // huge page takes the kernel a third of a millisecond, and five to ten where a hypervisor has to find the
-// memory first: without this thread, whoever touches it first waits for that. Stores of one process share a
-// filler, so that their threads do not fight over CPUs and the kernel's lock on the process's memory.
+// memory first: without this thread, the first thread to touch it waits for that. Stores of one process share
+// a filler, so that their threads do not fight over CPUs and the kernel's lock on the process's memory.
 //
 // *Thread safety*: all members may be called from any thread.
 class PageFiller {
@@ -21,8 +21,8 @@ class PageFiller {
   ~PageFiller();  // all memory that was given to it is forgotten
 
   // Fills pages of this anonymous memory soon, the last ones first; their contents stay. Nothing where the
-  // kernel cannot (before Linux 5.14), or where there is no thread to be had: then whoever uses them fills
-  // them.
+  // kernel cannot (before Linux 5.14), or where no thread can be started: then the first use of a page fills
+  // it.
   void fill(std::byte* data, size_t bytes);
   // Leaves alone what of this memory is not filled yet, because someone else is about to use it. Does not
   // wait for a page at hand: the kernel lets both make it, and drops one.

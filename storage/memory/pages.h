@@ -21,12 +21,13 @@ class Pages {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // Makes it at least so large, with zeros behind what there is, mostly at another address but without
-  // copying: pages are mapped anew. It stays one mapping. Throws std::bad_alloc, and then nothing changed.
+  // Grows it to at least this size, with zeros after what there is. Mostly it moves to another address, but
+  // nothing is copied: pages are mapped anew. It stays one mapping. Throws std::bad_alloc, and then nothing
+  // changed.
   void grow(size_t bytes, bool huge);
   // Has a part made resident by another thread: see page_filler.h. It is the same filler each time, and
-  // outlives the pages. take() says that the caller is about to use a part: what is not made yet is left to
-  // whoever touches it.
+  // outlives the pages. take() says that the caller is about to use a part: pages that are not made yet are
+  // made when they are touched.
   void fill_soon(PageFiller& filler, size_t begin, size_t bytes);
   void take(size_t begin, size_t bytes) const;
 

@@ -13,8 +13,8 @@ constexpr size_t kAhead = 24, kNodesAhead = 16;
 
 }  // namespace
 
-// Whatever cell the search shows is read, and every hash is put on the list, rather than to branch on what
-// cannot be predicted: it would cost more than all else.
+// Every cell that the search gives is read, and every hash is put on the list. To branch on what cannot be
+// predicted would cost more than everything else.
 template <uint32_t (RowBucket::*matches)(uint64_t) const>
 EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows) {
   constexpr size_t kPlaces = 32;

@@ -13,9 +13,9 @@
 namespace embers::storage {
 
 // From a key to the number of its row: an array of buckets of one cache line (row_bucket.h). What a bucket
-// has no room for is in nodes that hang on it, so a key that is there mostly costs one miss, one that is not
-// the same, and neither more than a few however full the array is. (Open addressing makes long runs: at 85 %
-// the search for a key that is not there read five lines.)
+// has no room for is in nodes that hang on it, so finding a key mostly costs one cache miss, finding that it
+// is not there the same, and neither more than a few, however full the array is. (Open addressing makes long
+// runs: at 85 % the search for a key that is not there read five lines.)
 //
 // A key's home is its hash's share of the buckets, so that homes keep their order when the array grows. It
 // grows in place and gradually: from the last bucket to the first, a few with each insertion (and with each
@@ -33,7 +33,7 @@ class RowIndex {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr size_t kCells = RowBucket::kCells;
 
-  // Without a `filler`, which must outlive it, whoever needs a page makes it.
+  // `filler` must outlive it; without one, pages are made when they are touched.
   explicit RowIndex(PageFiller* filler = nullptr) : filler_(filler) {}
   RowIndex(const RowIndex&) = delete;
   RowIndex& operator=(const RowIndex&) = delete;
@@ -57,7 +57,7 @@ class RowIndex {
   uint32_t find_or_insert(uint64_t hash, uint32_t row) {
     return find_or_insert(hash, row, [](uint32_t) { return true; });
   }
-  // Goes on with a growth that is under way, so that lookups need not tell two layouts apart for long.
+  // Continues a growth that is under way, so that lookups do not have to deal with two layouts for long.
   void settle(uint64_t buckets) {
     if (left_ != 0) move(buckets);
   }

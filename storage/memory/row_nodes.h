@@ -15,7 +15,7 @@ class RowNodes {
   const RowNode& operator[](uint32_t number) const { return data_[number]; }
   EMBERS_PREFETCHES void prefetch(uint32_t number) const { __builtin_prefetch(data_ + number); }
 
-  // Makes sure of `nodes` calls of take(). Throws std::bad_alloc.
+  // Reserves memory for `nodes` calls of take(). Throws std::bad_alloc.
   void reserve(uint32_t nodes) {
     if (free_count_ + (room_ - end_) < nodes) [[unlikely]]
       grow(nodes);

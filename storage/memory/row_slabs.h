@@ -15,7 +15,7 @@ namespace embers::storage {
 // *Thread safety*: none.
 class RowSlabs {
  public:
-  // Without a `filler`, which must outlive it, whoever needs a page makes it.
+  // `filler` must outlive it; without one, pages are made when they are touched.
   explicit RowSlabs(size_t floats_per_row, PageFiller* filler = nullptr);
 
   float* row(uint32_t number) const {

@@ -7,7 +7,7 @@
 
 namespace embers::storage {
 
-// Which keys of a list come more than once in it. *Thread safety*: none.
+// Which keys of a list occur in it more than once. *Thread safety*: none.
 class BatchIndex {
  public:
   void assign(KeysView keys);

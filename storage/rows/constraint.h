@@ -9,7 +9,7 @@
 
 namespace embers::storage {
 
-// What a row is made to fulfil after each apply that touched it: tf.keras.constraints max_norm, non_neg,
+// Constraints that a row fulfils after each apply that touched it: tf.keras.constraints max_norm, non_neg,
 // unit_norm and min_max_norm, with Keras' formulas, names and defaults. A norm is that of one row (Keras'
 // axis is 1 here: a lazy table has no columns to take norms of).
 class Constraint {

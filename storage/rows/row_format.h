@@ -8,15 +8,15 @@
 
 namespace embers::storage {
 
-// How the numbers of a row lie in the memory of a table: as float32, or as halves in the place of half as
-// many floats, rounded up. Its slots, float32, lie behind.
+// How the numbers of a row lie in the memory of a table: as float32, or as halves in the space of half as
+// many floats, rounded up. Its slots, float32, follow.
 class RowFormat {
  public:
   explicit RowFormat(const TableSpec& spec)
       : type_(spec.number_type), rounding_(spec.rounding), dim_(spec.dim), table_(hash_key(spec.name)) {}
 
   bool is_float32() const { return type_ == NumberType::kFloat32; }
-  // What a row takes of memory, in floats.
+  // The memory of a row, in floats.
   size_t floats() const { return is_float32() ? dim_ : (dim_ + 1) / 2; }
 
   // Of halves.

@@ -29,8 +29,8 @@ struct RowsToUpdate {
   std::span<float> slots(size_t i) const { return {rows[i] + dim, slot_floats}; }
   std::span<const float> grad(size_t i) const { return grads.subspan(i * dim, dim); }
 };
-// Changes them in place, in order; the keys of an update come in one call or in several. Rows are where
-// memory is slow: kernels prefetch those that follow, as prefetch_ahead() does.
+// Changes them in place, in order; the keys of an update come in one call or in several. Reading rows is what
+// is slow, so kernels prefetch those that follow, as prefetch_ahead() does.
 using RowsKernel = std::function<void(const RowsToUpdate& rows)>;
 
 // The row, with its slots, that comes some rows after the i-th.
@@ -65,7 +65,7 @@ class Store {
   virtual size_t gather(TableId table, KeysView keys, std::span<float> out, std::span<uint8_t> found) = 0;
 
   // Creates rows for those `keys` that have none, from values[keys.size() x dim], slots at their first
-  // values. found[i] != 0 means that the caller knows key i to exist: it is skipped. Returns how many were
+  // values. found[i] != 0 means that the caller knows that key i exists; it is skipped. Returns how many were
   // created.
   virtual size_t add_if_absent(TableId table, KeysView keys, std::span<const float> values,
                                std::span<const uint8_t> found = {}) = 0;

@@ -6,7 +6,7 @@
 
 namespace embers::storage {
 
-// What every store checks of its callers' arguments, and says. kInvalid naming the table.
+// What every store checks of its arguments. Errors are kInvalid and name the table.
 void check_kind(const std::string& table, KeyKind kind, KeysView keys);
 void check_size(const std::string& table, const char* what, size_t got, size_t rows, size_t floats_per_row);
 

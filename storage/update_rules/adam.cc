@@ -2,7 +2,7 @@
 
 namespace embers::storage {
 
-// torch.optim.SparseAdam, with the model's step for every row; with amsgrad, which that has not,
+// torch.optim.SparseAdam, with the model's step for every row; with amsgrad, which SparseAdam does not have,
 // torch.optim.Adam.
 UpdateFormula adam() {
   return {"adam",

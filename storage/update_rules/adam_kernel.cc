@@ -63,8 +63,8 @@ EMBERS_INLINE uint32_t adam_number(size_t n, size_t i, float* __restrict row, fl
   return std::max(std::max(magnitude(r), magnitude(mi)), magnitude(vi));
 }
 
-// A line of row, m and v at a time, and with each the lines of a later row asked for: so requests to memory
-// go out evenly, while the processor divides.
+// One cache line of row, m and v at a time. With each, the same lines of a later row are prefetched, so that
+// requests to memory go out evenly while the processor divides.
 EMBERS_INSTRUCTION_SETS size_t adam_rows(const RowsToUpdate& rows, size_t begin, float* before, Factors f) {
   constexpr size_t kLine = 64 / sizeof(float), kAhead = 8;
   const size_t n = rows.dim, count = rows.rows.size();

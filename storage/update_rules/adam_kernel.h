@@ -4,7 +4,7 @@
 
 namespace embers::storage {
 
-// Where epsilon stands in adam's and adamw's common step.
+// Where adam and adamw add epsilon in the step that they share.
 enum class AdamEpsilon : uint8_t {
   kBeforeCorrection,  // sqrt(v) + epsilon, then corrected: torch.optim.SparseAdam
   kAfterCorrection,   // sqrt(v / (1 - beta_2^t)) + epsilon: torch.optim.Adam and AdamW

@@ -26,21 +26,20 @@ using SquaredNorms = std::map<Variable, double>;
 void add(const SquareSums& part, SquareSums& sums);
 SquaredNorms values(const SquareSums& sums);
 
-// Gradient clipping as tf.keras.optimizers has it (clipvalue, clipnorm, global_clipnorm), for each table by
-// its own rule's. The norm of a table is over all rows that a version gives a gradient to; the global
-// norm is over all variables whose rule has global_clipnorm. Norms are exact sums of the rows' squared
-// norms, so they do not depend on how rows are spread. What is infinite or NaN is left out: it is never
-// applied.
+// Gradient clipping as tf.keras.optimizers has it (clipvalue, clipnorm, global_clipnorm), for each table as
+// its own rule says. The norm of a table is over all rows that a version gives a gradient to; the global norm
+// is over all variables whose rule has global_clipnorm. Norms are exact sums of the rows' squared norms, so
+// they do not depend on how rows are spread. What is infinite or NaN is left out: it is never applied.
 class Clipper {
  public:
-  // Throws Error for a rule that is not known.
+  // Throws Error for an unknown rule.
   explicit Clipper(std::span<const TableSpec> tables);
 
   bool active() const;
   bool needs_norms() const;
   // Adds the squared norms of values[keys.size() x dim] of a table that needs them.
   void add_squares(TableId table, KeysView keys, std::span<const float> values, SquareSums& sums) const;
-  // Clips values[keys.size() x dim]. `norms`: of all gradients of the version, whoever has them; kInternal
+  // Clips values[keys.size() x dim]. `norms`: of all gradients of the version, on all owners; kInternal
   // naming the variable that is missing in it.
   void clip(TableId table, KeysView keys, std::span<float> values, const SquaredNorms& norms) const;
 

@@ -105,7 +105,7 @@ const std::vector<Known>& known_schedules() {
   return known;
 }
 
-// Spelling aside: "CosineDecay" and "cosine_decay" are one name.
+// A name without its spelling: "CosineDecay" and "cosine_decay" are the same.
 std::string plain(const std::string& name) {
   std::string letters;
   for (const char c : name)
@@ -138,7 +138,7 @@ Formula piecewise(const std::string& what, const ScheduleSpec& spec) {
     fail(ErrorCode::kInvalid, "{} has no parameter '{}'{}", what, spec.params.begin()->first,
          suggestion(spec.params.begin()->first, std::vector<std::string>{"boundaries", "values"}));
   if (values.size() != boundaries.size() + 1)
-    fail(ErrorCode::kInvalid, "{} needs one value more than boundaries, not {} values for {} boundaries",
+    fail(ErrorCode::kInvalid, "{} needs one more value than boundaries, not {} values for {} boundaries",
          what, values.size(), boundaries.size());
   if (std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal<>()) != boundaries.end())
     fail(ErrorCode::kInvalid, "{}: boundaries must ascend", what);
@@ -170,7 +170,7 @@ Schedule Schedule::make(const ScheduleSpec& spec, std::optional<double> learning
   if (known == all.end())
     fail(ErrorCode::kInvalid, "unknown schedule '{}'{}", spec.name, suggestion(spec.name, schedule_names()));
   if (!spec.boundaries.empty() || !spec.values.empty())
-    fail(ErrorCode::kInvalid, "{} has no boundaries and values; piecewise has", what);
+    fail(ErrorCode::kInvalid, "{} takes no boundaries and values; only piecewise does", what);
   Params defaults = known->defaults;
   defaults["initial_learning_rate"] = learning_rate.value_or(kRequired);
   defaults["warmup_steps"] = defaults["warmup_target"] = kRequired;

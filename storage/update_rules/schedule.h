@@ -19,7 +19,7 @@ namespace embers::storage {
 //   cosine           CosineDecay: decay_steps, alpha (0)
 //   cosine_restarts  CosineDecayRestarts: first_decay_steps, t_mul (2), m_mul (1), alpha (0)
 //   piecewise        PiecewiseConstantDecay: boundaries, values
-//   warmup           constant behind a warm-up
+//   warmup           constant after a warm-up
 // Those with an initial_learning_rate may have CosineDecay's warm-up before them: in warmup_steps linearly
 // from initial_learning_rate to warmup_target, from where the schedule then starts.
 class Schedule {

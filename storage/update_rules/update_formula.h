@@ -6,7 +6,7 @@
 #include "base/params.h"
 #include "storage/update_rules/update_rule.h"
 
-// What an update rule is made of. Each has a file of its own in this folder, with its formula above its
+// What an update rule is made of. Each rule has a file of its own in this folder, with its formula above its
 // kernel, and a line in all_update_formulas().
 namespace embers::storage {
 
@@ -22,10 +22,10 @@ struct UpdateFormula {
   Params defaults;  // all hyper-parameters but the clipping ones, which every rule has
   WeightDecay weight_decay;
   std::vector<UpdateRule::Slot> (*slots)(const Params& params);
-  // One step. weight_decay and clipping are not its business.
+  // One step. It does not deal with weight_decay and clipping.
   UpdateKernel (*kernel)(const Params& params, const UpdateRule::Step& step);
-  // The same step, for rules that are worth a loop of their own: it spares calls, a copy and a look at
-  // each row. May return none.
+  // The same step as a loop over rows, for rules where that pays: it saves calls, a copy and a check of each
+  // row. May be empty.
   GuardedKernel (*guarded)(const Params& params, const UpdateRule::Step& step) = nullptr;
 };
 
@@ -50,7 +50,7 @@ struct SlotFloats {
   size_t beside(size_t dim) const { return slots * dim + whole_row; }
 };
 
-// kInternal: the row belongs to a table of another rule.
+// kInternal: the row belongs to a table with another rule.
 [[noreturn]] void fail_shapes(size_t row, size_t slots, size_t grad);
 inline void check_shapes(std::span<const float> row, std::span<const float> slots,
                          std::span<const float> grad, SlotFloats expected) {
@@ -58,7 +58,7 @@ inline void check_shapes(std::span<const float> row, std::span<const float> slot
     fail_shapes(row.size(), slots.size(), grad.size());
 }
 
-// A kernel from update(n, row, slots, grad), which gets pointers to what was checked to be there.
+// A kernel from update(n, row, slots, grad). The pointers it gets are checked before.
 template <class Update>
 UpdateKernel row_kernel(SlotFloats expected, Update update) {
   return [expected, update](std::span<float> row, std::span<float> slots, std::span<const float> grad) {

@@ -25,7 +25,7 @@ struct Range {
   const char* text;
 };
 
-// Range of a hyper-parameter, whichever optimizer has it. Most must also be in range as a float: a tiny
+// Range of a hyper-parameter, the same for all update rules. Most must also be in range as a float: a tiny
 // epsilon would vanish and divide 0 by 0.
 Range range_of(const std::string& name) {
   constexpr double kTiny = std::numeric_limits<float>::min(), kHuge = std::numeric_limits<float>::max();

@@ -16,7 +16,7 @@ namespace embers::storage {
 
 struct UpdateFormula;
 
-// What is done to gradients before they are applied, with Keras's names; 0 for none, at most one is set.
+// How gradients are clipped before they are applied, with Keras's names. 0 means none; at most one is set.
 struct Clipping {
   double value = 0;        // clipvalue: each element to [-value, value]
   double norm = 0;         // clipnorm: each variable's gradient to this norm
@@ -29,9 +29,9 @@ struct Clipping {
 // what row and slots were; rows.size() if there is none.
 using GuardedKernel = std::function<size_t(const RowsToUpdate& rows, size_t begin, float* before)>;
 
-// How a row changes: a formula (a file of this folder) with its hyper-parameters, its slots with their first
-// values, weight decay, clipping and learning-rate schedule. Stateless: the step and the learning rate come
-// with the call. *Lazy*: rows without a gradient are never touched.
+// How a row changes: an update formula (each has a file in this folder) with its hyper-parameters, its slots
+// with their first values, weight decay, clipping and learning-rate schedule. Stateless: the step and the
+// learning rate come with the call. *Lazy*: rows without a gradient are never touched.
 class UpdateRule {
  public:
   struct Slot {
@@ -40,26 +40,26 @@ class UpdateRule {
     bool whole_row = false;  // one float a row, not one for each of the row's
     size_t width(size_t dim) const { return whole_row ? 1 : dim; }
   };
-  // What one apply of one version has in common for all its rows.
+  // What all rows of one apply share.
   struct Step {
     uint64_t step = 1;  // the model's, global, 1 for the first apply
     double learning_rate = 0.01;
   };
-  // Each with the definition that its file in this folder names, and Keras's names and defaults for
-  // hyper-parameters; also assign, for reserved buffers: row = gradient. kInvalid naming the nearest known
-  // optimizer, hyper-parameter or schedule, or the value that is out of range.
+  // Each rule has the definition that its file names, and Keras's names and defaults for hyper-parameters.
+  // There is also assign, for reserved buffers: row = gradient. kInvalid naming the nearest known optimizer,
+  // hyper-parameter or schedule, or the value that is out of range.
   static std::unique_ptr<const UpdateRule> make(const UpdateRuleSpec& spec);
   ~UpdateRule();
 
   const std::vector<Slot>& slots() const { return slots_; }
-  // The spec's, or its schedule's for this step of the model (1 for the first apply).
+  // The learning rate of the spec, or of its schedule at this step of the model (1 for the first apply).
   double learning_rate(uint64_t step) const;
   // Of gradients, before they come here.
   const Clipping& clipping() const { return clipping_; }
   // The kernel of one step, for any number of rows: what the step's rows share (Adam's bias correction) is
   // computed here, once. Each element depends on its own row, slot and gradient elements alone, not on dim or
-  // place (rowwise_adagrad and group_ftrl: on those of its row). Outlived by the rule. The kernel throws
-  // kInternal when slots[] is not slot_floats(dim).
+  // place (rowwise_adagrad and group_ftrl: on those of its row). The rule must outlive the kernel. The kernel
+  // throws kInternal when slots[] is not slot_floats(dim).
   UpdateKernel kernel(const Step& step) const;
   GuardedKernel guarded_kernel(const Step& step) const;
   // One row: row[dim], slots[slot_floats(dim)], grad[dim].
@@ -78,12 +78,12 @@ class UpdateRule {
   std::optional<Schedule> schedule_;
 };
 
-// Those a user may choose: without assign.
+// The names that a user may choose: all but assign.
 const std::vector<std::string>& optimizer_names();
 
 // Floats of all slots of a row of dim floats.
 size_t slot_floats(const UpdateRule& rule, size_t dim);
-// Their first values, as Store::add_table takes them.
+// First values of the slots, as Store::add_table takes them.
 std::vector<float> slot_init(const UpdateRule& rule, uint32_t dim);
 
 }  // namespace embers::storage

@@ -298,7 +298,9 @@ TEST(AsyncPush, OfAFencedWorkerIsRefusedAndOfOthersTaken) {
   owner.pull({1});
   owner.ask(owner.handles().optimizer,
             make_message<wire::FenceRequest>([](wire::FenceRequest::Builder b) { b.setIncarnation(1); }));
-  expect_error(ErrorCode::kFenced, {"gave this worker up"}, [&] { owner.push(origin(0), {1}, {1, 1}); });
+  expect_error(ErrorCode::kFenced, {"has given up on this worker"}, [&] {
+    owner.push(origin(0), {1}, {1, 1});
+  });
   Origin other = origin(0);
   other.incarnation = 2;
   EXPECT_EQ(owner.push(other, {1}, {1, 1}).get().getOutcome(), Outcomes::APPLIED);

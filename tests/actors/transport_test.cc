@@ -199,7 +199,7 @@ TEST(Link, GivesUpOnAServerThatTakesTheConnectionAndIsSilent) {
   boost::asio::io_context io;
   boost::asio::ip::tcp::acceptor silent(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
   AskingSide client({{false, "127.0.0.1", std::to_string(silent.local_endpoint().port())}}, {7}, 0.2s);
-  expect_error(ErrorCode::kUnreachable, {"took the connection but did not answer"},
+  expect_error(ErrorCode::kUnreachable, {"accepted the connection but did not answer"},
                [&] { client.pull(1, 1); });
 }
 

@@ -59,7 +59,7 @@ few 2 bench wire --rows 30000
 few 0 owner --help
 says "--owners"
 few 0 help owner
-says "hold a share of the rows"
+says "keep a share of its rows"
 few 2 owner --master nonsense
 says "HOST:PORT"
 few 2 shard --master nonsense

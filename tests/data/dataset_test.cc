@@ -88,7 +88,7 @@ TEST(Dataset, MissingFilesAreNamed) {
   EXPECT_MENTIONS(message_of([&] { Dataset::open(job, Split::kTrain, ""); }),
                   "no data file matches '" + (dir / "none-*"));
   job.data.train = {"."};
-  EXPECT_MENTIONS(message_of([&] { Dataset::open(job, Split::kTrain, ""); }), "is no regular file");
+  EXPECT_MENTIONS(message_of([&] { Dataset::open(job, Split::kTrain, ""); }), "is not a regular file");
 }
 
 TEST(Dataset, AnOpenQuoteIsPlaced) {
@@ -165,8 +165,9 @@ TEST(Headers, OfUnknownOrRepeatedNamesAreErrors) {
     return message_of([&] { Dataset::open(job, Split::kTrain, ""); });
   };
   EXPECT_MENTIONS(message("s,number\na,1\n"),
-                  dir / "t.csv:1: the header names 'number', which is no declared column");
-  EXPECT_MENTIONS(message("1,a\n2,b\n"), dir / "t.csv:1: the header names '1', which is no declared column");
+                  dir / "t.csv:1: the header names 'number', which is not a declared column");
+  EXPECT_MENTIONS(message("1,a\n2,b\n"),
+                  dir / "t.csv:1: the header names '1', which is not a declared column");
   EXPECT_MENTIONS(message("n,n\n1,a\n"), dir / "t.csv:1: the header names 'n' twice");
 }
 
@@ -198,7 +199,7 @@ TEST(Headers, OfAnotherWidthAreErrors) {
   const TempDir dir;
   const Job job = job_over(dir, "\nn,s,t\n1,2,3\n", kTwo);
   EXPECT_MENTIONS(message_of([&] { Dataset::open(job, Split::kTrain, ""); }),
-                  dir / "t.csv:2: the header has 3 names, the job file declares 2 columns");
+                  dir / "t.csv:2: the header has 3 names, but the job file declares 2 columns");
 }
 
 TEST(Compression, GzipAndZstdAreToldByTheirFirstBytes) {

@@ -130,7 +130,7 @@ TEST(FeatureColumns, WeightsThatDoNotFitAreABadRow) {
                   "t.csv:2: column 'w': 1 weights for 2 values of feature 'tags'");
   EXPECT_MENTIONS(read_error(features(dir, ",,a|b,1|,,,1\n", weighted)),
                   "the weight of value 2 of feature 'tags' is missing");
-  EXPECT_MENTIONS(read_error(features(dir, ",,a,x,,,1\n", weighted)), "'x' is no finite number");
+  EXPECT_MENTIONS(read_error(features(dir, ",,a,x,,,1\n", weighted)), "'x' is not a finite number");
 }
 
 TEST(FeatureColumns, AWeightedReplacementOfAMissingValueWeighsOne) {
@@ -180,7 +180,7 @@ TEST(FeatureColumns, WrongParametersNameTheLineAndWhatToDo) {
        "job.toml:10: [features] 'age' this kind of feature needs 'num_buckets'"},
       {"age = { as = \"identity\", num_buckets = 0 }", "'num_buckets' is 0"},
       {"age = { as = \"identity\", num_buckets = 3, default_value = 3 }",
-       "'default_value' is 3, must be from 0 to 2"},
+       "'default_value' is 3 but must be from 0 to 2"},
       {"town = { as = \"identity\", num_buckets = 3 }", "identity needs an int column"},
       {"town = { as = \"hash_bucket\" }", "needs 'hash_bucket_size'"},
       {"town = { as = \"hash_bucket\", hash_buckets = 3 }", "needs 'hash_bucket_size'"},
@@ -223,7 +223,7 @@ TEST(FeatureColumns, WrongParametersNameTheLineAndWhatToDo) {
        "'tags' has weights"},
       {"x = { as = \"crossed\", keys = [\"age\", \"z\"], hash_bucket_size = 3 }\n"
        "z = { as = \"crossed\", keys = [\"age\", \"town\"], hash_bucket_size = 3 }",
-       "crossed feature 'z' must stand before"},
+       "crossed feature 'z' must come before"},
       {"tags = { weights = \"many\" }", "weights need a float column; 'many' is not one"},
       {"tags = { weights = \"ww\" }", "there is no column 'ww'; did you mean 'w'?"},
       {"h = { weights = \"w\" }", "unknown key 'weights'"},

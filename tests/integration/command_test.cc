@@ -280,7 +280,7 @@ TEST(BadInput, OutputOfAnotherRunningJobIsRefused) {
   const Words output = {"--output", folder.path("model")};
   Cluster cluster(folder, 1, 0, output);
   EXPECT_EQ(folder.run(Words{"train", folder.job()} + output), 2);
-  EXPECT_NE(folder.output().find("another job writes to"), std::string::npos) << folder.output();
+  EXPECT_NE(folder.output().find("another job is writing to"), std::string::npos) << folder.output();
   cluster.add_worker();
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
 }
@@ -306,7 +306,7 @@ TEST(BadInput, EmptyWordsAndPipesAreRefused) {
   EXPECT_EQ(folder.run({"worker", "--master", "127.0.0.1:1", "--connect-timeout", "nan"}), 2);
   ASSERT_EQ(mkfifo(folder.path("pipe").c_str(), 0600), 0);
   EXPECT_EQ(folder.run(Words{"check", folder.job()} + set({"data.train=pipe"})), 2);
-  EXPECT_NE(folder.output().find("no regular file"), std::string::npos) << folder.output();
+  EXPECT_NE(folder.output().find("not a regular file"), std::string::npos) << folder.output();
 }
 
 TEST(Predict, StoppedWritesNothingAndSaysSo) {

@@ -68,7 +68,7 @@ TEST(Clipping, DoesNotGoWithLocalSteps) {
   for (const char* clip : {"clipnorm", "global_clipnorm", "clipvalue"}) {
     const Words words = set({std::string("optimizer.") + clip + "=1", "training.get_model_steps=2"});
     EXPECT_EQ(folder.run(Words{"train", folder.job()} + words), 2);
-    EXPECT_NE(folder.output().find("clipping does not go with get_model_steps above 1"), std::string::npos)
+    EXPECT_NE(folder.output().find("clipping does not work with get_model_steps above 1"), std::string::npos)
         << folder.output();
   }
 }

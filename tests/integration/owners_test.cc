@@ -153,8 +153,9 @@ TEST(Owners, BadOptionsAreNamed) {
            {{"--owners", "two"}, "--owners"},
            {{"--pin", "zero"}, "--pin: 'zero'"},
            {{"--pin", "999999"}, "--pin: CPU 999999 of '999999' does not exist"},
-           {kTwo + Words{"--listen", "127.0.0.1:7701"}, "--listen 127.0.0.1:7701 has room for one owner"},
-           {kTwo + Words{"--listen", "unix:@one"}, "--listen unix:@one has room for one owner"},
+           {kTwo + Words{"--listen", "127.0.0.1:7701"},
+            "--listen 127.0.0.1:7701 is an address for one owner"},
+           {kTwo + Words{"--listen", "unix:@one"}, "--listen unix:@one is an address for one owner"},
        }) {
     EXPECT_EQ(folder.run(shard + c.words), 2) << folder.output();
     EXPECT_NE(folder.output().find(c.said), std::string::npos) << folder.output();

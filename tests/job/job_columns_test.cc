@@ -55,8 +55,8 @@ TEST(InputColumns, WrongParametersNameTheLineAndWhatToDo) {
       {"x = { as = \"indicator\", feature = \"twon\" }", "there is no feature 'twon'; did you mean 'town'?"},
       {"h = { as = \"indicator\" }", "'h' is a numeric feature"},
       {"town = { as = \"numeric\" }", "'town' is a categorical feature"},
-      {"home = { as = \"indicator\" }", "an indicator needs a feature whose ids are numbered"},
-      {"file = { as = \"indicator\" }", "say vocabulary_size"},
+      {"home = { as = \"indicator\" }", "an indicator needs a known number of ids"},
+      {"file = { as = \"indicator\" }", "give vocabulary_size"},
       {"x = { as = \"shared_embedding\", features = [\"town\"], dimension = 3 }", "two or more features"},
   };
   for (const auto& [text, part] : cases) {

@@ -41,7 +41,7 @@ TEST(JobErrors, AValueInsteadOfASectionIsRefused) {
 
 TEST(JobErrors, WrongTypesAndRangesNameLineSectionAndKey) {
   const std::pair<const char*, const char*> cases[] = {
-      {"[training]\nbatch_size = 0", "job.toml:7: [training] 'batch_size' is 0, must be from 1 to"},
+      {"[training]\nbatch_size = 0", "job.toml:7: [training] 'batch_size' is 0 but must be from 1 to"},
       {"[training]\nbatch_size = -5", "'batch_size' is -5"},
       {"[training]\nbatch_size = 4294967297", "'batch_size' is 4294967297"},
       {"[training]\nbatch_size = 2.5", "'batch_size' must be a whole number"},
@@ -54,12 +54,12 @@ TEST(JobErrors, WrongTypesAndRangesNameLineSectionAndKey) {
       {"[training]\nmode = \"asinc\"", "'mode' cannot be 'asinc'; did you mean 'async'?"},
       {"[training]\nmode = 1", "'mode' must be a text in quotes"},
       {"[training]\nreduction = \"max\"", "'reduction' cannot be 'max'"},
-      {"[training]\nstaleness_bound = -1", "'staleness_bound' is -1, must be from 0 to"},
+      {"[training]\nstaleness_bound = -1", "'staleness_bound' is -1 but must be from 0 to"},
       {"[training]\nstaleness_modulation = 1", "'staleness_modulation' must be true or false"},
-      {"[training]\nget_model_steps = 0", "'get_model_steps' is 0, must be from 1 to"},
+      {"[training]\nget_model_steps = 0", "'get_model_steps' is 0 but must be from 1 to"},
       {"[training]\nmode = \"sync\"\nget_model_steps = 4", "job.toml:8: [training] 'get_model_steps' is 4"},
-      {"[training]\ncache_rows = -1", "'cache_rows' is -1, must be from 0 to"},
-      {"[training]\ncache_staleness = -1", "'cache_staleness' is -1, must be from 0 to"},
+      {"[training]\ncache_rows = -1", "'cache_rows' is -1 but must be from 0 to"},
+      {"[training]\ncache_staleness = -1", "'cache_staleness' is -1 but must be from 0 to"},
       {"[training]\nmode = \"sync\"\ncache_rows = 4",
        "job.toml:8: [training] 'cache_rows' is 4, but in sync mode every row is read at the current version"},
       {"[training]\nmode = \"sync\"\nstaleness_modulation = true", "no meaning in sync mode"},
@@ -112,7 +112,7 @@ TEST(JobErrors, DataSectionIsChecked) {
       {"columns = []", "[data] needs 'columns'"},
       {"columns = 3", "[data] needs 'columns'"},
       {"columns = [3]", "column 1 must be a section"},
-      {"format = \"criteo\"\ncolumns = []", "given already by format"},
+      {"format = \"criteo\"\ncolumns = []", "implied by format"},
       {"format = \"cvs\"", "did you mean 'csv'?"},
       {"separator = \"ab\"", "'separator' must be one byte"},
       {"separator = \"\"", "'separator' must be one byte"},
@@ -126,13 +126,14 @@ TEST(JobErrors, DataSectionIsChecked) {
       {"columns = [{ name = \"a\", type = \"itn\" }]", "did you mean 'int'?"},
       {"columns = [{ name = \"a\" },\n{ name = \"a\" }]", "job.toml:6: [data] column 'a' is declared twice"},
       {"columns = [{ name = \"a\", type = \"label\" },\n{ name = \"b\", type = \"label\" }]",
-       "job.toml:6: [data] two labels, 'a' and 'b'"},
+       "job.toml:6: [data] has two labels, 'a' and 'b'"},
       {"columns = [{ name = \"a\", type = \"label\", separator = \";\" }]",
        "only int, string and float columns"},
       {"columns = [{ name = \"a\", separator = \"\" }]", "must not be empty"},
       {"columns = [{ name = \"a\", positive = \"x\" }]", "belong to a column of type label"},
       {"columns = [{ name = \"a\", type = \"label\", negative = \"x\" }]", "'negative' needs 'positive'"},
-      {"columns = [{ name = \"a\", type = \"label\", positive = \"x\", negative = \"x\" }]", "'x' is both in"},
+      {"columns = [{ name = \"a\", type = \"label\", positive = \"x\", negative = \"x\" }]",
+       "'x' is both in"},
   };
   for (const auto& [text, part] : cases) EXPECT_MENTIONS(parse_error(job_text(text)), part);
 }

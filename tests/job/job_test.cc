@@ -265,8 +265,8 @@ TEST(Job, HalvesAreKeptInMemoryOnly) {
   const std::string columns = "columns = [{ name = \"x\" }]";
   EXPECT_EQ(
       message_of([&] { parse(job_text(columns, "[storage]\nbackend = \"redis\"\ndtype = \"float16\"")); }),
-      "job.toml:8: rows are kept as float16 with backend 'memory' only, redis holds float32 "
-      "(storage.wire_dtype is for all)");
+      "job.toml:8: only backend 'memory' keeps rows as float16; redis holds float32 (storage.wire_dtype "
+      "works with all backends)");
   EXPECT_NE(message_of([&] {
               parse(job_text(columns,
                              "[storage]\nbackend = \"redis\"\n[storage.tables.\"z*\"]\ndtype = "

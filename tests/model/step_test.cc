@@ -289,7 +289,7 @@ TEST(Step, NamesTheModelThatThrows) {
   expect_model_error({"'mine'", "forward", "no luck"}, [](toy::ToyModel&, const Batch&) -> torch::Tensor {
     throw std::runtime_error("no luck\nsecond line");
   });
-  expect_model_error({"'mine'", "forward", "no tensor"},
+  expect_model_error({"'mine'", "forward", "did not return a tensor"},
                      [](toy::ToyModel&, const Batch&) { return torch::Tensor(); });
   expect_model_error({"'mine'", "score", "2 numbers for 3"}, [](toy::ToyModel&, const Batch&) {
     return torch::ones({2, 1});

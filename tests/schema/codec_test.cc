@@ -217,16 +217,16 @@ TEST(HostileKeys, AreRefused) {
   const std::vector<uint32_t> descending{2, 1}, beyond{1, 9};
   const kj::byte bytes[4] = {};
   expect_bad_keys("table number 4", [](Entry e) { e.setTable(4); });
-  expect_bad_keys("2 keys announced", [](Entry e) { e.setCount(2); });
-  expect_bad_keys("4294967295 keys announced", [](Entry e) { e.setCount(UINT32_MAX), e.initInts(8); });
-  expect_bad_keys("no whole number", [](Entry e) { e.setCount(1), e.initInts(7); });
+  expect_bad_keys("2 keys were announced", [](Entry e) { e.setCount(2); });
+  expect_bad_keys("4294967295 keys were announced", [](Entry e) { e.setCount(UINT32_MAX), e.initInts(8); });
+  expect_bad_keys("not a multiple", [](Entry e) { e.setCount(1), e.initInts(7); });
   expect_bad_keys("ends outside", [&](Entry e) {
     e.setCount(2), e.setEnds(ends(descending)), e.setBytes({bytes, 4});
   });
   expect_bad_keys("ends outside", [&](Entry e) {
     e.setCount(2), e.setEnds(ends(beyond)), e.setBytes({bytes, 4});
   });
-  expect_bad_keys("keys announced", [&](Entry e) { e.setCount(1), e.initInts(8), e.initEnds(4); });
+  expect_bad_keys("keys were announced", [&](Entry e) { e.setCount(1), e.initInts(8), e.initEnds(4); });
   expect_bad_keys("values for 1 keys of width 4294967295",
                   [](Entry e) { e.setCount(1), e.initInts(8), e.setWidth(UINT32_MAX), e.initValues(4); });
 }

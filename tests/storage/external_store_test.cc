@@ -243,8 +243,8 @@ TEST_P(External, AValueOfAnotherProgramIsNoRow) {
   const KeyValueServers direct = GetParam().connect({servers_[0].address()});
   direct.all[0]->set("job/t/1", std::string(100, 'x'));
   direct.all[0]->barrier("none");
-  expect_error(ErrorCode::kCorrupt, {"job/t/1", "no row of embers"}, [&] { gather(*store, ints({1})); });
-  expect_error(ErrorCode::kCorrupt, {"job/t/1", "no row of embers"},
+  expect_error(ErrorCode::kCorrupt, {"job/t/1", "not a row of embers"}, [&] { gather(*store, ints({1})); });
+  expect_error(ErrorCode::kCorrupt, {"job/t/1", "not a row of embers"},
                [&] { store->add_if_absent(0, ints({1}), Rows{1}); });
 }
 

@@ -196,7 +196,7 @@ TEST_F(DirectPull, OwnersThatSayNothingAreNotWaitedForLong) {
 }
 
 TEST_F(DirectPull, AValueThatIsNoRowFailsTheWorkAtOnce) {
-  servers_->error = Error(ErrorCode::kCorrupt, "no row of embers");
+  servers_->error = Error(ErrorCode::kCorrupt, "not a row of embers");
   caf::anon_send(puller_, work_of(keys_of(0, 1)));
   const auto failures = failures_->wait_for(1);
   ASSERT_EQ(failures.size(), 1);

@@ -44,7 +44,7 @@ struct Call : torch::CustomClassHolder {
 };
 
 void check_params(const std::vector<torch::Tensor>& params) {
-  if (params.empty()) fail(ErrorCode::kInvalid, "params has no partition: give at least one");
+  if (params.empty()) fail(ErrorCode::kInvalid, "params has no partitions: give at least one");
   for (size_t p = 0; p < params.size(); ++p) {
     const torch::Tensor& t = params[p];
     if (!t.defined() || t.dim() != 2 || t.scalar_type() != torch::kFloat || !t.is_contiguous() || !t.is_cpu())

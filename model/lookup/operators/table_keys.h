@@ -11,7 +11,7 @@
 
 namespace embers {
 
-// Raw keys of a local table's rows, for ids that are strings (or int64 that are no row numbers), which
+// Raw keys of a local table's rows, for ids that are strings (or int64 that are not row numbers), which
 // TensorFlow's operators do not know: key i belongs to row number i, counted over all partitions, so that no
 // partition strategy applies. Its LocalTable is made with kDiv and blocknums, the rows of each partition.
 // Constant after construction.
