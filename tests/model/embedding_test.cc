@@ -542,6 +542,23 @@ TEST_F(Lookup, NamesATableThatHasNoName) {
   EXPECT_EQ(layers_[1]->key_kind(), KeyKind::kInt64);
 }
 
+TEST_F(Lookup, CombinesAllCallsThatWereLookedUpAheadInOneNode) {
+  std::vector<EmbeddingOptions> options(4, toy::options("t", kDim, {"a", "b"}, Combiner::kSum));
+  options[1].max_norm = 0.5;
+  options[2] = toy::options("u", 1, {"a"}, Combiner::kMean);
+  options[3] = toy::options("v", 2, {"b"});
+  make(options, [&](toy::ToyModel&, const Batch& batch) {
+    const torch::Tensor first = layers_[0]->forward(batch.ids("a"));
+    EXPECT_EQ(layers_[0]->forward(batch.ids("b")).grad_fn(), first.grad_fn());
+    EXPECT_EQ(layers_[1]->forward(batch.ids("a")).grad_fn(), first.grad_fn()) << "with max_norm";
+    EXPECT_EQ(layers_[2]->forward(batch.ids("a")).grad_fn(), first.grad_fn()) << "of another table";
+    const torch::Tensor none = layers_[3]->forward(batch.ids("b"));  // a view of what was combined
+    EXPECT_EQ(none._base().grad_fn(), first.grad_fn()) << "without a combiner";
+    return first;
+  });
+  train({ids_of<int64_t>(Ints{{1}, {2, 3}}), ids_of<int64_t>(Ints{{4}, {5}})});
+}
+
 // What a model keeps of an earlier minibatch is not written over, though results are made in memory that is
 // used again.
 TEST_F(Lookup, LeavesAloneWhatAModelKeeps) {
