@@ -226,7 +226,7 @@ TEST(MinibatchReader, ReadsTheSameWhateverItReadBefore) {
 TEST(MinibatchReader, AMinibatchBeyondTheEpochIsRefused) {
   const TempDir dir;
   const auto reader = MinibatchReader::make(Dataset::open(numbered(dir, 10), Split::kTrain, ""), true);
-  EXPECT_MENTIONS(message_of([&] { reader->read(0, 10); }), "an epoch has 10 of them");
+  EXPECT_MENTIONS(message_of([&] { reader->read(0, 10); }), "an epoch has 10");
 }
 
 TEST(MinibatchReader, AFileChangedInPlaceIsNoticed) {

@@ -134,7 +134,7 @@ TEST(Owners, MoreThanTheJobHasPlacesForAreRefusedAndTheJobGoesOn) {
   ASSERT_TRUE(wait_until([&] { return first.has_printed("shard 0 of"); })) << first.output();
   Process& two = cluster.add_shard(kTwo);
   EXPECT_EQ(two.wait(), 2) << two.output();
-  EXPECT_TRUE(two.has_printed("of which 1 has not joined yet: a process of 2 owners")) << two.output();
+  EXPECT_TRUE(two.has_printed("of which 1 has not joined yet: a process with 2 owners")) << two.output();
   Process& second = cluster.add_shard();
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
   EXPECT_EQ(first.wait(), 0) << first.output();

@@ -66,7 +66,7 @@ TEST(Library, OfAnotherAbiIsRefused) {
 }
 
 TEST(Library, WithoutTheModelIsNamed) {
-  expect_refused({"probe_model", "'coutn'", "model.name"}, library_job(PROBE_MODEL, "coutn"));
+  expect_refused({"probe_model", "'coutn'", "model.name"}, library_job(testing_support::path_of(PROBE_MODEL), "coutn"));
 }
 
 TEST(Library, WhoseConstructorThrowsIsNamed) {
@@ -76,7 +76,7 @@ TEST(Library, WhoseConstructorThrowsIsNamed) {
 
 TEST(Library, SettingsThatItDoesNotReadAreRefused) {
   expect_refused({"toy.toml:1", "'sleep_s'", "did you mean 'sleep_ms'"},
-                 library_job(PROBE_MODEL, "slow", {{"sleep_s", 1}}));
+                 library_job(testing_support::path_of(PROBE_MODEL), "slow", {{"sleep_s", 1}}));
 }
 
 TEST(MakeModel, SuggestsTheNearestModel) {
@@ -102,7 +102,7 @@ TEST(MakeModel, BuildsTheSameParametersInEveryThread) {
 }
 
 TEST(ProbeModel, CountsRecordsByTheirKeys) {
-  auto runner = ModelRunner::make(library_job(PROBE_MODEL, "count"));
+  auto runner = ModelRunner::make(library_job(testing_support::path_of(PROBE_MODEL), "count"));
   toy::Server server;
   const StepResult result =
       toy::train(*runner, server, toy::minibatch_of({toy::ids_of<int64_t>({{1}, {2}, {1}})}, {0, 1, 0}));
@@ -116,7 +116,7 @@ TEST(ProbeModel, CountsRecordsByTheirKeys) {
 TEST(ProbeModel, OthersTrain) {
   for (const auto& [name, tables] :
        {std::pair<const char*, size_t>{"slow", 2}, {"dense_only", 1}, {"batchnorm", 2}}) {
-    auto runner = ModelRunner::make(library_job(PROBE_MODEL, name));
+    auto runner = ModelRunner::make(library_job(testing_support::path_of(PROBE_MODEL), name));
     EXPECT_EQ(runner->spec().tables.size(), tables) << name;
     toy::Server server;
     const StepResult result = toy::train(

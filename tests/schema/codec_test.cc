@@ -128,7 +128,7 @@ TEST(Codec, RowsOtherThanExpectedAreRefused) {
   const auto m = make_pull_reply(9, {&shape, 1}, [](size_t, std::span<float> rows) { rows[0] = 1; });
   for (const RowsShape& other : {RowsShape{1, 3, 2}, RowsShape{2, 2, 3}, RowsShape{2, 3, 3}})
     expect_error(ErrorCode::kBadFrame, {"table 2"}, [&] { read_rows(m.get(), 0, other); });
-  expect_error(ErrorCode::kBadFrame, {"2 expected"}, [&] { read_rows(m.get(), 1, shape); });
+  expect_error(ErrorCode::kBadFrame, {"2 were expected"}, [&] { read_rows(m.get(), 1, shape); });
 }
 
 TEST(Codec, TheScheduleOfATablesOptimizerReadsBackWhole) {

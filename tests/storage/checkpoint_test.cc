@@ -188,7 +188,7 @@ TEST_F(Checkpoint, ADirectoryWithOtherThingsTakesOneAndKeepsThem) {
 TEST_F(Checkpoint, SomethingElseIsNeverReplaced) {
   fs::create_directory(at_);
   spill(fs::path(at_) / kManifestFile, "{\"name\": \"a web page\"}");
-  expect_error(ErrorCode::kInvalid, {at_, "no checkpoint"}, [&] { CheckpointWriter::make(at_); });
+  expect_error(ErrorCode::kInvalid, {at_, "not the manifest of a checkpoint"}, [&] { CheckpointWriter::make(at_); });
   EXPECT_EQ(slurp(fs::path(at_) / kManifestFile), "{\"name\": \"a web page\"}");
   spill(dir_ / "file", "text");
   expect_error(ErrorCode::kInvalid, {"file"}, [&] { CheckpointWriter::make(dir_ / "file"); });

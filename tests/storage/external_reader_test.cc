@@ -165,7 +165,7 @@ TEST_P(Reader, RefusesValuesThatAreNoRowOfItsTable) {
   KeyValueServer& server = *direct.all[direct.server_of("job/ints/2")];
   server.set("job/ints/2", std::string(40, 'x'));
   server.barrier("none");
-  expect_error(ErrorCode::kCorrupt, {"job/ints/2", "no row"},
+  expect_error(ErrorCode::kCorrupt, {"job/ints/2", "not a row"},
                [&] { read(reads, 0, ints({2}), room, found); });
 }
 

@@ -215,7 +215,7 @@ TEST_P(External, AnEmptyValueIsNoRow) {
   const KeyValueServers direct = GetParam().connect({servers_[0].address()});
   direct.all[0]->set("job/t/1", "");
   direct.all[0]->barrier("none");
-  expect_error(ErrorCode::kCorrupt, {"job/t/1", "no row"}, [&] { gather(*store, ints({1})); });
+  expect_error(ErrorCode::kCorrupt, {"job/t/1", "not a row"}, [&] { gather(*store, ints({1})); });
 }
 
 TEST_P(External, LostSlotsAreNotMadeAgain) {
