@@ -160,7 +160,7 @@ TEST(JobErrors, FeaturesReferToColumnsThatFit) {
        "job.toml:9: [features] 'x' there is no column 'agge'; did you mean 'age'?"},
       {"twon = {}", "there is no column 'twon'; did you mean 'town'?"},
       {"y = {}", "column 'y' is the label, which cannot be a feature"},
-      {"junk = {}", "column 'junk' is ignored, no feature"},
+      {"junk = {}", "column 'junk' is ignored, which cannot be a feature"},
       {"age = { as = \"number\" }", "did you mean 'numeric'?"},
       {"town = { as = \"numeric\" }", "a numeric feature needs an int or float column"},
       {"many = { as = \"numeric\" }", "a numeric feature needs an int or float column"},
