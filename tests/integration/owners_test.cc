@@ -128,7 +128,7 @@ TEST(Owners, MoreThanTheJobHasPlacesForAreRefusedAndTheJobGoesOn) {
   JobFolder folder;
   Cluster cluster(folder, 2, 1, kSync, false, {"--owners", "3"});
   EXPECT_EQ(cluster.shards[0]->wait(), 2) << cluster.shards[0]->output();
-  EXPECT_TRUE(cluster.shards[0]->has_printed("2 shards, of which 2 have not joined yet: a process of 3"))
+  EXPECT_TRUE(cluster.shards[0]->has_printed("2 shards, of which 2 have not joined yet: a process with 3"))
       << cluster.shards[0]->output();
   Process& first = cluster.add_shard();
   ASSERT_TRUE(wait_until([&] { return first.has_printed("shard 0 of"); })) << first.output();
