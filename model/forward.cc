@@ -1,8 +1,10 @@
 #include "model/forward.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace embers {
 namespace {
@@ -68,8 +70,12 @@ torch::Tensor MinibatchRows::lookup(const EmbeddingImpl& layer, const Ids& ids) 
   const size_t index = layer_index(layer);
   if (const Lookups::Inverse* const inverse = prepared(index, ids)) {
     if (combined_.empty()) combine_prepared();
-    const auto at = static_cast<size_t>(inverse - lookups_.inverses.data());
-    if (combined_[at].defined()) return combined_[at];
+    // Each result is handed out once: a model may change it in place and then look the same ids up again.
+    torch::Tensor out = std::exchange(combined_[static_cast<size_t>(inverse - lookups_.inverses.data())], {});
+    if (!out.defined() && can_combine(*inverse))
+      out = combine_all({leaves_[model_.layers[index].table].front().bet}, {call_of(*inverse, 0)}, pass_)
+                .front();
+    if (out.defined()) return at::GradMode::is_enabled() ? out : out.detach();
   }
   Late& call = calls_.emplace_back();
   call.offsets = ids.offsets;
@@ -105,27 +111,38 @@ torch::Tensor MinibatchRows::combine_late(const EmbeddingImpl& layer, TableId ta
       .front();
 }
 
+bool MinibatchRows::can_combine(const Lookups::Inverse& inverse) const {
+  const Ids& ids = minibatch_.ids[inverse.feature];
+  const bool weighed = ids.weights.empty() || ids.weights.size() == ids.keys.size();
+  return weighed && !leaves_[model_.layers[inverse.layer].table].empty();
+}
+
+CombineCall MinibatchRows::call_of(const Lookups::Inverse& inverse, size_t bet) const {
+  const EmbeddingOptions& options = model_.layers[inverse.layer].module->options();
+  const Ids& ids = minibatch_.ids[inverse.feature];
+  const bool even = ids.width * ids.examples() == static_cast<int64_t>(ids.keys.size());
+  return {bet, options.combiner,
+          RaggedPositions{inverse.position, ids.offsets, ids.weights, even ? ids.width : 0,
+                          inverse.default_place},
+          options.max_norm};
+}
+
 void MinibatchRows::combine_prepared() {
+  // The first call may stand where a model wants no gradients; the others' need theirs all the same.
+  const at::AutoGradMode gradients(training_);
   combined_.resize(lookups_.inverses.size());
   std::vector<torch::Tensor> bets;
   std::vector<size_t> bet_of(leaves_.size(), SIZE_MAX), inverse_of;
   std::vector<CombineCall> calls;
   for (size_t i = 0; i < lookups_.inverses.size(); ++i) {
     const Lookups::Inverse& inverse = lookups_.inverses[i];
-    const Discovery::Layer& layer = model_.layers[inverse.layer];
-    const EmbeddingOptions& options = layer.module->options();
-    const Ids& ids = minibatch_.ids[inverse.feature];
-    const bool weighed = ids.weights.empty() || ids.weights.size() == ids.keys.size();
-    if (leaves_[layer.table].empty() || !weighed) continue;
-    if (bet_of[layer.table] == SIZE_MAX) {
-      bet_of[layer.table] = bets.size();
-      bets.push_back(leaves_[layer.table].front().bet);
+    if (!can_combine(inverse)) continue;
+    const TableId table = model_.layers[inverse.layer].table;
+    if (bet_of[table] == SIZE_MAX) {
+      bet_of[table] = bets.size();
+      bets.push_back(leaves_[table].front().bet);
     }
-    const bool even = ids.width * ids.examples() == static_cast<int64_t>(ids.keys.size());
-    calls.push_back({bet_of[layer.table], options.combiner,
-                     RaggedPositions{inverse.position, ids.offsets, ids.weights, even ? ids.width : 0,
-                                     inverse.default_place},
-                     options.max_norm});
+    calls.push_back(call_of(inverse, bet_of[table]));
     inverse_of.push_back(i);
   }
   const std::vector<torch::Tensor> out = combine_all(bets, std::move(calls), pass_);

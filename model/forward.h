@@ -66,6 +66,9 @@ class MinibatchRows final : public RowSource {
     KeyIndex index;
     std::vector<const float*> rows;
   };
+  // Whether ids that were looked up ahead can be combined from the BET, and how.
+  bool can_combine(const Lookups::Inverse& inverse) const;
+  CombineCall call_of(const Lookups::Inverse& inverse, size_t bet) const;
   void combine_prepared();
   torch::Tensor combine_late(const EmbeddingImpl& layer, TableId table, KeysView keys, Late& call,
                              const torch::Tensor& weights);

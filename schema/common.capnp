@@ -59,7 +59,7 @@ struct TableKeys {
   bytes @4 :Data;     # byte-string keys one after another
   width @5 :UInt32;   # numbers a key in `values`: dim, or dim plus slots; 0 without values
   values @6 :Data;    # count x width numbers, or empty
-  numberType @7 :UInt8;  # what they are, base/numbers.h
+  numberType @7 :UInt8;  # what they are, base/floats/numbers.h
 }
 
 struct ErrorReply $M.kind(1) {

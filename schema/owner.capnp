@@ -33,7 +33,7 @@ struct NormsReply $M.kind(49) {
   struct Sum {
     table @0 :UInt32;
     parameter @1 :Text;              # as in CommitRequest.Norm
-    words @2 :Data;                  # base/exact_sum.h: 24 x uint64, so that the sum over owners does not round
+    words @2 :Data;                  # base/floats/exact_sum.h: 24 x uint64, so that the sum over owners does not round
   }
 }
 

@@ -15,7 +15,7 @@ struct PullRequest $M.kind(16) $M.reply("PullReply") $M.servedBy(shard) {
   mode @1 :ReadMode;
   create @2 :Bool;                        # unknown keys get rows (training), or only their initial values are read
   tables @3 :List(Common.TableKeys);      # keys that this owner holds, at most one entry a table, without values
-  numberType @4 :UInt8;                   # base/numbers.h: what rows of embedding tables are to be sent as
+  numberType @4 :UInt8;                   # base/floats/numbers.h: what rows of embedding tables are to be sent as
 }
 
 struct PullReply $M.kind(17) {

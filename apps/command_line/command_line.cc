@@ -249,7 +249,11 @@ int parse_and_run(int argc, const char* const* argv, const std::function<int(con
   for (const auto add :
        {add_train, add_master, add_shard, add_worker, add_using, add_synth, add_bench, add_op, add_help})
     add(app, chosen);
-  if (argc > 1 && argv[1][0] != '-') find_command(app, argv[1]);
+  CLI::App* command = &app;
+  for (int i = 1;
+       i < argc && argv[i][0] != '-' && !command->get_subcommands([](CLI::App*) { return true; }).empty();
+       ++i)
+    command = find_command(*command, argv[i]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -263,6 +267,7 @@ int parse_and_run(int argc, const char* const* argv, const std::function<int(con
 int run_program(int argc, const char* const* argv, const std::function<int(const Command&)>& run) {
   tune_malloc();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, as a parent may leave it, it would hide how children end
   spdlog::set_default_logger(spdlog::stderr_color_mt("embers"));
   spdlog::set_pattern("%H:%M:%S %v");
   try {

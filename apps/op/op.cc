@@ -1,5 +1,7 @@
 #include "apps/op/op.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -74,13 +76,24 @@ namespace {
 
 // Writes a line and leaves nothing in a buffer: the asker may wait for it before asking again.
 void say(const op::Answer& answer) {
-  fmt::print("{}\n", answer.json.dump(-1, ' ', false, op::Json::error_handler_t::replace));
-  if (std::fflush(stdout) != 0)
-    fail(file_error_code(errno), "cannot write the answer to standard output: {}", std::strerror(errno));
+  const std::string line = answer.json.dump(-1, ' ', false, op::Json::error_handler_t::replace) + '\n';
+  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0)
+    fail(ErrorCode::kDisk, "cannot write the answer to standard output: {}", std::strerror(errno));
+}
+
+// Reads until there is no more; the cases are in no file that an error could name.
+template <class Read>
+void read_input(const Read& read) {
+  char nothing;
+  if (::read(STDIN_FILENO, &nothing, 0) < 0)
+    fail(ErrorCode::kDisk, "cannot read cases from standard input: {}", std::strerror(errno));
+  read();
+  if (std::cin.bad()) fail(ErrorCode::kDisk, "cannot read cases from standard input");
 }
 
 int answer_one() {
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  std::string text;
+  read_input([&] { text.assign(std::istreambuf_iterator<char>(std::cin), {}); });
   const op::Answer answer = op::answer(text);
   say(answer);
   return answer.failed ? 1 : 0;
@@ -88,11 +101,13 @@ int answer_one() {
 
 int answer_lines() {
   bool failed = false;
-  for (std::string line; std::getline(std::cin, line);) {
-    const op::Answer answer = op::answer(line);
-    say(answer);
-    failed |= answer.failed;
-  }
+  read_input([&] {
+    for (std::string line; std::getline(std::cin, line);) {
+      const op::Answer answer = op::answer(line);
+      say(answer);
+      failed |= answer.failed;
+    }
+  });
   return failed ? 1 : 0;
 }
 

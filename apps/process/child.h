@@ -8,6 +8,7 @@
 #include <boost/process/child.hpp>
 #include <boost/process/extend.hpp>
 #include <boost/process/io.hpp>
+#include <system_error>
 
 // What Boost.Process does not do for the child processes of this one.
 namespace embers {
@@ -36,9 +37,10 @@ inline auto ends_with_this_process() {
 
 // Kills it if it still runs, and waits until it is gone, which boost::process::child::terminate() does not.
 inline void end(boost::process::child& child) {
-  if (!child.valid() || !child.running()) return;
+  std::error_code gone;  // also where somebody else has waited for it
+  if (!child.valid() || !child.running(gone)) return;
   ::kill(child.id(), SIGKILL);
-  child.wait();
+  child.wait(gone);
 }
 
 }  // namespace embers

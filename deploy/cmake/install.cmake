@@ -18,7 +18,7 @@ endforeach()
 install(DIRECTORY ${CMAKE_BINARY_DIR}/schema/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/schema
         FILES_MATCHING PATTERN "*.capnp.h" PATTERN "message_kinds.h" PATTERN CMakeFiles EXCLUDE)
 
-# Headers that users' models include by the paths they had before model/ got folders.
+# Headers that users' models include by the paths they had before they got folders.
 function(embers_forward_header old new)
   file(CONFIGURE OUTPUT forwarding/${old} CONTENT
        "#pragma once\n\n// Moved: include the header below.\n#include \"${new}\"  // IWYU pragma: export\n" @ONLY)
@@ -30,6 +30,9 @@ foreach(header batch dropout embedding layers model pair_products random regular
 endforeach()
 embers_forward_header(model/feature_column.h model/columns/feature_column.h)
 embers_forward_header(model/combine.h model/lookup/combiner.h)
+embers_forward_header(schema/errors.h base/errors.h)
+embers_forward_header(schema/suggest.h base/suggest.h)
+embers_forward_header(data/job.h job/job.h)
 
 install(EXPORT embersTargets NAMESPACE embers:: DESTINATION ${embers_package_dir})
 configure_package_config_file(${CMAKE_SOURCE_DIR}/deploy/cmake/embersConfig.cmake.in embersConfig.cmake

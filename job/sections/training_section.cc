@@ -1,5 +1,7 @@
 #include "job/sections/training_section.h"
 
+#include <fmt/format.h>
+
 #include "job/document/section.h"
 
 namespace embers::job {

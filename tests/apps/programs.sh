@@ -56,6 +56,8 @@ says "--oops"
 few 2 help nothing
 few 2 worker --master 127.0.0.1:1 --connect-timeout nan
 few 2 bench wire --rows 30000
+few 2 bench wier --quick
+says "there is no command 'wier'"
 few 0 owner --help
 says "--owners"
 few 0 help owner
@@ -69,6 +71,14 @@ says "HOST:PORT"
 run 1 op
 grep -q libtorch <<<"$libraries" || fail "embers op was not seen to load libtorch"
 says '{"error":'
+
+# Input that cannot be read is no empty input.
+for input in '&-' "$work"; do
+  status=0
+  eval "\"\$embers\" op --lines <${input/#\/*/\"$work\"}" >"$work/out" 2>&1 || status=$?
+  [ "$status" = 1 ] || fail "embers op --lines <$input ended with $status instead of 1: $(cat "$work/out")"
+  says "cannot read cases from standard input"
+done
 
 # A program that lost the others.
 mkdir "$work/alone"

@@ -123,6 +123,16 @@ TEST(Child, IsGoneAfterItsEnd) {
   EXPECT_FALSE(runs(pid));
 }
 
+TEST(Child, EndsQuietlyWhereItsEndIsNotToldAnybody) {
+  const auto before = ::signal(SIGCHLD, SIG_IGN);  // as a parent may leave it
+  {
+    namespace bp = boost::process;
+    bp::child child(kFindInPath, "sleep", "60", ends_with_this_process());
+    EXPECT_NO_THROW(end(child));
+  }
+  ::signal(SIGCHLD, before);
+}
+
 TEST(Child, SaysWhenItsProgramIsMissing) {
   boost::process::child child(kFindInPath, boost::process::args({"no-such-program"}),
                               boost::process::std_err > boost::process::null, ends_with_this_process());

@@ -561,6 +561,46 @@ TEST_F(Lookup, CombinesAllCallsThatWereLookedUpAheadInOneNode) {
 
 // What a model keeps of an earlier minibatch is not written over, though results are made in memory that is
 // used again.
+TEST_F(Lookup, ACallWithoutGradientsLeavesTheOthersTheirs) {
+  make({toy::options("t", kDim, {"a"}), toy::options("u", kDim, {"b"}, Combiner::kSum)},
+       [&](toy::ToyModel&, const Batch& batch) {
+         {
+           const torch::NoGradGuard none;
+           seen_ = layers_[0]->forward(batch.ids("a"));
+         }
+         EXPECT_FALSE(seen_.requires_grad());
+         return layers_[1]->forward(batch.ids("b"));
+       });
+  const StepResult result = train({ids_of<int64_t>(Ints{{3}, {5}}), ids_of<int64_t>(Ints{{1, 2}, {2}})});
+  ASSERT_EQ(result.gradients.size(), 1u);
+  toy::expect_slices_equal(result.gradients[0], [] {
+    torch::Tensor wanted = torch::zeros({kRows, kDim});
+    wanted[1] = 1;
+    wanted[2] = 2;
+    return wanted;
+  }());
+}
+
+TEST_F(Lookup, ASecondCallDoesNotSeeWhatAModelDidToTheFirstResult) {
+  for (const Combiner combiner : {Combiner::kNone, Combiner::kMean}) {
+    layers_.clear();
+    make({toy::options("t", kDim, {"a"}, combiner)}, [&](toy::ToyModel&, const Batch& batch) {
+      torch::Tensor first = layers_[0]->forward(batch.ids("a"));
+      const torch::Tensor before = first.detach().clone();
+      first.mul_(3);
+      seen_ = layers_[0]->forward(batch.ids("a"));
+      EXPECT_TRUE(at::equal(seen_, before));
+      return first + seen_;
+    });
+    const StepResult result = train({ids_of<int64_t>(Ints{{3}, {5}}), ids_of<int64_t>(Ints{{}, {}})});
+    ASSERT_EQ(result.gradients.size(), 1u);
+    torch::Tensor wanted = torch::zeros({kRows, kDim});
+    wanted[3] = wanted[5] = 4;
+    toy::expect_slices_equal(result.gradients[0], wanted);
+    EXPECT_TRUE(server_.late_keys.empty());
+  }
+}
+
 TEST_F(Lookup, LeavesAloneWhatAModelKeeps) {
   std::vector<torch::Tensor> kept, copies;
   make({toy::options("t", kDim, {"a"}, Combiner::kSum)}, [&](toy::ToyModel&, const Batch& batch) {
