@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/suggest.h"
+#include "data/categorical.h"
 
 namespace embers::data {
 namespace {
