@@ -1,6 +1,9 @@
 // embers synth: generated data.
 #include <spdlog/spdlog.h>
 
+#include <chrono>
+#include <filesystem>
+
 #include "apps/synth.h"
 #include "data/synth.h"
 
@@ -14,7 +17,9 @@ int synth_criteo(const SynthOptions& options) {
     last = now;
     spdlog::info("{} of {} rows", done, options.rows);
   });
-  fmt::print("{} rows in {}/train.txt and {}/test.txt\n", options.rows, options.out, options.out);
+  const std::filesystem::path out(options.out);
+  fmt::print("{} rows in {} and {}\n", options.rows, (out / "train.txt").string(),
+             (out / "test.txt").string());
   return 0;
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/lookup/pre_lookup.h"
+
 namespace embers {
 namespace {
 
@@ -77,14 +79,13 @@ torch::Tensor MinibatchRows::lookup(const EmbeddingImpl& layer, const Ids& ids) 
                 .front();
     if (out.defined()) return at::GradMode::is_enabled() ? out : out.detach();
   }
+  if (!ascends(ids.offsets))  // the batch's own do
+    fail(ErrorCode::kInvalid, "embedding table '{}' was given ids whose offsets are not in ascending order",
+         layer.table());
   Late& call = calls_.emplace_back();
   call.offsets = ids.offsets;
   call.weights = ids.weights;
   return combine_late(layer, model_.layers[index].table, ids.keys, call, {});
-}
-
-bool MinibatchRows::is_ahead(const EmbeddingImpl& layer, const Ids& ids) const {
-  return prepared(layer_index(layer), ids) != nullptr;
 }
 
 torch::Tensor MinibatchRows::lookup(const EmbeddingImpl& layer, Call call) {

@@ -33,7 +33,6 @@ class MinibatchRows final : public RowSource {
   // Finds ids of the minibatch by their address: all calls on ids that were deduped ahead are combined
   // together, by the first of them. Others are looked up as below.
   torch::Tensor lookup(const EmbeddingImpl& layer, const Ids& ids) override;
-  bool is_ahead(const EmbeddingImpl& layer, const Ids& ids) const override;
   // Keys among those the table already has rows for are taken from there, the others pulled late.
   torch::Tensor lookup(const EmbeddingImpl& layer, Call call) override;
   void note_activity(const Regularizer& regularizer, const torch::Tensor& out) override;

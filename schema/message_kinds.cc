@@ -99,7 +99,7 @@ void check(const Messages& messages) {
   }
   for (const MessageKind& message : messages.all) {
     if (!message.reply.empty() && !kinds.contains(message.reply))
-      fail("the reply of " + message.name + ", " + message.reply + ", is no message");
+      fail("the reply of " + message.name + ", " + message.reply + ", is not a message");
     if (message.actor && message.reply.empty())
       fail(message.name + " is served by an actor, but has no reply");
     if (message.actor && *message.actor >= messages.actors.size()) fail(message.name + ": no such actor");

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "model/lookup/pre_lookup.h"
-
 namespace embers {
 namespace {
 
@@ -38,12 +36,11 @@ void check_length(const EmbeddingImpl& layer, int64_t length) {
 }
 
 // A model may build Ids of its own.
-void check_consistent(const EmbeddingImpl& layer, const Ids& ids, bool ahead) {
+void check_consistent(const EmbeddingImpl& layer, const Ids& ids) {
   const EmbeddingOptions& options = layer.options();
   const auto keys = static_cast<int64_t>(ids.keys.size());
-  if (ids.offsets.empty() || ids.offsets.front() != 0 || ids.offsets.back() != keys ||
-      !(ahead || ascends(ids.offsets)))
-    bad(layer.table(), "was given {} ids whose offsets do not go from 0 to {} in order", keys, keys);
+  if (ids.offsets.empty() || ids.offsets.front() != 0 || ids.offsets.back() != keys)
+    bad(layer.table(), "was given {} ids whose offsets do not go from 0 to {}", keys, keys);
   if (!ids.weights.empty() && options.combiner == Combiner::kNone)
     bad(layer.table(), "was given ids with weights but has no combiner: set it to sum, mean or sqrtn");
   if (!ids.weights.empty() && static_cast<int64_t>(ids.weights.size()) != keys)
@@ -52,8 +49,7 @@ void check_consistent(const EmbeddingImpl& layer, const Ids& ids, bool ahead) {
   if (options.combiner == Combiner::kNone && ids.width * ids.examples() != keys)
     bad(layer.table(),
         "has no combiner, so every example needs the same number of ids: set combiner to sum, mean or sqrtn "
-        "for "
-        "ragged ids");
+        "for ragged ids");
 }
 
 // Ids of a tensor as int64, without gaps.
@@ -104,7 +100,8 @@ EmbeddingImpl::EmbeddingImpl(EmbeddingOptions options)
     bad(table_, "has input_dim {}: leave it 0 when the number of rows is unknown", options_.input_dim);
   using Limits = std::numeric_limits<float>;  // it clips floats
   if (options_.max_norm != 0 && !(options_.max_norm >= Limits::min() && options_.max_norm <= Limits::max()))
-    bad(table_, "has max_norm {}: give a positive number, or 0 for none", options_.max_norm);
+    bad(table_, "has max_norm {}: give a positive number that a float32 can hold, or 0 for none",
+        options_.max_norm);
   if (options_.input_length < 0)
     bad(table_, "has input_length {}: leave it 0 for any", options_.input_length);
   if (options_.combiner == Combiner::kNone && (options_.default_id || options_.prune_invalid_ids))
@@ -123,17 +120,15 @@ RowSource& EmbeddingImpl::rows() const {
   if (rows_ == nullptr)
     bad(table_,
         "was looked up outside a minibatch's pass: call it in the model's forward or loss, and register the "
-        "layer as "
-        "a module");
+        "layer as a module");
   return *rows_;
 }
 
 torch::Tensor EmbeddingImpl::forward(const Ids& ids) {
   check_kind(*this, ids.keys.kind());
-  RowSource& source = rows();
-  check_consistent(*this, ids, source.is_ahead(*this, ids));
-  const torch::Tensor out = source.lookup(*this, ids);
-  source.note_activity(options_.activity_regularizer, out);
+  check_consistent(*this, ids);
+  const torch::Tensor out = rows().lookup(*this, ids);
+  rows().note_activity(options_.activity_regularizer, out);
   return options_.combiner == Combiner::kNone ? out.view({ids.examples(), ids.width, options_.output_dim})
                                               : out;
 }

@@ -18,11 +18,9 @@ class RowSource {
   virtual ~RowSource() = default;
 
   // Of ids of the batch, which were looked up ahead if the layer declared their feature, or of any others,
-  // which are looked up now: [examples, dim] with a combiner, else [ids, dim].
+  // which are looked up now: [examples, dim] with a combiner, else [ids, dim]. Offsets go from 0 to the
+  // number of ids; kInvalid naming the table unless they ascend.
   virtual torch::Tensor lookup(const EmbeddingImpl& layer, const Ids& ids) = 0;
-
-  // Whether ids are those of a feature that were looked up ahead, whose offsets need no check.
-  virtual bool is_ahead(const EmbeddingImpl& layer, const Ids& ids) const = 0;
 
   // Ids of no feature; offsets as in Ids, not used without a combiner. weights: float32, one for each key, or
   // undefined; they get a gradient if they require one.

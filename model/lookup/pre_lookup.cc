@@ -44,7 +44,7 @@ void check_shapes(const SparseIds& ids) {
          count);
   if (ids.width > 0) {
     if (count % ids.width == 0) return;
-    fail(ErrorCode::kInvalid, "{} ids are no bags of {}", count, ids.width);
+    fail(ErrorCode::kInvalid, "{} ids cannot be divided into bags of {}", count, ids.width);
   }
   if (ids.offsets.empty() || ids.offsets.front() != 0 || ids.offsets.back() != count || !ascends(ids.offsets))
     fail(ErrorCode::kInvalid, "the offsets of {} ids must go from 0 to {} in order", count, count);

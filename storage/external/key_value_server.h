@@ -37,12 +37,12 @@ class KeyValueServer {
 
   // What the server reports after carrying out every set and add so far.
   struct Health {
-    std::string sentinel;    // value of the asked name, "" when it is not there
+    std::string mark;        // value of the asked name, "" when it is not there
     uint64_t evictions = 0;  // items that it dropped for want of memory, since its start
     std::string
         refused_writes;  // what it said to the first write since the last barrier that it refused, or ""
   };
-  virtual Health barrier(std::string_view sentinel) = 0;
+  virtual Health barrier(std::string_view mark) = 0;
 
   // After a failure: begins anew, without what was under way.
   virtual void reconnect() = 0;

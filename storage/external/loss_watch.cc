@@ -19,14 +19,14 @@ LossWatch::LossWatch(ServerReads& reads, ExternalTables& tables, const ExternalO
     : reads_(reads),
       tables_(tables),
       options_(options),
-      mark_name_(StoredNames::sentinel(options.job, options.owner)),
+      mark_name_(StoredNames::mark(options.job, options.owner)),
       mark_(fmt::format("{:016x}", options.run)) {}
 
 void LossWatch::mark_servers(bool recovered) {
   for (const auto& server : reads_.servers()) {
     const auto health = server->barrier(mark_name_);
     evictions_.push_back(health.evictions);
-    if (health.sentinel != mark_ && recovered)
+    if (health.mark != mark_ && recovered)
       fail(ErrorCode::kLost,
            "server {} was restarted or flushed while shard {} of job '{}' was away: go on from the last "
            "checkpoint (--resume)",
@@ -40,7 +40,7 @@ void LossWatch::barrier() {
   for (size_t s = 0; s < reads_.servers().size(); ++s) {
     const auto health = reads_.servers()[s]->barrier(mark_name_);
     if (!health.refused_writes.empty()) report_loss(s, "refused a write: " + health.refused_writes);
-    if (health.sentinel != mark_) report_loss(s, why_unmarked(health.sentinel));
+    if (health.mark != mark_) report_loss(s, why_unmarked(health.mark));
     if (health.evictions == std::exchange(evictions_[s], health.evictions)) continue;
     // On a server that others use it may have been theirs.
     if (survey(s).gone > 0) report_loss(s, "evicted items because it ran out of memory");

@@ -97,15 +97,15 @@ class MemcachedServer final : public KeyValueServer {
   }
 
   // On the connection of the writes, whose requests the server carries out in order.
-  Health barrier(std::string_view sentinel) override {
+  Health barrier(std::string_view mark) override {
     Health health;
     size_t size = 0;
     uint32_t flags = 0;
     memcached_return_t rc = MEMCACHED_SUCCESS;
     const std::unique_ptr<char, decltype(&std::free)> value(
-        memcached_get(writes(), sentinel.data(), sentinel.size(), &size, &flags, &rc), &std::free);
+        memcached_get(writes(), mark.data(), mark.size(), &size, &flags, &rc), &std::free);
     if (rc != MEMCACHED_NOTFOUND) check(writes_, rc);
-    if (value) health.sentinel.assign(value.get(), size);
+    if (value) health.mark.assign(value.get(), size);
     const Counters counters = read_counters(nullptr);
     health.evictions = counters.evictions;
     const uint64_t stored = counters.total_items - stored_;

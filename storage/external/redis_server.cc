@@ -74,13 +74,13 @@ class RedisServer final : public KeyValueServer {
       if (redisBufferWrite(context_.get(), &done) != REDIS_OK) fail_unavailable();
   }
 
-  Health barrier(std::string_view sentinel) override {
+  Health barrier(std::string_view mark) override {
     Health health;
-    append({"GET", sentinel});
+    append({"GET", mark});
     append({"INFO", "stats"});
     read_writes();
     health.refused_writes = std::exchange(refused_, {});
-    if (const Reply reply = read(); reply->type == REDIS_REPLY_STRING) health.sentinel = text(*reply);
+    if (const Reply reply = read(); reply->type == REDIS_REPLY_STRING) health.mark = text(*reply);
     const Reply info = read();
     if (info->type != REDIS_REPLY_STRING)
       fail(ErrorCode::kUnavailable, "Redis server {}: INFO: no answer", address_);

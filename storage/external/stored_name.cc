@@ -93,7 +93,7 @@ std::string_view StoredNames::rest(KeysView keys, size_t i) const {
   return keys.bytes_at(i);
 }
 
-std::string StoredNames::sentinel(std::string_view job, uint32_t owner) {
+std::string StoredNames::mark(std::string_view job, uint32_t owner) {
   return name_of_owner(job, "shard", owner);
 }
 

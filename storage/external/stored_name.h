@@ -30,7 +30,7 @@ class StoredNames {
   std::string_view rest(KeysView keys, size_t i) const;
 
   // The name under which an owner of a job leaves a mark at every server.
-  static std::string sentinel(std::string_view job, uint32_t owner);
+  static std::string mark(std::string_view job, uint32_t owner);
   // The name under which it publishes the version that its rows are at.
   static std::string version(std::string_view job, uint32_t owner);
 

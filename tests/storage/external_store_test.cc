@@ -270,7 +270,7 @@ class DiesWhileWriting final : public KeyValueServer {
   }
   void add(std::string_view name, std::string_view value) override { server_->add(name, value); }
   void flush() override { server_->flush(); }
-  Health barrier(std::string_view sentinel) override { return server_->barrier(sentinel); }
+  Health barrier(std::string_view mark) override { return server_->barrier(mark); }
   void reconnect() override { server_->reconnect(); }
 
  private:
