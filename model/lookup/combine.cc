@@ -80,17 +80,19 @@ Combination::Combination(const std::vector<Bet>& bets, std::vector<CombineCall> 
   for (const Bet& bet : bets) tables_.emplace_back(std::vector{bet.rows}, bet.dim);
   for (const CombineCall& call : calls_) {
     passes_.push_back(&memory.pass());
-    clips_of_.push_back(nullptr);
+    clip_of_.push_back(kNotClipped);
     if (call.max_norm == 0) continue;
     const auto max_norm = static_cast<float>(call.max_norm);
     auto at = std::find_if(clips_.begin(), clips_.end(), [&](const Clip& clip) {
-      return clip.bet == call.bet && clip.found->clips.max_norm == max_norm;
+      return clip.bet == call.bet && clip.rows->max_norm == max_norm;
     });
     if (at == clips_.end()) {
-      at = clips_.insert(at, {call.bet, &memory.clips()});
-      at->found->clips = {max_norm, {}, {}};
+      CombineMemory::Clips& room = memory.clips();
+      room.clips = clips_for(tables_[call.bet], max_norm, room.inverse, room.factor);
+      at = clips_.insert(at, {call.bet, &room.clips, 0});
     }
-    clips_of_.back() = &at->found->clips;
+    ++at->calls;
+    clip_of_.back() = static_cast<size_t>(at - clips_.begin());
   }
 }
 
@@ -114,14 +116,16 @@ LookupOptions Combination::options(const CombineCall& call) {
 
 void Combination::forward(std::span<const std::span<float>> out, const Spread& spread) {
   spread(clips_.size(), [&](size_t i) {
-    CombineMemory::Clips& found = *clips_[i].found;
-    found.clips = find_clips(tables_[clips_[i].bet], found.clips.max_norm, found.norm, found.factor);
+    if (clips_[i].calls > 1) find_clips(tables_[clips_[i].bet], *clips_[i].rows);
   });
   spread(calls_.size(), [&](size_t i) {
     const LookupOptions how = options(calls_[i]);
     LookupPass& pass = *passes_[i];
     pre_lookup(tables_[calls_[i].bet], ids(calls_[i]), how, pass);
-    pass.clips = clips_of_[i];
+    if (const size_t clip = clip_of_[i]; clip != kNotClipped) {
+      pass.clips = clips_[clip].rows;
+      pass.find_clips = clips_[clip].calls == 1;
+    }
     post_lookup(how.combiner, {}, pass, workspace_, out[i]);
   });
 }

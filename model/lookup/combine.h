@@ -49,7 +49,7 @@ class CombineMemory {
   LookupPass& pass();
   struct Clips {
     RowClips clips;
-    Scratch<float> norm, factor;
+    Scratch<float> inverse, factor;
   };
   Clips& clips();
   // So many, uninitialised. To be used again if they are shared; whoever takes them out of the share keeps
@@ -100,10 +100,12 @@ class Combination {
   // What calls clip by: one for each BET and max_norm.
   struct Clip {
     size_t bet;
-    CombineMemory::Clips* found;
+    RowClips* rows;
+    size_t calls;  // that clip by it
   };
   std::vector<Clip> clips_;
-  std::vector<const RowClips*> clips_of_;  // of the calls; null: not clipped
+  static constexpr size_t kNotClipped = SIZE_MAX;
+  std::vector<size_t> clip_of_;  // of the calls
   LookupWorkspace& workspace_;
 };
 

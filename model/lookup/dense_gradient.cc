@@ -35,7 +35,7 @@ void sum_alike(std::span<const LookupPass* const> passes, std::span<const OutGra
     if (passes[i]->clips == clips) add_pass(*passes[i], gradients[i], out, kernels);
   const LocalTable& table = *passes.front()->table;
   if (clips == nullptr || table.rows() == 0) return;
-  kernels.unclip({table.origin(), table.dim(), clips->norm.data(), clips->factor.data(), out.data()}, 0,
+  kernels.unclip({table.origin(), table.dim(), clips->inverse.data(), clips->factor.data(), out.data()}, 0,
                  table.rows());
 }
 

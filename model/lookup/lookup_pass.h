@@ -45,8 +45,8 @@ struct LookupOptions {
 // How max_norm clips each row of a table, where most of its rows are looked up, many more than once.
 struct RowClips {
   float max_norm = 0;
-  std::span<const float> norm;    // of each row: its norm where that is >= max_norm, else 0
-  std::span<const float> factor;  // of each row: what it is multiplied by
+  std::span<float> inverse;  // of each row: 1 / its norm where that is >= max_norm, else 0
+  std::span<float> factor;   // of each row: what it is multiplied by
 };
 
 // What a forward pass leaves for its backward pass. May be used for call after call, and then allocates
@@ -70,9 +70,11 @@ class LookupPass {
   const float* scale = nullptr;  // of each bag: what its sum is multiplied by; null: 1
   const float* norm = nullptr;   // of each id, as CombineTask::norm; null: nothing is clipped
   float max_norm = 0;
-  // How each row is clipped, if that was found ahead (find_clips()): set between pre-lookup and post-lookup,
-  // of int32 ids only. Then there is no `norm`.
-  const RowClips* clips = nullptr;
+  // How each row is clipped, by row (clips_for()): set between pre-lookup and post-lookup, of int32 ids only.
+  // Then there is no `norm`. Where find_clips says so, this pass finds it before it needs it; else another
+  // has, or does before anything is combined.
+  RowClips* clips = nullptr;
+  bool find_clips = false;
 
   size_t ids() const { return row.empty() ? row32.size() : row.size(); }
   int64_t bags() const {

@@ -10,6 +10,7 @@ namespace embers {
 namespace {
 
 constexpr int64_t kBagsPerRange = 256;
+constexpr int64_t kBagsAhead = 64;
 
 float divisor(Combiner combiner, const float* weight, int64_t begin, int64_t end) {
   float sum = 0;
@@ -48,6 +49,27 @@ void clear_undivided(const LookupPass& pass, size_t dim, std::span<float> out) {
     if (pass.scale[b] == 0) std::fill_n(out.data() + static_cast<size_t>(b) * dim, dim, 0.0f);
 }
 
+NormTask norms_of(const LocalTable& table, const RowClips& clips) {
+  return {table.origin(), table.dim(), clips.max_norm, clips.inverse.data(), clips.factor.data()};
+}
+
+// Finds how rows are clipped a few bags ahead of combining them, so that they come from memory once. Dedupe
+// numbers rows as they appear first: each few bags bring a few new rows, next to one another.
+void find_clips_and_combine(const CombineTask& task, const LookupPass& pass, const RowKernels& kernels) {
+  const NormTask norms = norms_of(*pass.table, *pass.clips);
+  int64_t found = 0;
+  for (int64_t bag = 0; bag < pass.bags(); bag += kBagsAhead) {
+    const int64_t end = std::min(bag + kBagsAhead, pass.bags());
+    const int64_t after = pass.first_of(end);
+    int32_t last = -1;
+    for (int64_t p = pass.first_of(bag); p < after; ++p) last = std::max(last, task.place32[p]);
+    if (last >= found) kernels.norms(norms, found, last + 1);
+    found = std::max(found, int64_t{last} + 1);
+    kernels.combine(task, bag, end);
+  }
+  kernels.norms(norms, found, pass.table->rows());
+}
+
 }  // namespace
 
 void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& pass,
@@ -80,17 +102,22 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
                          pass.clips == nullptr ? nullptr : pass.clips->factor.data(),
                          pass.table->dim(),
                          out.data()};
-  workspace.threads().split(pass.bags(), kBagsPerRange,
-                            [&](int64_t begin, int64_t end) { kernels.combine(task, begin, end); });
+  if (pass.find_clips) {
+    find_clips_and_combine(task, pass, kernels);
+  } else {
+    workspace.threads().split(pass.bags(), kBagsPerRange,
+                              [&](int64_t begin, int64_t end) { kernels.combine(task, begin, end); });
+  }
   if (pass.scale != nullptr && pass.weight != nullptr) clear_undivided(pass, dim, out);
 }
 
-RowClips find_clips(const LocalTable& table, float max_norm, Scratch<float>& norm, Scratch<float>& factor,
-                    const RowKernels& kernels) {
+RowClips clips_for(const LocalTable& table, float max_norm, Scratch<float>& inverse, Scratch<float>& factor) {
   const auto rows = static_cast<size_t>(table.rows());
-  const std::span<float> norms = norm.take(rows), factors = factor.take(rows);
-  kernels.norms({table.origin(), table.dim(), max_norm, norms.data(), factors.data()}, 0, table.rows());
-  return {max_norm, norms, factors};
+  return {max_norm, inverse.take(rows), factor.take(rows)};
+}
+
+void find_clips(const LocalTable& table, const RowClips& clips, const RowKernels& kernels) {
+  kernels.norms(norms_of(table, clips), 0, table.rows());
 }
 
 }  // namespace embers

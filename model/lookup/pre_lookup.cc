@@ -188,6 +188,7 @@ void pre_lookup(const LocalTable& table, const SparseIds& ids, const LookupOptio
   check_shapes(ids);
   pass.table = &table;
   pass.clips = nullptr;
+  pass.find_clips = false;
   if (is_clean(table, ids, options)) {
     pass.row = pass.place = {};
     pass.row32 = {};

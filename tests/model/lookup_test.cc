@@ -220,16 +220,18 @@ void check_gradient(const Input& in, Slow& slow, const RowGradients& grads,
   }
 }
 
-// What training does with such a pass: how rows are clipped is found ahead, and gradients are added up where
-// the rows are. The same bits must come out.
+// What training does with such a pass: how rows are clipped is found once a row, ahead or while combining,
+// and gradients are added up where the rows are. The same bits must come out.
 void check_dense(const Input& in, const RowKernels& kernels, LookupPass& pass, LookupWorkspace& workspace,
                  const std::vector<float>& out, const std::vector<float>& gradient,
                  const RowGradients& sorted) {
-  Scratch<float> norm, factor, memory;
+  Scratch<float> inverse, factor, memory;
   RowClips clips;
   if (in.options.max_norm) {
-    clips = find_clips(*pass.table, *in.options.max_norm, norm, factor, kernels);
+    clips = clips_for(*pass.table, *in.options.max_norm, inverse, factor);
     pass.clips = &clips;
+    pass.find_clips = in.rows % 2 == 0;
+    if (!pass.find_clips) find_clips(*pass.table, clips, kernels);
   }
   std::vector<float> again(out.size(), NAN), values(static_cast<size_t>(in.rows * in.dim), NAN);
   post_lookup(in.options.combiner, in.options.max_norm, pass, workspace, again, kernels);

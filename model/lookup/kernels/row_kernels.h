@@ -72,15 +72,15 @@ struct NormTask {
   const float* rows;  // rows x dim
   int64_t dim;
   float max_norm;
-  float* norm;    // of each row: |row| where that is >= max_norm, else 0
-  float* factor;  // of each row: min(1, max_norm / |row|)
+  float* inverse;  // of each row: 1 / |row| where |row| >= max_norm, else 0
+  float* factor;   // of each row: min(1, max_norm / |row|)
 };
 
 // Carries gradients of clipped rows back to the rows, in place.
 struct UnclipTask {
   const float* rows;  // rows x dim
   int64_t dim;
-  const float* norm;  // as NormTask leaves them
+  const float* inverse;  // as NormTask leaves them
   const float* factor;
   float* gradient;  // rows x dim
 };
