@@ -27,7 +27,7 @@ std::optional<int> number(std::string_view text) {
   return value;
 }
 
-// CPUs in a row as a range: "0-3,8".
+// The list as text, with consecutive CPUs as a range: "0-3,8".
 std::string list_of(const std::vector<int>& cpus) {
   std::string text;
   for (size_t i = 0; i < cpus.size();) {
@@ -61,7 +61,7 @@ std::vector<int> parse_cpus(const std::string& list, const std::vector<int>& all
     const auto last = dash == part.npos ? first : number(part.substr(dash + 1));
     if (!first || !last || *first > *last)
       fail(ErrorCode::kInvalid,
-           "'{}' in the CPUs '{}' is neither a CPU nor a range of CPUs; write a list such as 0,2-3", part,
+           "'{}' in the CPU list '{}' is neither a CPU nor a range of CPUs; write a list such as 0,2-3", part,
            list);
     for (int cpu = *first;; ++cpu) {
       if (!std::binary_search(allowed.begin(), allowed.end(), cpu))

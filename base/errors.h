@@ -34,8 +34,8 @@ enum class ErrorCode : uint8_t {
   kFenced = 0x41,       // this process was given up on; its work went to others
   kLost = 0x42,         // another process of the job is gone
   kJobFailed = 0x43,    // the job ended with an error elsewhere
-  kCorrupt = 0x44,      // a checkpoint or index that does not read back
-  kInternal = 0x45,     // a bug of ours
+  kCorrupt = 0x44,      // a checkpoint or index that cannot be read back
+  kInternal = 0x45,     // a bug in embers
   kDisk = 0x46,         // a disk that is full or fails
 };
 
@@ -47,12 +47,12 @@ std::string_view name(ErrorCode code);
 // The code with this number; kInternal for an unknown number (it may come from the wire).
 ErrorCode error_code(uint8_t number);
 
-// The code of a file that could not be read or written, by errno: kDisk for a disk that is full or fails,
+// The code for a file that could not be read or written, by errno: kDisk for a disk that is full or fails,
 // else kInvalid: its path or its permissions are wrong.
 ErrorCode file_error_code(int error_number);
 
-// The one exception type of embers. what() names what was wrong, where (file:line, table, key, host) and
-// what to do.
+// The one exception type of embers. what() says what was wrong, where (file:line, table, key, host) and what
+// to do.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -67,7 +67,7 @@ template <class... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Runs `body`; an error that it throws gets the place ("job.toml:12") put before its message.
+// Runs `body`; an error that it throws gets the place ("job.toml:12") as a prefix of its message.
 template <class Body>
 decltype(auto) at_place(const std::string& place, Body&& body) {
   try {

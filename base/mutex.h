@@ -7,9 +7,9 @@
 
 namespace embers {
 
-// std::mutex for clang's -Wthread-safety (tests/thread_safety.sh): a member with ABSL_GUARDED_BY(mutex_) is
-// only touched while a MutexLock of it is held, or the check fails. Not absl::Mutex: ThreadSanitizer does not
-// see into the library of the distribution.
+// std::mutex for clang's -Wthread-safety (tests/thread_safety.sh): a member with ABSL_GUARDED_BY(mutex_) may
+// only be touched while a MutexLock of it is held, or the check fails. Not absl::Mutex: ThreadSanitizer
+// cannot see into the distribution's library.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;
@@ -21,7 +21,7 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex from its construction to its end, but for the time between unlock() and lock().
+// Holds a mutex for its whole lifetime, except between unlock() and lock().
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : lock_(mutex.mutex_) {}
@@ -31,8 +31,8 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 
   void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { lock_.lock(); }
   void unlock() ABSL_UNLOCK_FUNCTION() { lock_.unlock(); }
-  // Lets go of the mutex until `changed` is notified, or for no reason: wait in a loop that looks again. (In
-  // a predicate, clang would not know that the mutex is held.)
+  // Releases the mutex until `changed` is notified, or until it wakes up spuriously: wait in a loop that
+  // checks again. (In a predicate, clang would not know that the mutex is held.)
   void wait(std::condition_variable& changed) { changed.wait(lock_); }
 
  private:

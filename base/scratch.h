@@ -7,8 +7,8 @@
 
 namespace embers {
 
-// An array that is used again and again: grows by half when it must, never shrinks, never initialises.
-// 64-byte aligned. T is trivial. Movable, not copyable.
+// A reusable array: grows by half when it must, never shrinks, never initialises its elements. 64-byte
+// aligned. T is trivial. Movable, not copyable.
 template <class T>
 class Scratch {
  public:

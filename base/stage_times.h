@@ -8,16 +8,16 @@ namespace embers {
 
 // Where the time of a minibatch goes on its way through a worker: seconds of wall time, for reports. Stages
 // of different minibatches overlap, so they add up to more than the time of an epoch; the trainer's kWait and
-// kTrain follow each other, so those two of all minibatches make up a worker's time.
+// kTrain follow each other, so those two, summed over all minibatches, make up a worker's time.
 struct StageTimes {
   enum Stage : size_t {
     kRead,     // decode records
     kDedupe,   // unique keys
-    kPull,     // from the request to the rows in their places, those before it included
+    kPull,     // from the request to the rows in their places, including the wait for earlier pulls
     kWait,     // the trainer had nothing to train on
     kTrain,    // the whole pass ...
-    kDense,    // ... of it forward, loss and backward of the model without its embeddings,
-    kCombine,  // ... and their rows' combination and its gradient
+    kDense,    // ... of which: forward, loss and backward of the model without its embeddings,
+    kCombine,  // ... and the combination of embedding rows, with its gradient
     kPush,     // from the request to the owners' acknowledgement: the gradients are applied
     kStages
   };
@@ -34,7 +34,7 @@ struct StageTimes {
 
 class StopWatch {
  public:
-  // Seconds since the last lap, or since it was made.
+  // Seconds since the last lap, or since construction.
   double lap() {
     const auto now = std::chrono::steady_clock::now();
     const double seconds = std::chrono::duration<double>(now - last_).count();

@@ -12,7 +12,7 @@ namespace {
 
 uint64_t fingerprint(std::string_view text) { return util::Fingerprint64(text.data(), text.size()); }
 
-// The decimal text of a number, in a buffer of its own.
+// A number as a decimal string, in a buffer of its own.
 struct Decimal {
   explicit Decimal(int64_t value)
       : size(static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits)) {}

@@ -17,7 +17,7 @@ namespace embers::data {
 // declares.
 
 // tf.strings.to_hash_bucket_fast: Fingerprint64 (FarmHash) modulo `buckets`. A number is hashed as its
-// decimal text.
+// decimal string.
 int64_t hash_bucket(std::string_view text, int64_t buckets);
 int64_t hash_bucket(int64_t value, int64_t buckets);
 
@@ -31,8 +31,8 @@ class BadValue : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What one example holds: whole numbers, texts, or numbers (at most one, for bucketized). Missing ones are
-// not among them.
+// What one example holds: whole numbers, strings, or numbers (at most one, for bucketized). Missing values
+// are left out.
 using Values =
     std::variant<std::span<const int64_t>, std::span<const std::string_view>, std::span<const double>>;
 
@@ -40,8 +40,8 @@ using Values =
 // that an identity column without default_value cannot take.
 void append_ids(const job::Categorical& column, const Values& values, std::vector<int64_t>& ids);
 
-// Appends what a cross takes of one of its inputs: of a raw text its Fingerprint64, of anything else the
-// number or id. BadValue as above.
+// Appends what a cross takes from one of its inputs: the Fingerprint64 of a raw string, else the number or
+// id. BadValue as above.
 void append_cross_terms(const job::Categorical& input, const Values& values, std::vector<uint64_t>& terms);
 
 // Appends an id for each element of the Cartesian product of the inputs' terms, the last input varying
@@ -49,7 +49,7 @@ void append_cross_terms(const job::Categorical& input, const Values& values, std
 // hash_key, the terms are folded in, in the order of the inputs, and the result is taken modulo num_buckets.
 // With `M` = 0xc6a4a7935bd1e995 and mix(x) = x ^ (x >> 47), one step from hash h and term t is
 //   mix(mix((h ^ M ^ mix(t * M) * M) * M) * M)
-// An input without values leaves no id. BadValue when the product is larger than kMaxCrosses.
+// If an input has no values, there are no ids. BadValue when the product is larger than kMaxCrosses.
 void append_crosses(const job::Categorical& column, std::span<const std::vector<uint64_t>> inputs,
                     std::vector<int64_t>& ids);
 inline constexpr size_t kMaxCrosses = size_t{1} << 20;

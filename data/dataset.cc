@@ -12,7 +12,7 @@
 namespace embers::data {
 namespace {
 
-// The files that a pattern names, sorted; kInvalid for a pattern that names none.
+// The files that a pattern matches, sorted; kInvalid for a pattern that matches none.
 void expand(const std::string& pattern, std::vector<std::string>& paths) {
   if (pattern.find_first_of("*?[") == std::string::npos || std::filesystem::exists(pattern)) {
     paths.push_back(pattern);
@@ -64,8 +64,8 @@ void describe_vocabularies(const job::Feature& feature, std::vector<std::string>
                               entries.size(), hash_key(fmt::format("{}", fmt::join(entries, "\n")))));
 }
 
-// The job with the vocabularies that features and the inputs of crossed ones name; they are relative to
-// data.dir.
+// The job with the vocabularies that features and the inputs of crossed ones name; their paths are relative
+// to data.dir.
 job::Job with_vocabularies(job::Job job) {
   for (job::Feature& feature : job.features) read_vocabularies(job, feature);
   return job;

@@ -11,7 +11,7 @@ namespace embers::data {
 
 enum class Split : uint8_t { kTrain, kTest };
 
-// The files of one split with their record index. Immutable after construction; shared by readers of any
+// The files of one split with their record index. Immutable after construction; shared by readers on any
 // thread.
 class Dataset {
  public:
@@ -19,8 +19,8 @@ class Dataset {
   // there and still fits the files (names, sizes, modification times, format); saves it there when built. ""
   // for index_dir keeps it in memory. `files`, when not empty, replaces the split's files: paths or globs
   // relative to the current directory, not to data.dir. A split without files has no records. Errors:
-  // kInvalid naming the file that is missing or unreadable, file:line of an unterminated quote or of a header
-  // of another width.
+  // kInvalid naming the file that is missing or unreadable, or file:line of an unterminated quote or of a
+  // header of the wrong width.
   static std::shared_ptr<const Dataset> open(const job::Job& job, Split split, const std::string& index_dir,
                                              const std::vector<std::string>& files = {});
   virtual ~Dataset() = default;
@@ -28,8 +28,8 @@ class Dataset {
   // ceil(records / batch_size)
   virtual uint64_t minibatches() const = 0;
   virtual const job::Job& job() const = 0;
-  // All that decides what minibatch i of epoch e holds, a line each: seed, sizes, and name, records and
-  // digest of each file. Where two processes have equal lines, their minibatches are equal.
+  // Everything that decides what minibatch i of epoch e holds, one line each: seed, sizes, and name, records
+  // and digest of each file. If two processes have equal lines, their minibatches are equal.
   virtual std::vector<std::string> signature() const = 0;
 };
 

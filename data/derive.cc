@@ -69,7 +69,7 @@ CategoricalFeature Derivation::schema() const {
           weights_ >= 0 || sources_.front().weighted};
 }
 
-// One run over a minibatch; holds the example at hand.
+// One run over a minibatch; holds the current example.
 class Derivation::Pass {
  public:
   Pass(const Derivation& derivation, const Minibatch& minibatch)

@@ -8,28 +8,27 @@
 
 namespace embers::data {
 
-// A categorical feature that a model makes of the data's features, as features of the job file are made of
-// columns. In its Feature
+// A categorical feature that a model makes from the data's features, as features of the job file are made
+// from columns. In its Feature
 //   column   is a categorical feature of the data, or a numeric one for a bucketized feature (its value as
-//   the
-//            job file's transform left it); so of the inputs in `crossed`
-//   weights  is a numeric feature, the weight of the example's one id; or "". An id keeps the weight that the
-//            feature it is made of gives it; a cross cannot take such features.
-//   key_kind is derived; `missing` is not used, since the data's feature has already filled in missing
-//   values.
+//            the job file's transform left it); likewise for the inputs in `crossed`
+//   weights  is a numeric feature, the weight of the example's one id; or "". An id keeps the weight that it
+//            has in the feature it is made from; a cross cannot take such features.
+//   key_kind is derived; `missing` is not used, since the data's feature has already filled in what is
+//            missing.
 // Constant after construction; any thread.
 class Derivation {
  public:
-  // kInvalid naming the feature for one that the schema does not have (nearest suggested), or not of the kind
-  // that is needed.
+  // kInvalid naming the feature for one that the schema does not have (nearest suggested), or that is not of
+  // the kind needed.
   Derivation(job::Feature feature, const FeatureSchema& schema);
 
   const job::Feature& feature() const { return feature_; }
   // What it adds to the features of a minibatch. Its name is the feature's description, so that features that
-  // are made alike are one; the feature's own name is for messages.
+  // are made in the same way are one; the feature's own name is for messages.
   CategoricalFeature schema() const;
   // N examples of ids. kInvalid naming record and feature for a value that the feature cannot take, and for a
-  // weight beside any number of ids but one or none.
+  // weight that comes with more than one id.
   Ids derive(const Minibatch& minibatch) const;
 
  private:
@@ -48,7 +47,7 @@ class Derivation {
   int weights_ = -1;             // column of Minibatch::numeric, or -1
 };
 
-// A text with everything that makes up a categorical feature, so that features with one description
+// A string with everything that makes up a categorical feature, so that features with one description
 // have the same ids: "crossed(hash_bucket_size=100, ..., identity(age, ...))".
 std::string describe(const job::Feature& feature);
 

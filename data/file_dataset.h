@@ -9,7 +9,7 @@
 
 namespace embers::data {
 
-// The one kind of Dataset. Immutable after construction; shared by readers of any thread.
+// The one kind of Dataset. Immutable after construction; shared by readers on any thread.
 class FileDataset : public Dataset {
  public:
   FileDataset(const job::Job& job, Split split, const std::string& index_dir,
@@ -23,7 +23,7 @@ class FileDataset : public Dataset {
   const RecordIndex& index() const { return index_; }
   // Bytes of a block: whole rows, with blank lines and comments between them.
   std::string read_block(const RecordIndex::Block& block) const;
-  // As header_order(), of a block's file.
+  // The header_order() of a block's file.
   const std::vector<uint32_t>& field_order(const RecordIndex::Block& block) const {
     return orders_[block.file];
   }

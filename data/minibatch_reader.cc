@@ -10,8 +10,8 @@
 namespace embers::data {
 namespace {
 
-// Minibatches follow each other in the permutation, so most need the block of the one before; a second reader
-// of the same epoch, or a lease that goes back, finds a few more.
+// Minibatches follow each other in the permutation, so most need the block of the one before; keeping a few
+// more helps a second reader of the same epoch, or a lease that goes back.
 constexpr size_t kBlocksKept = 4;
 
 struct LoadedBlock {
@@ -55,7 +55,7 @@ class FileReader : public MinibatchReader {
     return *permutation_;
   }
 
-  // Decodes what of places [at, end) lies in the block of `at`; returns how many that are.
+  // Decodes those of the places [at, end) that lie in the block of `at`; returns how many there are.
   uint64_t decode_slice(const Permutation& permutation, uint64_t at, uint64_t end, Minibatch& out) {
     const Permutation::Place place = permutation.at(at);
     const LoadedBlock& block = loaded(permutation, place.block);
@@ -118,7 +118,7 @@ class FileReader : public MinibatchReader {
   std::vector<uint32_t> block_records_;
   uint64_t epoch_ = 0;  // of permutation_
   std::optional<Permutation> permutation_;
-  std::list<LoadedBlock> kept_;  // the one used last first
+  std::list<LoadedBlock> kept_;  // the most recently used first
 };
 
 }  // namespace

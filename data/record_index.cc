@@ -13,7 +13,7 @@ namespace embers::data {
 namespace {
 
 constexpr size_t kChunk = 1 << 20;
-constexpr size_t kMaxRecord = 16 << 20;  // bytes; longer is taken for a quote that is not closed
+constexpr size_t kMaxRecord = 16 << 20;  // bytes; a longer one is taken for a quote that is not closed
 
 // Records of a whole file, of which only a chunk is in memory.
 class FileScanner {
@@ -123,7 +123,7 @@ void index_file(const SourceFile& source, const job::DataSection& data, RecordIn
   index.files.push_back({source.path(), source.stamp(), source.size(), records, scanner.digest()});
 }
 
-// All that decides where records begin.
+// Everything that decides where records begin.
 uint64_t fingerprint(const job::DataSection& data) {
   const std::string text = fmt::format("{}\n{}\n{}\n{}\n{}", data.separator, data.header, data.trim,
                                        data.block_records, data.comment);
@@ -264,7 +264,7 @@ bool save_index(const std::string& path, const RecordIndex& index, const job::Da
   try {
     file->write(encode(index, data));
   } catch (const Error&) {
-    return false;  // a full disk costs the next start one pass, not this one its life
+    return false;  // with a full disk, the next start must make this pass again, but this one goes on
   }
   return file->publish(path);
 }

@@ -42,8 +42,8 @@ using SourceFiles = std::vector<std::unique_ptr<const SourceFile>>;
 // One pass over the files. kInvalid with file:line of a quote that is not closed.
 RecordIndex build_index(const SourceFiles& sources, const job::DataSection& data);
 
-// The index saved at `path`, if it is whole and still fits the files and all that decides where records
-// begin.
+// The index saved at `path`, if it is whole and still fits the files and everything that decides where
+// records begin.
 std::optional<RecordIndex> load_index(const std::string& path, const SourceFiles& sources,
                                       const job::DataSection& data);
 

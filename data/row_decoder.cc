@@ -12,7 +12,7 @@
 namespace embers::data {
 namespace {
 
-// A text for people: unprintable bytes escaped, long ones cut.
+// A string for people: unprintable bytes escaped, long strings cut.
 std::string shown(std::string_view text) {
   constexpr size_t kLongest = 60;
   Keys one(KeyKind::kBytes);
@@ -94,14 +94,14 @@ struct RowDecoder::Plan {
     std::vector<CategoricalFeature> crossed;  // inputs of a crossed feature
     int64_t missing = 0;                      // key of an int64 feature
     std::string_view missing_text;
-    // Of the row being decoded, where they are made: they are added when the row is known to be good.
+    // Of the row being decoded. They are added to the minibatch once the row is known to be good.
     std::vector<int64_t> ids;                  // unless raw
     std::vector<float> id_weights;             // of the raw keys or ids, where the feature has weights
     std::vector<std::vector<uint64_t>> terms;  // of the inputs of a cross
   };
 
   explicit Plan(const job::Job& job) : missing(job.data.missing) {
-    // Features point to values, so the values are all there before.
+    // Features point to values, so all values are made first.
     for (const job::Column& column : job.data.columns) values.emplace_back(column);
     for (Value& value : values) {
       if (value.column->type == job::ColumnType::kLabel) label = &value;
@@ -199,7 +199,7 @@ void RowDecoder::Plan::add_numeric(Minibatch& out) const {
   }
 }
 
-// What the feature reads of the row: the column's values, or what stands for a missing one.
+// What the feature reads from the row: the column's values, or what stands in for a missing one.
 Values RowDecoder::Plan::values_of(const CategoricalFeature& c) {
   const bool replaced = c.value->missing && c.feature->has_missing_key;
   if (c.feature->ids.kind == job::IdKind::kBucketized) {
@@ -224,7 +224,7 @@ void RowDecoder::Plan::make_ids(CategoricalFeature& c) {
   }
 }
 
-// One weight for each value that is there; 1 for what stands for a missing one.
+// One weight for each value that is there; 1 for what stands in for a missing one.
 void RowDecoder::Plan::make_weights(CategoricalFeature& c) {
   c.id_weights.clear();
   const auto& weights = *c.weights;

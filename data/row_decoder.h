@@ -26,13 +26,13 @@ class RowDecoder {
   explicit RowDecoder(const job::Job& job);
   ~RowDecoder();
 
-  // `order[i]` is the declared column that a row's i-th field holds; empty when they stand as declared.
-  // Throws BadRow.
+  // `order[i]` is the declared column that a row's i-th field holds; empty when they are in the declared
+  // order. Throws BadRow.
   void decode(std::string_view row, const std::vector<uint32_t>& order, Minibatch& out);
 
   // An empty minibatch with a list for each categorical feature, and room for `examples`.
   Minibatch start(uint64_t epoch, uint64_t index, uint64_t examples) const;
-  // Sets the widths, when the last row is in.
+  // Sets the widths once the last row is in.
   void finish(Minibatch& minibatch) const;
 
  private:
@@ -42,8 +42,8 @@ class RowDecoder {
   FieldSplitter splitter_;
 };
 
-// How a file's header line orders the declared columns: empty when the fields stand as declared. kInvalid at
-// file:line unless the header names each declared column once.
+// How a file's header line orders the declared columns: empty when the fields are in the declared order.
+// kInvalid at file:line unless the header names each declared column once.
 std::vector<uint32_t> header_order(const std::vector<std::string>& names,
                                    const std::vector<job::Column>& columns, const std::string& place);
 

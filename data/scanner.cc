@@ -10,7 +10,7 @@ constexpr size_t kNone = std::string_view::npos;
 
 bool is_blank(const Dialect& dialect, char c) { return (c == ' ' || c == '\t') && c != dialect.separator; }
 
-// Place of the quote that opens a field which begins at `begin`; kNone for an unquoted field.
+// Position of the quote that opens a field which begins at `begin`; kNone for an unquoted field.
 size_t opening_quote(const Dialect& dialect, std::string_view bytes, size_t begin) {
   size_t at = begin;
   if (dialect.trim) {
@@ -19,8 +19,8 @@ size_t opening_quote(const Dialect& dialect, std::string_view bytes, size_t begi
   return at < bytes.size() && bytes[at] == '"' ? at : kNone;
 }
 
-// Place of the quote that closes the one at `open`; kNone if the bytes end before it. A quote that is the
-// last byte closes.
+// Position of the quote that closes the one at `open`; kNone if the bytes end before it. A quote that is the
+// last byte counts as closing.
 size_t closing_quote(std::string_view bytes, size_t open) {
   size_t at = open + 1;
   while (true) {
@@ -110,7 +110,7 @@ FieldError FieldSplitter::split(std::string_view record) {
   return error;
 }
 
-// Appends the field that begins at `begin`; returns the place of its separator, kNone at the end of the
+// Appends the field that begins at `begin`; returns the position of its separator, kNone at the end of the
 // record.
 size_t FieldSplitter::plain_field(std::string_view record, size_t begin) {
   const void* const found = std::memchr(record.data() + begin, dialect_.separator, record.size() - begin);

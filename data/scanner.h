@@ -9,9 +9,10 @@
 
 namespace embers::data {
 
-// How bytes divide into records and fields: RFC 4180, with any one-byte separator, CRLF or LF, and beyond it
+// How bytes are divided into records and fields: RFC 4180, with any one-byte separator and with CRLF or LF.
+// In addition,
 //   - blank lines and lines that begin with `comment` are not records;
-//   - with `trim`, blanks round unquoted fields and round quotes are dropped;
+//   - with `trim`, blanks around unquoted fields and around quotes are dropped;
 //   - a quote inside an unquoted field is an ordinary character.
 struct Dialect {
   char separator = ',';

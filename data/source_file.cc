@@ -24,7 +24,7 @@ constexpr size_t kChunk = 1 << 20;
 enum class Packing : uint8_t { kNone, kGzip, kZstd };
 using Sink = std::function<void(std::span<const char>)>;
 
-// Closes on every path.
+// Closes the descriptor on every path.
 class Fd {
  public:
   explicit Fd(int fd) : fd_(fd) {}
@@ -74,7 +74,7 @@ Packing packing_of(int fd, const std::string& path) {
   fail(ErrorCode::kInvalid, "'{}': damaged {} data: {}", path, kind, problem);
 }
 
-// What zlib says, without the "<fd:5>: " that it puts before it.
+// zlib's message without the "<fd:5>: " that precedes it.
 const char* after_name(const char* problem) {
   const char* const colon = std::strstr(problem, ">: ");
   return *problem == '<' && colon != nullptr ? colon + 3 : problem;
@@ -87,7 +87,7 @@ void unpack_gzip(int fd, const std::string& path, const Sink& sink) {
   int error = Z_OK;
   while (true) {
     const int n = gzread(file.get(), chunk.data(), static_cast<unsigned>(chunk.size()));
-    // A truncated file reads to its end, and tells only then.
+    // A truncated file can be read to its end; only then is there an error.
     const char* const problem = gzerror(file.get(), &error);
     if (n < 0 || error != Z_OK) fail_damaged(path, "gzip", after_name(problem));
     if (n == 0) return;
@@ -120,7 +120,7 @@ void unpack(int fd, Packing packing, const std::string& path, TemporaryFile& out
   packing == Packing::kGzip ? unpack_gzip(fd, path, sink) : unpack_zstd(fd, path, sink);
 }
 
-// Name of the decompressed copy: another one when the file changes.
+// Name of the decompressed copy: a different one once the file has changed.
 std::string copy_name(const std::string& path, const FileStamp& stamp) {
   return fmt::format("{:016x}.rows",
                      hash_key(fmt::format("{}\n{}\n{}", path, stamp.size, stamp.modified_ns)));

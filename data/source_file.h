@@ -15,9 +15,9 @@ struct FileStamp {
 };
 
 // A data file, open for reading at any place. gzip and zstd files (told by their first bytes) are
-// decompressed when opened, into `cache_dir` for the next one to find, or without a usable one into a
-// temporary file without a name. Thread safe: immutable after construction. The file stays open, so replacing
-// it on disk does not disturb readers.
+// decompressed when opened, into `cache_dir`, where the next process finds the copy, or, if that cannot be
+// used, into a temporary file without a name. Thread safe: immutable after construction. The file stays open,
+// so replacing it on disk does not disturb readers.
 class SourceFile {
  public:
   // kInvalid naming a file that is missing, unreadable or not a regular file, or whose compressed data is

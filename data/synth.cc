@@ -18,7 +18,7 @@
 namespace embers::data {
 namespace {
 
-constexpr uint64_t kTeacher = 0x7465616368657231;  // what makes the teacher this one
+constexpr uint64_t kTeacher = 0x7465616368657231;  // the seed of the teacher
 constexpr size_t kBuffer = 1 << 20;                // bytes written at once
 constexpr uint64_t kMinRows = 10;
 
@@ -59,7 +59,7 @@ constexpr std::array<Category, 26> kCategories = {
      {90, 0.44, 0.20},    {35000, 0.44, 0.20}}};
 constexpr uint32_t kLargestVocabulary = 300000;
 
-// Columns whose ids have a weight together, beyond their own.
+// Columns whose ids have a joint weight beyond their own.
 struct Pair {
   size_t first, second;
   double weight;
@@ -106,7 +106,7 @@ class Zipf {
   std::vector<double> sums_;  // sums_[i] = 1 + 1/2 + ... + 1/(i+1)
 };
 
-// One row after another into a text; the label comes first, so the fields wait for it.
+// Appends one row after another to a string; the label comes first, so the fields wait for it.
 class RowWriter {
  public:
   void append(uint64_t seed, uint64_t row, std::string& out) {

@@ -27,24 +27,24 @@ as_root() {
   elif command -v sudo >/dev/null; then
     sudo "$@"
   else
-    die "not root, and there is no sudo. As root run: $by_hand"
+    die "not root, and there is no sudo; as root, run: $by_hand"
   fi
 }
 
 install_packages() {
-  command -v dpkg-query >/dev/null || die "this is no Debian: install what deploy/packages.txt lists, then run cmake"
+  command -v dpkg-query >/dev/null || die "this is not Debian: install what deploy/packages.txt lists, then run cmake"
   local packages
   packages="$(missing_packages | xargs)"
   [ -n "$packages" ] || return 0
   local install="apt-get install -y --no-install-recommends $packages"
   say "installing $packages"
   as_root "apt-get update && $install" apt-get update -qq || die "apt-get update failed"
-  # shellcheck disable=SC2086  # one word a package
+  # shellcheck disable=SC2086  # one word per package
   as_root "$install" env DEBIAN_FRONTEND=noninteractive $install -qq >/dev/null || die "failed: $install"
 }
 
-# libtorch calls whatever libblas.so.3 Debian's alternatives name. The reference one is replaced, any other is the
-# administrator's choice.
+# libtorch calls whatever libblas.so.3 Debian's alternatives name. The reference BLAS is replaced; any other is the
+# administrator's choice, and is kept.
 use_openblas() {
   local arch fast name library
   arch="$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)"
@@ -58,7 +58,7 @@ use_openblas() {
   done
 }
 
-# One job a processor, but no more than memory allows: a file that includes libtorch takes more than 1 GiB.
+# One job per processor, but no more than memory allows: a file that includes libtorch takes more than 1 GiB.
 default_jobs() {
   local by_memory
   by_memory=$(($(awk '/MemAvailable/ {print $2}' /proc/meminfo) / (1536 * 1024)))

@@ -2,7 +2,7 @@
 # usage: deploy/sanitize.sh asan|tsan [-j JOBS] [ctest arguments, e.g. -R storage]
 #
 # Builds everything and runs all tests under AddressSanitizer with UndefinedBehaviorSanitizer and leak detection, or under
-# ThreadSanitizer, into build-asan/ or build-tsan/. A report fails its test. What is suppressed stands, with reasons, in
+# ThreadSanitizer, into build-asan/ or build-tsan/. A report fails its test. What is suppressed is listed, with reasons, in
 # deploy/sanitizers/.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -37,8 +37,8 @@ build_caf() {
   ninja -C "$work/build" install >/dev/null
 }
 
-# The source package, of the version that is installed, unpacked into $work. Its index is kept there too: the system's
-# package lists stay as they are.
+# The source package, of the version that is installed, unpacked into $work. Its index is kept there too, so the system's
+# package lists are left alone.
 fetch_caf_source() {
   local list version
   version="$(dpkg-query -W -f '${source:Version}' libcaf-dev)"
@@ -60,10 +60,10 @@ install_packages
 use_openblas
 if [ "$preset" = tsan ]; then
   build_caf
-  export LD_LIBRARY_PATH="$root/build-tsan/caf/lib"  # for what tests install elsewhere
+  export LD_LIBRARY_PATH="$root/build-tsan/caf/lib"  # for programs that tests install elsewhere
 fi
 
-# Also while building: ctest's list of tests comes from running the test programs.
+# Needed while building, too: ctest's list of tests comes from running the test programs.
 suppressions="$root/deploy/sanitizers"
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
 export LSAN_OPTIONS="suppressions=$suppressions/lsan.supp:print_suppressions=0"

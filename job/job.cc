@@ -33,7 +33,7 @@ void check_sections(const toml::table& root) {
   }
 }
 
-// Halves are kept in memory only.
+// Only the memory backend keeps halves.
 void check_dtype(const Job& job, NumberType type, const std::vector<std::string>& key) {
   if (type == NumberType::kFloat32 || job.storage.backend == "memory") return;
   fail(ErrorCode::kInvalid,
@@ -132,7 +132,7 @@ tables.any = { optimizer = { name = "any", schedule = { name = "any" } }, initia
 JobText read_job(const std::string& path, std::vector<std::string> overrides) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  // Reading a directory opens, and fails only here.
+  // A directory can be opened; reading it fails only here.
   if (!file || (file.peek() != std::ifstream::traits_type::eof() && !(text << file.rdbuf())) || file.bad()) {
     fail(ErrorCode::kInvalid, "cannot read job file '{}'; give the path of a TOML file", path);
   }

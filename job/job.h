@@ -28,11 +28,11 @@ struct Job {
   StorageSection storage;
 
   FeatureSchema feature_schema() const;
-  // Where the value at this path of keys stands, for messages: "job.toml:12", or "--set a.b=c"; of its
-  // section, or of the file, where there is none. Parses the text again: for errors only.
+  // Where the value at this path of keys is, for messages: "job.toml:12", or "--set a.b=c"; if there is no
+  // such value, the place of its section or of the file. Parses the text again: for errors only.
   std::string place(const std::vector<std::string>& keys) const;
-  // The spec of an embedding table after the job's optimizer and [storage.tables] had their say. `dim` is
-  // only checked: a model asks dim_for() first.
+  // Applies the job's optimizer and [storage.tables] to the spec of an embedding table. `dim` is only
+  // checked: a model asks dim_for() first.
   void apply_overrides(TableSpec& table) const;
   // Dim that [storage.tables] gives a table, else `otherwise`.
   uint32_t dim_for(const std::string& table, uint32_t otherwise) const;
@@ -41,17 +41,17 @@ struct Job {
 // Reads the file; kInvalid naming it if it cannot be read.
 JobText read_job(const std::string& path, std::vector<std::string> overrides);
 
-// Every value that the job gives, as "section.key = value", but for what may differ between processes of one
+// Every value that the job gives, as "section.key = value", except what may differ between processes of one
 // job: where files are, and how a worker uses its host.
 std::vector<std::string> settings(const JobText& text);
 
 // Parses and validates everything that needs no data: syntax, unknown keys (nearest known one suggested),
-// types, ranges, columns and features that refer to each other. Errors are kInvalid with "file:line: ...".
-// Values of [model] other than name and library are the model's to judge.
+// types, ranges, references between columns and features. Errors are kInvalid with "file:line: ...". Values
+// of [model] other than name and library are left for the model to check.
 Job parse_job(JobText text);
 
-// Every key that parse_job() knows, from the readers themselves. Beside them there are the parameters of models,
-// update rules, initializers, constraints and schedules.
+// Every key that parse_job() knows, from the readers themselves. Besides these, there are the parameters of
+// models, update rules, initializers, constraints and schedules.
 KnownKeys known_keys();
 
 }  // namespace embers::job

@@ -10,9 +10,9 @@ static_assert(std::endian::native == std::endian::little, "rows travel as little
 
 constexpr size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 
-// Builds a message in its final buffer, behind the one word of segment table. Only the first `structure`
-// words are zeroed, as Cap'n Proto wants of memory for structs; blobs must come after all structs, be written
-// in full, and go through padded().
+// Builds a message in its final buffer, after the segment table, which is one word. Only the first
+// `structure` words are zeroed, as Cap'n Proto expects of memory for structs; blobs must come after all
+// structs, be written in full, and go through padded().
 class FlatBuilder {
  public:
   FlatBuilder(size_t structure, size_t blobs) : words_(checked(1 + structure + blobs)) {
@@ -34,7 +34,7 @@ class FlatBuilder {
   }
 
  private:
-  // Before anything of this size is allocated: a small request may ask for a huge reply.
+  // Called before anything of this size is allocated: a small request may ask for a huge reply.
   static size_t checked(size_t words) {
     if (words > kMaxMessageWords)
       fail(ErrorCode::kInvalid, "a message of {} MiB is too large: use a smaller batch_size", words >> 17);
@@ -45,7 +45,7 @@ class FlatBuilder {
   capnp::FlatMessageBuilder message_{kj::arrayPtr(words_.data() + 1, words_.size() - 1)};
 };
 
-// Words of structs of a message with `tables` entries, roots and origin included; generous.
+// Words for the structs of a message with `tables` entries, roots and origin included; a generous bound.
 constexpr size_t structure_words(size_t tables) { return 48 + 8 * tables; }
 
 size_t blob_words(const TableSlices& t) {
@@ -76,7 +76,7 @@ void write(wire::Origin::Builder out, const Origin& origin) {
 }
 
 // A new blob of a FlatBuilder, with zeros up to the end of its last word: what the heap held there must not
-// leave the process, and a message has the same bytes whenever it is built.
+// leave the process, and a message must have the same bytes whenever it is built.
 capnp::Data::Builder padded(capnp::Data::Builder data) {
   std::memset(data.end(), 0, words_of(data.size()) * 8 - data.size());
   return data;
@@ -87,7 +87,7 @@ void write(capnp::Data::Builder out, std::span<const T> items) {
   std::memcpy(padded(out).begin(), items.data(), items.size_bytes());
 }
 
-// In a message's own buffer, where blobs begin at words.
+// Only for a message's own buffer, where blobs begin at word boundaries.
 uint16_t* halves_of(capnp::Data::Builder data) { return reinterpret_cast<uint16_t*>(data.begin()); }
 
 void write(capnp::Data::Builder out, NumberType type, std::span<const float> values) {
@@ -116,7 +116,7 @@ void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlice
 template <class T>
 std::span<const T> numbers(capnp::Data::Reader data, std::string_view what) {
   if (data.size() % sizeof(T) != 0)
-    fail(ErrorCode::kBadFrame, "{} bytes of {} are not a multiple of the size of one", data.size(), what);
+    fail(ErrorCode::kBadFrame, "{} bytes of {}: not a multiple of the size of one", data.size(), what);
   return {reinterpret_cast<const T*>(data.begin()), data.size() / sizeof(T)};
 }
 
@@ -269,7 +269,7 @@ void write(wire::Table::Builder out, const TableSpec& table) {
 
 TableSpec read(wire::Table::Reader in) {
   if (in.getKeyKind() > 1 || in.getAccumulation() > 1 || in.getRounding() > 1 || in.getDim() == 0)
-    fail(ErrorCode::kBadFrame, "table '{}' with dim {}, key kind {}, accumulation {}, rounding {}",
+    fail(ErrorCode::kBadFrame, "invalid table '{}': dim {}, key kind {}, accumulation {}, rounding {}",
          in.getName().cStr(), in.getDim(), in.getKeyKind(), in.getAccumulation(), in.getRounding());
   TableSpec table;
   table.name = in.getName();
@@ -311,7 +311,7 @@ TableSlices in_floats(const TableSlices& slices, FloatBuffer& room) {
 
 std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables,
                                      bool takes_halves) {
-  // At most one entry a table. This also bounds the memory that entries without any bytes take: a small
+  // At most one entry per table. This also bounds the memory that entries without any bytes take: a small
   // message may announce millions of them.
   if (list.size() > tables)
     fail(ErrorCode::kBadFrame, "keys of {} tables, but the model has {}", list.size(), tables);
@@ -363,10 +363,11 @@ SentRows read_sent_rows(wire::PullReply::Reader reply, size_t i, const RowsShape
 
 OwnerMap read_owner_map(wire::JoinReply::Reader reply, size_t owners) {
   const auto buckets = reply.getOwnerOfBucket();
-  if (buckets.size() == 0) fail(ErrorCode::kBadFrame, "an empty owner map");
+  if (buckets.size() == 0) fail(ErrorCode::kBadFrame, "the owner map is empty");
   OwnerMap map{reply.getMapVersion(), {}};
   for (const uint16_t owner : buckets) {
-    if (owner >= owners) fail(ErrorCode::kBadFrame, "shard {} in a map of {} shards", owner, owners);
+    if (owner >= owners)
+      fail(ErrorCode::kBadFrame, "the owner map names shard {} of {} shards", owner, owners);
     map.owner_of_bucket.push_back(owner);
   }
   return map;

@@ -12,7 +12,7 @@
 #include "schema/partition.h"
 #include "schema/table_spec.h"
 
-// The one place, beside the *.capnp files, that knows how bytes of messages are laid out. Messages with rows
+// The one place, besides the *.capnp files, that knows how bytes of messages are laid out. Messages with rows
 // are built inside their final buffer: rows are gathered straight into it and read in place.
 namespace embers {
 
@@ -20,10 +20,10 @@ namespace embers {
 struct TableSlices {
   TableId table = 0;
   KeysView keys;
-  uint32_t width = 0;             // floats a key, 0 without values
-  std::span<const float> values;  // keys.size() x width; where they came as halves empty until in_floats()
-  NumberType number_type = NumberType::kFloat32;  // that values are, or are to be, sent as
-  std::span<const uint16_t> halves = {};          // of a message, if it has such
+  uint32_t width = 0;             // floats per key, 0 without values
+  std::span<const float> values;  // keys.size() x width; if they came as halves, empty until in_floats()
+  NumberType number_type = NumberType::kFloat32;  // what values are, or are to be, sent as
+  std::span<const uint16_t> halves = {};          // the values, if they came as halves
 };
 
 // The values of slices that came as halves, converted to floats in `room`, which the result views.
@@ -55,10 +55,10 @@ struct RowsShape {
   TableId table;
   uint32_t dim;
   size_t keys;
-  NumberType number_type = NumberType::kFloat32;  // that they are sent as
+  NumberType number_type = NumberType::kFloat32;  // what they are sent as
 };
 // fill(i, rows) writes keys x dim floats of shapes[i] into the outgoing buffer, or into one from which they
-// go there as halves.
+// are copied there as halves.
 Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsShape> shapes,
                                          const std::function<void(size_t i, std::span<float> rows)>& fill);
 
@@ -69,10 +69,10 @@ Message<wire::ErrorReply> make_error(ErrorCode code, std::string_view text);
 
 void write(wire::Table::Builder out, const TableSpec& table);
 
-// --- reading: every size is checked; what is wrong is kBadFrame ----------------------------------
+// --- reading: every size is checked; a wrong one is kBadFrame ------------------------------------
 
-// Views into the message, valid as long as it. `tables` bounds table numbers. Values that came as halves are
-// kBadFrame unless the caller can take them.
+// Views into the message, valid as long as the message. Table numbers must be below `tables`. Values that
+// came as halves are kBadFrame unless the caller can take them.
 std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables,
                                      bool takes_halves = false);
 

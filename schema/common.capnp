@@ -19,7 +19,7 @@ struct Origin {
 }
 
 struct Table {
-  # One embedding_table's spec, as schema/table_spec.h.
+  # One embedding table's spec, as in schema/table_spec.h.
   name @0 :Text;
   dim @1 :UInt32;
   keyKind @2 :UInt8;
@@ -29,19 +29,19 @@ struct Table {
   accumulation @6 :UInt8;
   constraint @7 :Named;    # name "" for none
   schedule @8 :Schedule;   # of the optimizer's learning rate
-  numberType @9 :UInt8;    # that rows are kept as
+  numberType @9 :UInt8;    # what rows are kept as
   rounding @10 :UInt8;     # of changed rows that are halves
 }
 
 struct Schedule {
-  # Of a learning rate.
+  # How a learning rate changes.
   kind @0 :Named;               # name "" for none
-  boundaries @1 :List(Float64); # of a piecewise constant one, as values
+  boundaries @1 :List(Float64); # of a piecewise constant schedule, as is `values`
   values @2 :List(Float64);
 }
 
 struct Named {
-  # A name with number parameters.
+  # A name with numeric parameters.
   name @0 :Text;
   params @1 :List(Param);
   struct Param {
@@ -57,9 +57,9 @@ struct TableKeys {
   ints @2 :Data;      # int64 keys: count x 8 bytes; else empty
   ends @3 :Data;      # byte-string keys: count x 4 bytes, end of each key in `bytes`, ascending
   bytes @4 :Data;     # byte-string keys one after another
-  width @5 :UInt32;   # numbers a key in `values`: dim, or dim plus slots; 0 without values
+  width @5 :UInt32;   # numbers per key in `values`: dim, or dim plus slots; 0 without values
   values @6 :Data;    # count x width numbers, or empty
-  numberType @7 :UInt8;  # what they are, base/floats/numbers.h
+  numberType @7 :UInt8;  # the type of the numbers, see base/floats/numbers.h
 }
 
 struct ErrorReply $M.kind(1) {
@@ -69,5 +69,5 @@ struct ErrorReply $M.kind(1) {
 }
 
 struct Empty $M.kind(2) {
-  # The answer of requests that have nothing to say but "done".
+  # The answer to requests when there is nothing to say but "done".
 }

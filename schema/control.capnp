@@ -28,21 +28,21 @@ struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) {
   pid @2 :UInt64;
   endpoints @3 :List(Text);          # owner: where it listens, "host:port" and "unix:/path"
   bootId @4 :Text;                   # tells whether two processes share a host
-  model @5 :List(Text);              # worker: signature(ModelSpec), one line a table or parameter
+  model @5 :List(Text);              # worker: signature(ModelSpec), one line per table or parameter
   numeric @6 :List(Text);            # worker: numeric settings, "name=value"
   settings @7 :List(Text);           # worker: the job's values and what its data hold, "section.key = value"
-  more @8 :UInt32;                   # owner: of the same process, that join after this one
+  more @8 :UInt32;                   # owner: how many of the same process join after this one
 }
 
 struct JoinReply $M.kind(67) {
-  # Sent once every owner is there, so it may take long.
+  # Sent once every owner is there, so it may take a while.
   incarnation @0 :UInt64;
   number @1 :UInt32;                 # worker: running number; owner: its number in the owner map
   tables @2 :List(Common.Table);
   mapVersion @3 :UInt32;
   ownerOfBucket @4 :List(UInt16);
   owners @5 :List(Owner);            # in order of their numbers; only for workers
-  takesOver @6 :Bool;                # owner: goes on where a lost process of this shard was cut off
+  takesOver @6 :Bool;                # owner: continues where a lost process of this shard was cut off
   struct Owner {
     endpoints @0 :List(Text);
     bootId @1 :Text;
@@ -50,9 +50,9 @@ struct JoinReply $M.kind(67) {
 }
 
 struct OwnersRequest $M.kind(76) $M.reply("OwnersReply") $M.servedBy(master) {
-  # Where are the owners? Of a worker that lost one, or was told kStaleMap. Answered when all are there.
+  # Where are the owners? Asked by a worker that lost one, or was told kStaleMap. Answered when all are there.
   incarnation @0 :UInt64;
-  mapVersion @1 :UInt32;             # that it knows
+  mapVersion @1 :UInt32;             # the one that the worker knows
 }
 
 struct OwnersReply $M.kind(77) {
@@ -86,7 +86,7 @@ struct DoneRequest $M.kind(70) $M.reply("DoneReply") $M.servedBy(master) {
   # One minibatch of a lease is finished: every owner acknowledged its push, or it is evaluated.
   incarnation @0 :UInt64;
   lease @1 :UInt64;
-  obsolete2 @2 :UInt32;              # was the epoch, which the lease says
+  obsolete2 @2 :UInt32;              # was the epoch, which the lease has
   minibatch @3 :UInt64;
   attempt @4 :UInt32;
   examples @5 :UInt64;
@@ -97,15 +97,15 @@ struct DoneRequest $M.kind(70) $M.reply("DoneReply") $M.servedBy(master) {
   records @10 :Data;                 # evaluate: uint64 record number per example
   latePulls @11 :UInt32;             # pulls during the forward pass
   returned @12 :Bool;                # not finished: an owner refused it as stale; lease it again
-  stageSeconds @13 :List(Float64);   # in order of StageTimes::Stage; a longer list's rest is left out
+  stageSeconds @13 :List(Float64);   # in order of StageTimes::Stage; the rest of a longer list is ignored
   keys @14 :UInt64;                  # unique keys looked up ahead, of all embedding tables
-  cacheHits @15 :UInt64;             # of them found in the worker's cache
+  cacheHits @15 :UInt64;             # how many of them were found in the worker's cache
   directRows @16 :UInt64;            # rows that the worker read straight from servers
   ownerRows @17 :UInt64;             # rows that owners gave it
 }
 
 struct DoneReply $M.kind(71) {
-  accepted @0 :Bool;                 # false: the lease had been given to somebody else
+  accepted @0 :Bool;                 # false: the lease had been given to another worker
 }
 
 struct HeartbeatRequest $M.kind(72) $M.reply("HeartbeatReply") $M.servedBy(master) {
@@ -115,18 +115,18 @@ struct HeartbeatRequest $M.kind(72) $M.reply("HeartbeatReply") $M.servedBy(maste
 
 struct HeartbeatReply $M.kind(73) {
   interval @0 :Float64;              # seconds until the next one is expected
-  timeout @1 :Float64;               # seconds of silence after which either side gives the other up
+  timeout @1 :Float64;               # seconds of silence after which either side gives up on the other
   mapVersion @2 :UInt32;             # a worker that knows an older one sends OwnersRequest
 }
 
 struct FailRequest $M.kind(74) $M.reply("Empty") $M.servedBy(master) {
-  # The sender met an error that ends the job (bad data, a model that throws). The master stops everything with it.
+  # The sender met an error that ends the job (bad data, a model that throws). The master stops everything with this error.
   incarnation @0 :UInt64;
   code @1 :UInt8;
   message @2 :Text;
 }
 
 struct LeaveRequest $M.kind(75) $M.reply("Empty") $M.servedBy(master) {
-  # A worker goes; what it had leased goes to others.
+  # A worker leaves; what it had leased goes to others.
   incarnation @0 :UInt64;
 }

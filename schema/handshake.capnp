@@ -14,7 +14,7 @@ struct Hello $M.kind(3) $M.reply("Welcome") {
 }
 
 struct Welcome $M.kind(4) {
-  # Server to client: it is let in. Else the answer is an ErrorReply.
-  obsolete0 @0 :UInt32;      # was the protocol, which every frame says
+  # Server to client: the client is accepted. Otherwise the answer is an ErrorReply.
+  obsolete0 @0 :UInt32;      # was the protocol, which every frame carries
   obsolete1 @1 :UInt64;      # was the job, which the client has named
 }

@@ -11,13 +11,13 @@
 
 namespace embers {
 
-// Keys of an embedding table are int64 (any value, never assumed zero-based) or byte strings (compared,
-// never only hashed).
+// Keys of an embedding table are int64 (any value, never assumed zero-based) or byte strings (compared in
+// full, never by hash alone).
 enum class KeyKind : uint8_t { kInt64 = 0, kBytes = 1 };
 
 std::string_view name(KeyKind kind);
 
-// A view of a list of keys of one kind. Cheap to copy; valid as long as its owner.
+// A view of a list of keys of one kind. Cheap to copy; valid as long as the list.
 struct KeysView {
   KeyKind kind = KeyKind::kInt64;
   std::span<const int64_t> ints;   // kInt64: the keys
@@ -54,7 +54,7 @@ class Keys {
   void push_back_from(KeysView other, size_t i);
 
   KeysView view() const { return {kind_, ints_, ends_, bytes_}; }
-  operator KeysView() const { return view(); }  // NOLINT: a list is seen as its view everywhere
+  operator KeysView() const { return view(); }  // NOLINT: a list converts to its view everywhere
 
   friend bool operator==(const Keys&, const Keys&) = default;
 
@@ -65,8 +65,8 @@ class Keys {
   std::string bytes_;
 };
 
-// The i-th key for people: the number, or the bytes with everything unprintable, tab and backslash escaped
-// as \xHH, so that it fits in one field of one line.
+// The i-th key for people: the number, or the bytes with unprintable ones, tabs and backslashes escaped as
+// \xHH, so that it fits in one field of one line.
 std::string to_string(KeysView keys, size_t i);
 
 // 64-bit hashes of keys, which must never change: bucket, initial values and checkpoints depend on them.
@@ -86,13 +86,13 @@ inline uint64_t hash_key(int64_t key) {
 inline uint64_t hash_key(KeysView keys, size_t i) {
   return keys.kind == KeyKind::kInt64 ? hash_key(keys.ints[i]) : hash_key(keys.bytes_at(i));
 }
-// Of all of them, to hashes[keys.size()].
+// Writes the hashes of all keys to hashes[keys.size()].
 void hash_keys(KeysView keys, uint64_t* hashes);
 
 // What a feature gives an embedding layer: a ragged list of ids per example, as compressed sparse rows.
 //   example e holds keys [offsets[e], offsets[e+1]);  offsets.size() == examples + 1;  offsets[0] == 0
 // `width` is M when every example holds exactly M ids (a dense N x M input), else 0. `weights`, where there
-// are any, has one finite number for each id: what combiners multiply its row by.
+// are any, has one finite number for each id: the factor by which combiners multiply its row.
 struct Ids {
   Keys keys;
   std::vector<int64_t> offsets{0};

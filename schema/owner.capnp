@@ -7,7 +7,7 @@ using Common = import "/schema/common.capnp";
 
 struct CommitRequest $M.kind(32) $M.reply("CommitReply") $M.servedBy(optimizer) {
   # Sync: add up the staged minibatches in this order and apply them as one step.
-  obsolete0 @0 :UInt32;              # was the epoch, which the pushes say
+  obsolete0 @0 :UInt32;              # was the epoch, which the pushes carry
   version @1 :UInt64;                # the version that the apply makes
   minibatches @2 :List(Part);
   struct Part {
@@ -15,7 +15,7 @@ struct CommitRequest $M.kind(32) $M.reply("CommitReply") $M.servedBy(optimizer) 
     attempt @1 :UInt32;
     weight @2 :Float64;              # mean: examples / examples of the version; sum: 1
   }
-  norms @3 :List(Norm);              # of the version's gradients at all owners; for those that are clipped by norm
+  norms @3 :List(Norm);              # of the version's gradients at all owners; only for those that are clipped by norm
   struct Norm {
     table @0 :UInt32;
     parameter @1 :Text;              # of the dense table: which parameter; else ""
@@ -24,8 +24,8 @@ struct CommitRequest $M.kind(32) $M.reply("CommitReply") $M.servedBy(optimizer) 
 }
 
 struct NormsRequest $M.kind(48) $M.reply("NormsReply") $M.servedBy(optimizer) {
-  # Sync, before a commit that clips by norm: what will it add up here? Changes nothing.
-  commit @0 :CommitRequest;          # still without norms
+  # Sync, before a commit that clips by norm: what are the norms of the sums that it will apply here? Changes nothing.
+  commit @0 :CommitRequest;          # without its norms, which are not known yet
 }
 
 struct NormsReply $M.kind(49) {
@@ -43,17 +43,17 @@ struct CommitReply $M.kind(33) {
 }
 
 struct FenceRequest $M.kind(34) $M.reply("Empty") $M.servedBy(optimizer) {
-  # From now on nothing is taken from this incarnation. What it staged stays: it counts once the master says so.
+  # From now on nothing is accepted from this incarnation. What it has staged stays, and counts once the master says so.
   incarnation @0 :UInt64;
 }
 
 struct MapRequest $M.kind(50) $M.reply("Empty") $M.servedBy(optimizer) {
-  # From now on only what was routed by this map, or a later one, is taken.
+  # From now on only what was routed by this map, or a later one, is accepted.
   mapVersion @0 :UInt32;
 }
 
 struct StatsRequest $M.kind(35) $M.reply("StatsReply") $M.servedBy(optimizer) {
-  epoch @0 :UInt32;                  # of which staleness is asked; 0: of none
+  epoch @0 :UInt32;                  # whose staleness is asked for; 0: of none
   minibatches @1 :List(UInt64);      # of that epoch: which of these are applied?
 }
 
@@ -61,14 +61,14 @@ struct StatsReply $M.kind(36) {
   version @0 :UInt64;
   examples @1 :UInt64;               # records applied in the job
   minibatches @2 :UInt64;            # minibatches applied in the job
-  duplicates @3 :UInt64;             # pushes refused because they had been applied
+  duplicates @3 :UInt64;             # pushes refused because they had been applied before
   staleness @4 :UInt64;              # of the request's epoch: sum over its pushes, see actors/owner/staleness.h
   rows @5 :UInt64;                   # embedding rows; reserved tables not counted
   residentBytes @6 :UInt64;          # rows, slots and index of all tables
   applied @7 :List(Applied);         # of those asked for
-  maxStaleness @8 :UInt64;           # the same: greatest of a push
-  stalenessCounts @9 :List(UInt64);  # the same: pushes in each bucket
-  badGradients @10 :UInt64;          # rows of minibatches, or of a version, left out: infinite or NaN
+  maxStaleness @8 :UInt64;           # of the same epoch: the greatest of any push
+  stalenessCounts @9 :List(UInt64);  # of the same epoch: pushes in each bucket
+  badGradients @10 :UInt64;          # gradient rows, of minibatches or of a version, left out as infinite or NaN
   struct Applied {
     minibatch @0 :UInt64;
     examples @1 :UInt32;
@@ -87,7 +87,7 @@ struct ResumeRequest $M.kind(38) $M.reply("Empty") $M.servedBy(optimizer) {
   version @1 :UInt64;
   examples @2 :UInt64;
   minibatches @3 :UInt64;            # applied in the job so far: the optimizer's step
-  applied @4 :List(UInt64);          # minibatches of the epoch that are applied already
+  applied @4 :List(UInt64);          # minibatches of the epoch that have already been applied
 }
 
 struct ScanRequest $M.kind(39) $M.reply("ScanReply") $M.servedBy(shard) {

@@ -21,7 +21,7 @@ struct OwnerMap {
 // Buckets spread evenly and contiguously over `owners`; kInvalid unless 1 <= owners <= buckets.
 OwnerMap even_owner_map(uint32_t owners, uint32_t buckets = kDefaultBuckets, uint32_t version = 1);
 
-// Bucket of a key's hash (see hash_key): a function of key and number of buckets only.
+// Bucket of a key's hash (see hash_key): a function of the key and the number of buckets only.
 inline uint32_t bucket_of(uint64_t hash, uint32_t buckets) {
   return static_cast<uint32_t>((static_cast<unsigned __int128>(hash) * buckets) >> 64);
 }

@@ -7,30 +7,31 @@ using Common = import "/schema/common.capnp";
 
 enum ReadMode {
   latest @0;   # whatever the owner has now
-  exact @1;    # exactly origin.version: a later one is an error, an earlier one is waited for
+  exact @1;    # exactly origin.version: an error if the owner is past it; the pull waits if the owner has not reached it
 }
 
 struct PullRequest $M.kind(16) $M.reply("PullReply") $M.servedBy(shard) {
   origin @0 :Common.Origin;
   mode @1 :ReadMode;
-  create @2 :Bool;                        # unknown keys get rows (training), or only their initial values are read
-  tables @3 :List(Common.TableKeys);      # keys that this owner holds, at most one entry a table, without values
+  create @2 :Bool;                        # whether unknown keys get rows (training), or only their initial values are read
+  tables @3 :List(Common.TableKeys);      # keys that this owner holds, at most one entry per table, without values
   numberType @4 :UInt8;                   # base/floats/numbers.h: what rows of embedding tables are to be sent as
 }
 
 struct PullReply $M.kind(17) {
   version @0 :UInt64;                     # version that was read
-  tables @1 :List(Rows);                  # as the request's tables, in its order
+  tables @1 :List(Rows);                  # one for each table of the request, in its order
   struct Rows {
     table @0 :UInt32;
     dim @1 :UInt32;
     rows @2 :Data;                        # keys x dim numbers, in the order of the request's keys
-    numberType @3 :UInt8;                 # what they are
+    numberType @3 :UInt8;                 # the type of the numbers
   }
 }
 
 struct PushRequest $M.kind(18) $M.reply("PushReply") $M.servedBy(optimizer) {
-  # Gradients of one minibatch that belong to this owner; empty tables when it has none, so that it can count.
+  # Gradients of one minibatch that belong to this owner; `tables` is empty when there are none: the owner must still count
+  # the minibatch.
   origin @0 :Common.Origin;
   tables @1 :List(Common.TableKeys);      # indexed slices: keys unique in a table, width = dim
 }

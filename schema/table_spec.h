@@ -52,15 +52,15 @@ enum class Accumulation : uint8_t {
 // One embedding table, or one of the two reserved ones.
 struct TableSpec {
   std::string name;
-  uint32_t dim = 0;  // floats a row, slots not counted
+  uint32_t dim = 0;  // floats per row, slots not counted
   KeyKind key_kind = KeyKind::kInt64;
   int64_t input_dim = 0;  // number of rows when the model knows it (for fans), else 0
   InitializerSpec initializer;
   UpdateRuleSpec update_rule;
   ConstraintSpec constraint;
   Accumulation accumulation = Accumulation::kSum;
-  NumberType number_type = NumberType::kFloat32;  // that rows are kept as; slots are always float32
-  Rounding rounding = Rounding::kNearest;         // of a changed row, where that is a half
+  NumberType number_type = NumberType::kFloat32;  // what rows are kept as; slots are always float32
+  Rounding rounding = Rounding::kNearest;         // of changed rows that are halves
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 
@@ -72,14 +72,15 @@ inline constexpr uint32_t kDenseChunk = 1024;
 
 inline bool is_reserved(const std::string& table) { return table == kDenseTable || table == kBufferTable; }
 
-// What numbers of a table are sent as in a job that sends rows as `rows_as`: dense parameters always whole.
+// What numbers of a table are sent as in a job that sends rows as `rows_as`: dense parameters always as
+// float32.
 inline NumberType sent_as(const TableSpec& table, NumberType rows_as) {
   return is_reserved(table.name) ? NumberType::kFloat32 : rows_as;
 }
 
 // One dense parameter or buffer of the model.
 struct DenseParam {
-  std::string name;  // as libtorch's named_parameters()
+  std::string name;  // as in libtorch's named_parameters()
   std::vector<int64_t> shape;
   bool buffer = false;
   int64_t numel() const;
@@ -100,7 +101,8 @@ struct ModelSpec {
 // lists are equal have the same model.
 std::vector<std::string> signature(const ModelSpec& model);
 
-// "" when equal, else the first difference as text: "table 'education': dim 8 here, dim 16 at worker".
+// "" when equal, else the first difference as text: "table 'education': dim 8, keys bytes at the master,
+// table 'education': dim 16, keys bytes at the worker".
 std::string signature_difference(const std::vector<std::string>& mine,
                                  const std::vector<std::string>& theirs);
 

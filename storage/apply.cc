@@ -6,7 +6,7 @@
 namespace embers::storage {
 namespace {
 
-// Takes back a step that made a row infinite or NaN, if it was finite before. Returns whether it did so.
+// Undoes a step that made a row infinite or NaN, if it was finite before. Returns whether it did so.
 bool take_back(std::span<float> row, std::span<float> slots, std::span<const float> before) {
   if (!all_finite(before)) return false;
   copy_floats(row.data(), before.data(), row.size());

@@ -5,10 +5,12 @@
 
 namespace embers {
 
-// One job at a time writes to a directory. Held until dropped, or until the process ends however it ends.
+// Lets only one job at a time write to a directory. Held until dropped, or until the process ends, however it
+// ends.
 class DirectoryLock {
  public:
-  // Makes the directory if need be. kInvalid naming it when another process holds it, or it cannot be made.
+  // Creates the directory if need be. kInvalid naming it when another process holds it, or it cannot be
+  // created.
   static std::unique_ptr<const DirectoryLock> take(const std::string& directory);
   ~DirectoryLock();
 

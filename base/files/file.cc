@@ -70,7 +70,7 @@ size_t File::read_at(uint64_t offset, void* to, size_t n) const {
 }
 
 void File::sync() const {
-  if (::fsync(descriptor_) != 0) fail_to("make durable");
+  if (::fsync(descriptor_) != 0) fail_to("sync");
 }
 
 void File::fail_to(const char* verb) const {

@@ -11,10 +11,10 @@ namespace embers {
 class File {
  public:
   static File create(const std::string& path);  // empty, for writing
-  static File append(const std::string& path);  // made if need be, for writing at its end
+  static File append(const std::string& path);  // created if need be, for writing at its end
   static File open(const std::string& path);    // for reading; a directory for sync() and open_in()
-  // A file of an open directory, even if the directory was renamed or removed since. `path` of errors: as if
-  // not.
+  // A file in an open directory, even if the directory has been renamed or removed since. Errors name the
+  // path as if it had not.
   static File open_in(const File& directory, const std::string& name);
   ~File();
   File(File&& other) noexcept;

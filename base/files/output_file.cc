@@ -12,7 +12,7 @@ namespace embers {
 namespace fs = std::filesystem;
 namespace {
 
-// Whether something stands there that is written to and not replaced.
+// Whether something exists there that is written to rather than replaced, such as a device or pipe.
 bool is_special(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);

@@ -8,15 +8,15 @@
 
 namespace embers {
 
-// The hidden name beside `path` under which it is written first.
+// The hidden name beside `path` under which the file is first written.
 std::filesystem::path fresh_path(const std::filesystem::path& path);
 
 // kInvalid, naming `what`, when no file can be made in the directory.
 void check_writable(const std::filesystem::path& directory, const std::string& what);
 
-// A file of results for people. A regular one is written under another name and replaces what stood at `path`
-// when it is whole (a link stays, what it leads to is replaced); a device or pipe is written to as it stands.
-// Errors: file_error_code()'s, naming the path and what the system said.
+// A file of results for people. A regular file is written under another name, and replaces what is at `path`
+// once it is complete (a link is kept, and its target replaced); a device or pipe is written to directly.
+// Errors have file_error_code()'s codes, and name the path and what the system said.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);
@@ -32,10 +32,10 @@ class OutputFile {
   File file_;
 };
 
-// All of it at once.
+// Writes the whole file at once.
 void write_file(const std::string& path, std::string_view text);
 
-// Finds out now, leaving nothing behind, whether an OutputFile can be written there later. kInvalid if not.
+// Checks now, leaving nothing behind, that an OutputFile can be written there later. kInvalid if not.
 void check_file(const std::string& path);
 
 }  // namespace embers

@@ -6,13 +6,13 @@
 
 namespace embers {
 
-// A file that is written under a name of its own and gets its real one when complete, so that nobody ever
-// sees half of it, however many processes write the same one. Removed if it is never published.
+// A file that is written under a temporary name and gets its real one when complete, so that nobody ever sees
+// half of it, however many processes write the same one. Removed if it is never published.
 class TemporaryFile {
  public:
-  // In the folder of `path`, which is created; nothing if that is impossible.
+  // In the folder of `path`, which is created if need be; nullopt if that is impossible.
   static std::optional<TemporaryFile> beside(const std::string& path);
-  // In the folder for temporary files, without a name. kInvalid if that is impossible.
+  // In the system's folder for temporary files, without a name. kInvalid if that is impossible.
   static TemporaryFile unnamed();
 
   TemporaryFile(TemporaryFile&& other) noexcept;

@@ -9,12 +9,12 @@ namespace embers {
 namespace {
 
 EMBERS_INLINE void copy(float* to, const float* from, size_t n) {
-  constexpr size_t kLine = 64 / sizeof(float);  // what rows are mostly made of
+  constexpr size_t kLine = 64 / sizeof(float);  // a cache line: rows mostly consist of those
   for (; n >= kLine; n -= kLine, to += kLine, from += kLine) std::memcpy(to, from, kLine * sizeof(float));
   for (size_t k = 0; k < n; ++k) to[k] = from[k];
 }
 
-// A row of a usual dim as one piece.
+// Copies a row of a usual dim in one piece.
 EMBERS_INLINE void copy_row(float* to, const float* from, size_t dim) {
   switch (dim) {
     case 4:

@@ -46,7 +46,7 @@ std::array<uint64_t, ExactSum::kWords> ExactSum::words() const {
 
 ExactSum ExactSum::from_words(std::span<const uint64_t> words) {
   if (words.size() != kWords)
-    fail(ErrorCode::kBadFrame, "an exact sum came with {} words, but has {}", words.size(), kWords);
+    fail(ErrorCode::kBadFrame, "an exact sum came with {} words instead of {}", words.size(), kWords);
   ExactSum sum;
   std::copy(words.begin(), words.end(), sum.words_.begin());
   return sum;

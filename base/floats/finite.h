@@ -5,7 +5,8 @@
 
 namespace embers {
 
-// Gradients from here on count as infinite: their squares, which optimizers keep, would be.
+// Gradients of this magnitude or more count as infinite, because their squares, which optimizers keep, would
+// be.
 inline constexpr float kInfiniteGradient = 9.223372e18F;  // 2^63
 
 // Whether every value is a number of a magnitude below `limit`.

@@ -22,7 +22,7 @@ class FloatBuffer {
   size_t size() const { return size_; }
   // Floats that its memory has room for: as many as it was made with.
   size_t room() const { return room_; }
-  // Makes it as long as that, without touching what it holds; size <= room().
+  // Sets its length, without touching what it holds; size <= room().
   void fit(size_t size) { size_ = size; }
   std::span<float> span() { return {data_.get(), size_}; }
   std::span<const float> span() const { return {data_.get(), size_}; }

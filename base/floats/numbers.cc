@@ -22,7 +22,7 @@ constexpr uint32_t kLargestBfloat16 = 0x7f7f0000;  // 3.39e38
 
 // Loops are plain, without branches, so that compilers turn them into vector instructions.
 
-// Sign and magnitude of infinities and NaN, made quiet, as half with `mantissa` bits.
+// Infinity or NaN (made quiet), without its sign, as a half with a mantissa of `mantissa` bits.
 uint32_t special(uint32_t bits, int mantissa) {
   const uint32_t quiet = (bits & kMagnitude) > kInfinity ? 1u << (mantissa - 1) : 0;
   return ((bits & kMagnitude) >> (23 - mantissa) & 0x7fff) | quiet;
@@ -118,7 +118,7 @@ uint32_t sixteen_bits(uint32_t low, uint32_t high, uint32_t i) {
   return x >> 16;
 }
 
-// Adds to what is cut off a random part of it.
+// Rounds by adding random bits to the part that is then cut off.
 EMBERS_INSTRUCTION_SETS void to_bfloat16_stochastic(const float* in, size_t n, uint32_t low, uint32_t high,
                                                     uint16_t* out) {
   for (size_t i = 0; i < n; ++i) {
@@ -162,7 +162,7 @@ std::string_view name(NumberType type) {
 
 NumberType number_type(uint8_t number) {
   if (number > static_cast<uint8_t>(NumberType::kBfloat16))
-    fail(ErrorCode::kBadFrame, "number type {} is not known", number);
+    fail(ErrorCode::kBadFrame, "unknown number type {}", number);
   return static_cast<NumberType>(number);
 }
 

@@ -23,22 +23,23 @@ constexpr size_t bytes_of(NumberType type) { return type == NumberType::kFloat32
 // How a float32 becomes a half.
 enum class Rounding : uint8_t {
   kNearest = 0,     // ties to even
-  kStochastic = 1,  // up or down, with a probability such that the mean is the float32
+  kStochastic = 1,  // up or down, with probabilities such that the mean is the float32
 };
 
 std::string_view name(Rounding rounding);  // "nearest", "stochastic"
 
-// Halves: numbers of 16 bits, `type` being one of the two. A finite number stays finite: beyond the largest
-// half it becomes that one. Infinities and NaN stay what they are. The same bits on every processor.
+// Halves are numbers of 16 bits; `type` is one of the two types of halves. A finite number stays finite: one
+// beyond the largest half becomes the largest half. Infinities and NaN stay what they are. The results are
+// the same bits on every processor.
 
-// out[i] = in[i], rounded to nearest; room for in.size().
+// out[i] = in[i], rounded to nearest; `out` has room for in.size() numbers.
 void to_halves(NumberType type, std::span<const float> in, uint16_t* out);
-// The same rounded stochastically, by bits that are a pure function of (random, i).
+// The same, but rounded stochastically, by bits that are a pure function of (random, i).
 void to_halves_stochastic(NumberType type, std::span<const float> in, uint64_t random, uint16_t* out);
 // out[i] = in[i], exactly.
 void from_halves(NumberType type, const uint16_t* in, std::span<float> out);
 
-// Makes each number what it is once it was kept as `type`, rounded to nearest.
+// Replaces each number with what it becomes when it is kept as `type`, rounded to nearest.
 void round_to(NumberType type, std::span<float> numbers);
 
 // Ways to convert float16 on this machine, the slowest first, for tests; the last one is used.

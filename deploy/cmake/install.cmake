@@ -18,7 +18,7 @@ endforeach()
 install(DIRECTORY ${CMAKE_BINARY_DIR}/schema/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/schema
         FILES_MATCHING PATTERN "*.capnp.h" PATTERN "message_kinds.h" PATTERN CMakeFiles EXCLUDE)
 
-# Headers that users' models include by the paths they had before they got folders.
+# Headers that users' models may include by the paths they had before they were moved into folders.
 function(embers_forward_header old new)
   file(CONFIGURE OUTPUT forwarding/${old} CONTENT
        "#pragma once\n\n// Moved: include the header below.\n#include \"${new}\"  // IWYU pragma: export\n" @ONLY)

@@ -12,7 +12,7 @@ namespace {
 class Mine : public embers::Model {
  public:
   explicit Mine(const embers::ModelConfig& config) {
-    // Reading a key of [model] is all it takes to have one; keys that nobody reads are refused.
+    // Reading a key of [model] is all it takes to define it; keys that nobody reads are refused.
     const int64_t dim = config.get_int("dim", 8);
     for (const embers::data::CategoricalFeature& feature : config.features().categorical) {
       embers::EmbeddingOptions options(feature.name, config.dim(feature.name, dim));

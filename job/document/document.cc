@@ -14,7 +14,7 @@ bool from_override(const toml::source_region& source) {
   return source.path && source.path->starts_with(kOverride);
 }
 
-// Place of the '=' that ends the dotted path of an override; npos if there is none outside quotes.
+// Position of the '=' that ends the dotted path of an override; npos if there is none outside quotes.
 size_t find_equals(std::string_view text) {
   char quote = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -45,8 +45,8 @@ std::string as_toml_string(std::string_view bare) {
   return out + '"';
 }
 
-// The override as a document of one value. It stands on line `order`, so that order among overrides can be
-// read off.
+// The override as a document of one value. It is put on line `order`, so that its position tells the order
+// among overrides.
 toml::table parse_override(const std::string& text, size_t order) {
   const size_t equals = find_equals(text);
   if (equals == std::string::npos) {
@@ -59,7 +59,7 @@ toml::table parse_override(const std::string& text, size_t order) {
     try {
       return toml::parse(lines + text, path);
     } catch (const toml::parse_error&) {
-      // Not TOML as it stands: a bare string.
+      // Not valid TOML: a bare string.
     }
   }
   try {

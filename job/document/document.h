@@ -15,7 +15,7 @@ namespace embers::job {
 // naming the override.
 toml::table parse_document(const JobText& text);
 
-// "file:line" of what stands there, or "--set a.b=c" for what an override brought.
+// "file:line" of a node's source, or "--set a.b=c" for what an override set.
 std::string where(const toml::source_region& source);
 
 struct Entry {

@@ -6,15 +6,15 @@
 
 namespace embers::job {
 
-// A job file as it travels: the master sends it to workers and owners, who parse it again.
+// A job file as it travels: the master sends it to workers and owners, which parse it again.
 struct JobText {
   std::string path;                    // for messages (file:line)
   std::string text;                    // TOML
   std::vector<std::string> overrides;  // "a.b=c", applied in order; c is TOML, or a bare string
 };
 
-// Keys by section, in the order in which they are read. Entries of [features], of [columns], of data.columns
-// and of [storage.tables] have a section in common each: "features", "columns", "data.columns" and
+// Keys by section, in the order in which they are read. All entries of [features] share one section, as do
+// those of [columns], of data.columns and of [storage.tables]: "features", "columns", "data.columns" and
 // "storage.tables".
 using KnownKeys = std::map<std::string, std::vector<std::string>>;
 }  // namespace embers::job

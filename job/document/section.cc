@@ -38,7 +38,7 @@ void Section::fail_at(std::string_view key, const std::string& problem) const {
 void Section::read(std::string_view key, std::string& value) {
   const toml::node* const node = find(key);
   if (node == nullptr) return;
-  if (!node->is_string()) fail_at(key, fmt::format("'{}' must be a text in quotes", key));
+  if (!node->is_string()) fail_at(key, fmt::format("'{}' must be a string in quotes", key));
   value = node->as_string()->get();
 }
 
@@ -58,9 +58,9 @@ void Section::read(std::string_view key, std::vector<std::string>& value) {
     return;
   }
   const toml::array* const list = node->as_array();
-  if (list == nullptr) fail_at(key, fmt::format("'{}' must be a text or a list of texts", key));
+  if (list == nullptr) fail_at(key, fmt::format("'{}' must be a string or a list of strings", key));
   for (const toml::node& item : *list) {
-    if (!item.is_string()) fail_at(key, fmt::format("'{}' must be a list of texts", key));
+    if (!item.is_string()) fail_at(key, fmt::format("'{}' must be a list of strings", key));
     value.push_back(item.as_string()->get());
   }
 }
@@ -146,7 +146,7 @@ const toml::table& as_section(const toml::node& node, const std::string& title) 
 std::string text_of_scalar(const Section& section, std::string_view key, const toml::node& node) {
   if (node.is_string()) return node.as_string()->get();
   if (node.is_integer()) return std::to_string(node.as_integer()->get());
-  section.fail_at(key, fmt::format("'{}' must be a text or a whole number", key));
+  section.fail_at(key, fmt::format("'{}' must be a string or a whole number", key));
 }
 
 }  // namespace embers::job

@@ -9,7 +9,7 @@
 namespace embers::job {
 namespace {
 
-// Whether a text is an int64 number as std::to_chars writes it.
+// Whether a string is an int64 number as std::to_chars writes it.
 bool is_int(const std::string& text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -22,7 +22,7 @@ Vocabulary::Vocabulary(std::vector<std::string> entries) : entries_(std::move(en
   numbers_.reserve(entries_.size());
   for (const std::string& entry : entries_) {
     if (!numbers_.emplace(entry, static_cast<int64_t>(numbers_.size())).second)
-      fail(ErrorCode::kInvalid, "the vocabulary has '{}' twice", entry);
+      fail(ErrorCode::kInvalid, "the vocabulary contains '{}' twice", entry);
   }
 }
 
@@ -34,14 +34,14 @@ std::shared_ptr<const Vocabulary> Vocabulary::read(const std::string& path, int6
        (size == 0 || static_cast<int64_t>(entries.size()) < size) && std::getline(file, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (ints && !is_int(line))
-      fail(ErrorCode::kInvalid, "{}:{}: '{}' is not an int64 number, as the column's values are", path,
+      fail(ErrorCode::kInvalid, "{}:{}: '{}' is not an int64 number, but the column's values are", path,
            entries.size() + 1, line);
     entries.push_back(line);
   }
   if (file.bad()) fail(ErrorCode::kInvalid, "cannot read vocabulary file '{}'", path);
   if (entries.empty()) fail(ErrorCode::kInvalid, "vocabulary file '{}' is empty", path);
   if (static_cast<int64_t>(entries.size()) < size)
-    fail(ErrorCode::kInvalid, "vocabulary file '{}' has {} lines, fewer than vocabulary_size, {}", path,
+    fail(ErrorCode::kInvalid, "vocabulary file '{}' has {} lines, fewer than the vocabulary_size of {}", path,
          entries.size(), size);
   try {
     return std::make_shared<const Vocabulary>(std::move(entries));

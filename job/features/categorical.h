@@ -14,15 +14,15 @@ namespace embers::job {
 // crosses, as in TensorFlow; as an id it is dropped, as tf.nn.safe_embedding_lookup_sparse prunes it.
 inline constexpr int64_t kNoId = -1;
 
-// Texts numbered from 0, each once. Immutable; shared by all readers.
+// Distinct strings, numbered from 0. Immutable; shared by all readers.
 class Vocabulary {
  public:
-  // kInvalid for a text that is there twice.
+  // kInvalid for a string that occurs twice.
   explicit Vocabulary(std::vector<std::string> entries);
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
-  // One entry a line, the first `size` lines (0: all). kInvalid with path:line for an entry that stands there
-  // twice or, with `ints`, is not an int64; and for a file that cannot be read, is empty or has fewer
+  // Reads one entry per line, from the first `size` lines (0: all). kInvalid with path:line for an entry that
+  // occurs twice or, with `ints`, is not an int64; and for a file that cannot be read, is empty or has fewer
   // lines.
   static std::shared_ptr<const Vocabulary> read(const std::string& path, int64_t size, bool ints);
 
@@ -49,9 +49,9 @@ struct Categorical {
   int64_t num_buckets = 0;               // identity; hash_bucket_size of the hashed and the crossed
   std::optional<int64_t> default_value;  // identity: of values outside [0, num_buckets), which without one
                                          // are errors; vocabulary: of unknown values (default -1)
-  std::string vocabulary_file;           // for messages once `vocabulary` is there
-  int64_t vocabulary_size = 0;           // entries of the file that count; 0: all
-  int64_t num_oov_buckets = 0;           // unknown values hash to ids behind the vocabulary's
+  std::string vocabulary_file;           // for messages only, once `vocabulary` is loaded
+  int64_t vocabulary_size = 0;           // entries of the file that are used; 0: all
+  int64_t num_oov_buckets = 0;           // unknown values hash to ids after the vocabulary's
   std::shared_ptr<const Vocabulary> vocabulary;
   std::vector<double> boundaries;     // bucketized: ascending
   uint64_t hash_key = kCrossHashKey;  // crossed

@@ -57,7 +57,7 @@ void read_identity(Section& section, const Column& column, Feature& feature) {
   read_missing_key(section, true, feature);
 }
 
-// Values of vocabulary_list as texts, numbers in their shortest form.
+// Values of vocabulary_list as strings, numbers in their shortest form.
 std::vector<std::string> read_vocabulary_list(Section& section, bool ints) {
   const toml::node* const node = section.find("vocabulary_list");
   const toml::array* const list = node->as_array();
@@ -91,7 +91,7 @@ void read_vocabulary(Section& section, const Column& column, Feature& feature) {
   read_default_value(section, kNoId, kMaxBuckets - 1, ids);
   section.read_count("num_oov_buckets", ids.num_oov_buckets, 0);
   if (ids.num_oov_buckets > 0 && ids.default_value) {
-    section.fail_at("default_value", "'default_value' and 'num_oov_buckets' exclude each other");
+    section.fail_at("default_value", "'default_value' and 'num_oov_buckets' cannot be combined");
   }
   read_missing_key(section, ints, feature);
 }
@@ -110,8 +110,9 @@ void read_bucketized(Section& section, const Column& column, Feature& feature) {
   const bool ascending =
       std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal<>()) == boundaries.end();
   if (boundaries.empty() || !finite || !ascending) {
-    section.fail_at("boundaries",
-                    "'boundaries' must be a list of at least one finite number, each larger than the last");
+    section.fail_at(
+        "boundaries",
+        "'boundaries' must be a list of at least one finite number, each larger than the one before");
   }
   feature.has_missing_key = section.has("missing");
   section.read("missing", feature.missing_number);
@@ -133,9 +134,9 @@ void read_buckets(Section& section, const char* key, Categorical& ids) {
 
 void check_number(const Section& section, const Column& column) {
   if (column.type != ColumnType::kString && column.separator.empty()) return;
-  section.fail_at("as",
-                  fmt::format("a numeric feature needs an int or float column of one value; '{}' is not one",
-                              column.name));
+  section.fail_at(
+      "as", fmt::format("a numeric feature needs an int or float column with one value; '{}' is not one",
+                        column.name));
 }
 
 void read_categorical(Section& section, const Column& column, As as, Feature& feature) {

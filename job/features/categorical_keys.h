@@ -18,10 +18,11 @@ enum class As : uint8_t {
   kCrossed
 };
 
-// The keys of a categorical feature over `column` that is `as`: its ids, its key_kind, and the key of a
+// Reads the keys of a categorical feature of kind `as` over `column`: its ids, its key_kind, and the key of a
 // missing value.
 void read_categorical(Section& section, const Column& column, As as, Feature& feature);
-// The required number of buckets of hashed, crossed and identity features, under the name it has there.
+// Reads the required number of buckets of a hashed, crossed or identity feature, from the key that this kind
+// of feature has it under.
 void read_buckets(Section& section, const char* key, Categorical& ids);
 // Refuses a column that does not hold exactly one number.
 void check_number(const Section& section, const Column& column);

@@ -25,10 +25,10 @@ void check_feature(const Section& section, const InputColumn& column, const Feat
                                       feature.name, feature.categorical ? "categorical" : "numeric"));
   }
   if (column.kind == Kind::kIndicator && feature.ids.buckets() == 0) {
-    section.fail_at("as",
-                    fmt::format("an indicator needs a known number of ids, but feature '{}' may have any: "
-                                "give vocabulary_size for a vocabulary_file, or hash or embed the feature",
-                                feature.name));
+    section.fail_at(
+        "as", fmt::format("an indicator needs a known number of ids, but feature '{}' may have any number: "
+                          "give vocabulary_size for a vocabulary_file, or hash or embed the feature",
+                          feature.name));
   }
 }
 

@@ -11,9 +11,8 @@ namespace embers::job {
 // a few negative), C1..C26 (hashed strings, some missing).
 std::vector<Column> criteo_columns();
 
-// What a job without [features] makes of them: numeric log1p(max(x, 0)), missing as 0; string keys, missing
-// as the key
-// "", so that every example has exactly one id per feature.
+// What a job without [features] makes of them: numeric log1p(max(x, 0)), with 0 for a missing value; and
+// string keys, with the key "" for a missing value, so that every example has exactly one id per feature.
 std::vector<Feature> criteo_features();
 
 }  // namespace embers::job

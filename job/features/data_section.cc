@@ -45,7 +45,7 @@ Column read_column(Section section) {
                     "'positive' and 'negative' belong to a column of type label");
   }
   if (column.positive.empty() && !column.negative.empty()) {
-    section.fail_at("negative", "'negative' needs 'positive', too");
+    section.fail_at("negative", "'negative' also needs 'positive'");
   }
   for (const std::string& text : column.positive) {
     if (std::find(column.negative.begin(), column.negative.end(), text) == column.negative.end()) continue;
@@ -112,7 +112,7 @@ void read(Section& section, DataSection& data) {
   if (format != Format::kCriteo) {
     data.columns = read_columns(section);
   } else if (section.find("columns") != nullptr) {
-    section.fail_at("columns", "'columns' are implied by format = \"criteo\"; leave one of them out");
+    section.fail_at("columns", "'columns' are implied by format = \"criteo\"; leave one of the two out");
   } else {
     data.columns = criteo_columns();
   }

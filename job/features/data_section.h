@@ -13,9 +13,9 @@ enum class ColumnType : uint8_t { kInt, kFloat, kString, kLabel, kIgnore };
 struct Column {
   std::string name;
   ColumnType type = ColumnType::kString;
-  std::string separator;              // one column, several values: what divides them; "" for one value
-  std::vector<std::string> positive;  // kLabel: texts that mean 1 ...
-  std::vector<std::string> negative;  // ... and 0; empty beside `positive`: every other text is 0. Both
+  std::string separator;              // between the values of a column that has several; "" for one value
+  std::vector<std::string> positive;  // kLabel: strings that mean 1 ...
+  std::vector<std::string> negative;  // ... and 0; if only this is empty, all other strings mean 0. Both
                                       // empty: the column's number is the label
 };
 
@@ -27,8 +27,8 @@ struct DataSection {
   char separator = ',';
   bool header = false;
   bool trim = true;
-  std::string comment;                   // lines that begin with this are skipped; "": no line is
-  std::vector<std::string> missing{""};  // texts that mean "no value"
+  std::string comment;                   // lines that begin with this are skipped; "": none
+  std::vector<std::string> missing{""};  // strings that mean "no value"
   std::vector<Column> columns;
   bool skip_bad_rows = false;  // on_bad_row = "error" | "skip"
   bool shuffle = true;

@@ -74,7 +74,7 @@ void read_weights(Section& section, const std::vector<Column>& columns, Feature&
   section.fail_at("weights", fmt::format("weights need a float column; '{}' is not one", column.name));
 }
 
-// All but the inputs of a crossed feature, which may be features that come after it.
+// Reads everything but the inputs of a crossed feature, which may be features that come after it.
 Feature read_feature(Section section, const std::string& name, const std::vector<Column>& columns) {
   Feature feature;
   feature.name = name;
@@ -120,7 +120,8 @@ bool feeds_by_default(const Column& column) {
   return column.type == ColumnType::kInt || column.type == ColumnType::kString;
 }
 
-// What a cross takes for one of its keys: the feature of that name, else the column's values.
+// What a cross takes for one of its keys: the feature of that name, else the values of the column of that
+// name.
 Feature input_of(const Section& section, const std::string& key, const std::vector<Feature>& features,
                  const std::vector<Column>& columns) {
   std::vector<std::string> names;
@@ -145,7 +146,7 @@ void check_input(const Section& section, const Feature& input) {
   if (input.ids.kind == IdKind::kHashBucket) {
     section.fail_at(
         "keys", fmt::format("'{}' is hashed already, and two hashes collide more often: cross its column, "
-                            "and give the hashed feature another name than the column",
+                            "and give the hashed feature a name other than the column's",
                             input.name));
   }
   if (!input.weights.empty()) {
@@ -165,7 +166,7 @@ void read_cross(Section section, const std::vector<Column>& columns, const std::
   for (const std::string& key : keys) {
     const Feature input = input_of(section, key, features, columns);
     check_input(section, input);
-    // A cross of a cross crosses what that is made of.
+    // A cross of another cross takes the inputs of that other one.
     if (input.ids.kind == IdKind::kCrossed) {
       feature.crossed.insert(feature.crossed.end(), input.crossed.begin(), input.crossed.end());
     } else {

@@ -7,7 +7,7 @@ namespace embers::job {
 namespace {
 
 constexpr double kMinHeartbeat =
-    0.1;  // four beats go into it; a busy machine takes longer for one than 25 ms
+    0.1;  // four beats fit into it; on a busy machine, one may take longer than 25 ms
 constexpr double kMaxTimeout = 31'536'000;  // a year
 
 }  // namespace

@@ -18,7 +18,7 @@ Spec read_spec(Section section) {
   return spec;
 }
 
-// The same of an optimizer, which may have a table `schedule` of its learning rate.
+// The same for an optimizer, which may have a table `schedule` for its learning rate.
 template <>
 UpdateRuleSpec read_spec<UpdateRuleSpec>(Section section);
 

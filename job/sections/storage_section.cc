@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMaxShards = 65535;  // numbers of shards are 16 bits wide in the owner map
 constexpr int64_t kMaxBuckets = 1 << 20;
-constexpr int64_t kFewestServerMb = 64;  // memcached's least that works for rows of any size
+constexpr int64_t kFewestServerMb = 64;  // the least with which memcached works for rows of any size
 constexpr int64_t kMostServerMb = 1 << 24;
 constexpr int64_t kMostOwnServers = 256;
 constexpr int64_t kMostServerThreads = 4096;
@@ -65,7 +65,7 @@ void read(Section& section, StorageSection& storage) {
   static const std::vector<std::string> backends = {"memory", "memcached", "redis"};
   section.read("backend", storage.backend);
   if (std::find(backends.begin(), backends.end(), storage.backend) == backends.end()) {
-    section.fail_at("backend", fmt::format("backend '{}' is not known{}", storage.backend,
+    section.fail_at("backend", fmt::format("unknown backend '{}'{}", storage.backend,
                                            suggestion(storage.backend, backends)));
   }
   section.read("servers", storage.servers);

@@ -18,7 +18,7 @@ struct TableOverride {
   std::optional<InitializerSpec> initializer;
   std::optional<UpdateRuleSpec> optimizer;  // replaces the job's, schedule and clipping included
   std::optional<ConstraintSpec> constraint;
-  std::optional<double> learning_rate;  // changes only this
+  std::optional<double> learning_rate;  // changes only the learning rate
   std::optional<NumberType> dtype;
   std::optional<Rounding> rounding;
 
@@ -28,8 +28,8 @@ struct TableOverride {
 // [storage]
 struct StorageSection {
   std::string backend = "memory";    // memory | memcached | redis
-  std::vector<std::string> servers;  // "host:port" each; none: the master starts own ones
-  uint32_t own_servers = 1;          // that it starts if it is given none
+  std::vector<std::string> servers;  // "host:port" each; none: the master starts its own
+  uint32_t own_servers = 1;          // how many the master starts if it is given none
   uint32_t memory_mb = 1024;         // of each of the job's own servers
   uint32_t server_threads = 2;       // of each of the job's own servers
   double server_timeout = 10;        // seconds that a server may take to answer
@@ -37,9 +37,9 @@ struct StorageSection {
   double owner_timeout = 60;  // seconds that a job with a journal waits for a lost owner; 0: not at all
   uint32_t shards = 1;
   uint32_t buckets = 4096;
-  NumberType dtype = NumberType::kFloat32;       // that rows are kept as
+  NumberType dtype = NumberType::kFloat32;       // what rows are kept as
   Rounding rounding = Rounding::kStochastic;     // of changed rows that are halves
-  NumberType wire_dtype = NumberType::kFloat32;  // that rows and their gradients are sent as
+  NumberType wire_dtype = NumberType::kFloat32;  // what rows and their gradients are sent as
   std::vector<TableOverride> tables;
 };
 

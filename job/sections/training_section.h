@@ -24,8 +24,8 @@ struct TrainingSection {
   uint32_t staleness_bound = 4;        // bounded: clocks that a worker may be ahead of the slowest
   bool staleness_modulation = false;   // divide a push's learning rate by its staleness
   uint32_t get_model_steps = 1;        // minibatches of a worker from one pull of the dense model to the next
-  uint32_t cache_rows = 0;             // that a worker keeps of each embedding table; 0: none
-  uint32_t cache_staleness = 4;        // minibatches of the worker for which it uses them again
+  uint32_t cache_rows = 0;             // how many a worker keeps of each embedding table; 0: none
+  uint32_t cache_staleness = 4;        // for how many of its minibatches a worker reuses them
 };
 
 void read(Section& section, TrainingSection& training);

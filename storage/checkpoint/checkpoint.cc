@@ -17,11 +17,10 @@ namespace {
 
 using nlohmann::json;
 
-// Manifest, beside the job's own entries:
+// The manifest, besides the job's own entries:
 //   format    1
 //   tables    [{name, dim, key_kind, input_dim, initializer, optimizer, constraint, slots, accumulation}],
-//   table
-//             0 first
+//             table 0 first
 //   dense     [{name, shape, buffer}]
 //   files     [{name (with its rows-N/), rows, bytes, checksum}], that of table 0 first
 //   checksum  XXH3 of the manifest without this entry, in nlohmann's shortest form (keys sorted, no blanks)
@@ -31,7 +30,7 @@ std::string rows_file(TableId table) { return fmt::format("{:04}.rows", table); 
 
 std::string hex(uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
-// 0, which is then the wrong checksum, for a text that hex() never makes.
+// For a string that hex() never makes: 0, which is then the wrong checksum.
 uint64_t from_hex(const std::string& text) {
   uint64_t checksum = 0;
   std::from_chars(text.data(), text.data() + text.size(), checksum, 16);
@@ -138,12 +137,13 @@ class Writer final : public CheckpointWriter {
   std::map<TableId, RowsWriter> files_;
 };
 
-// All files are opened at once, so that the checkpoint can be read to its end even when it is replaced
+// All files are opened at once, so that the checkpoint can be read to its end even if it is replaced
 // meanwhile.
 class Reader final : public CheckpointReader {
  public:
   explicit Reader(const std::string& directory) : directory_(open_directory(directory)) {
-    // Once the next manifest is in place, the files that this one names are gone. Then the next one is read.
+    // Once the next manifest is in place, the files that this one names are gone. In that case the next one
+    // is read.
     for (int tries = 1;; ++tries) {
       try {
         load();
@@ -161,8 +161,8 @@ class Reader final : public CheckpointReader {
 
   void read(TableId table, size_t limit, const Visitor& visit) const override {
     if (table >= files_.size())
-      fail(ErrorCode::kUnknownTable, "checkpoint '{}' has no table number {}: it has {}", directory_.path(),
-           table, files_.size());
+      fail(ErrorCode::kUnknownTable, "checkpoint '{}' has no table number {}: it has {} tables",
+           directory_.path(), table, files_.size());
     files_[table].read(limit, visit);
   }
 
@@ -171,7 +171,7 @@ class Reader final : public CheckpointReader {
 
   static File open_directory(const std::string& directory) {
     const CheckpointPaths paths = checkpoint_paths(directory);
-    std::error_code unreadable;  // then it holds none
+    std::error_code unreadable;  // then it holds no checkpoint
     if (!std::filesystem::exists(paths.manifest, unreadable))
       fail(ErrorCode::kInvalid, "there is no checkpoint at '{}': it has no {}", paths.directory.string(),
            kManifestFile);
@@ -187,7 +187,7 @@ class Reader final : public CheckpointReader {
       load_model();
       open_files();
     } catch (const json::exception& error) {
-      fail(ErrorCode::kCorrupt, "'{}' does not read back: {}; use another checkpoint", file.path(),
+      fail(ErrorCode::kCorrupt, "'{}' cannot be read back: {}; use another checkpoint", file.path(),
            error.what());
     }
   }
@@ -197,12 +197,12 @@ class Reader final : public CheckpointReader {
     text.resize(file.read_at(0, text.data(), text.size()));
     manifest_ = json::parse(text);
     if (manifest_.at("checksum") != checksum_of(manifest_))
-      fail(ErrorCode::kCorrupt, "'{}' does not read back: its checksum is wrong; use another checkpoint",
+      fail(ErrorCode::kCorrupt, "'{}' cannot be read back: its checksum is wrong; use another checkpoint",
            file.path());
     if (manifest_.at("format") != kFormat)
       fail(ErrorCode::kInvalid,
-           "'{}' has format {}, but this program reads format {}: use the embers that wrote it", file.path(),
-           manifest_.at("format").dump(), kFormat);
+           "'{}' has format {}, but this program reads format {}: use the version of embers that wrote it",
+           file.path(), manifest_.at("format").dump(), kFormat);
   }
 
   void load_model() {
@@ -229,7 +229,7 @@ class Reader final : public CheckpointReader {
   File directory_;
   json manifest_;
   ModelSpec model_;
-  std::vector<RowsReader> files_;  // one a table
+  std::vector<RowsReader> files_;  // one per table
 };
 
 }  // namespace

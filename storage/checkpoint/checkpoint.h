@@ -17,23 +17,23 @@ namespace embers::storage {
 //                       cursor, the version, and the name, size and checksum of every other file
 //   rows-N/NNNN.rows    rows of table NNNN: see rows_file.cc for the grammar
 // New rows and the manifest are written under temporary names beside the old ones and fsynced; renaming the
-// manifest makes the new checkpoint count (see checkpoint_paths.h): a crash leaves the old one or the new
-// one. Other files in the directory stay.
+// manifest makes the new checkpoint count (see checkpoint_paths.h): a crash leaves either the old one or the
+// new one. Other files in the directory are kept.
 class CheckpointWriter {
  public:
-  // `directory` is the final name; its parent must exist or be creatable. kInvalid naming it if not writable,
-  // kDisk when the disk is full.
+  // `directory` is the final name; its parent must exist or be creatable. kInvalid naming it if it is not
+  // writable, kDisk when the disk is full.
   static std::unique_ptr<CheckpointWriter> make(const std::string& directory);
   virtual ~CheckpointWriter() = default;  // without finish(): removes what was written
   // Rows of one table in any order, any number of calls per table; values[n x (dim + slot_floats)].
   virtual void add(TableId table, KeysView keys, std::span<const float> values) = 0;
-  // `manifest` gets the files' entries added; makes everything durable and renames.
+  // Adds the files' entries to `manifest`, makes everything durable, and renames.
   virtual void finish(const ModelSpec& model, nlohmann::json manifest) = 0;
 };
 
 class CheckpointReader {
  public:
-  // kInvalid when there is no manifest at `directory`; kCorrupt naming the file that does not read back.
+  // kInvalid when there is no manifest at `directory`; kCorrupt naming the file that cannot be read back.
   static std::unique_ptr<CheckpointReader> open(const std::string& directory);
   virtual ~CheckpointReader() = default;
   virtual const nlohmann::json& manifest() const = 0;

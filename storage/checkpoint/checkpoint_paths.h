@@ -7,9 +7,9 @@ namespace embers::storage {
 
 // How one checkpoint replaces another in the same directory, which may hold other things and keeps them:
 //
-//   manifest.json      names the rows files that count; to replace it, by one rename, is to replace all
+//   manifest.json      names the rows files that count; replacing it, by one rename, replaces all
 //   rows-N/NNNN.rows   written as .rows.embers-new/, renamed before the manifest that names them is
-//   rows-M/...         of the checkpoint before: removed afterwards
+//   rows-M/...         of the previous checkpoint: removed afterwards
 //
 // So at any moment the manifest names complete files; what a crash left is removed by the next writer.
 struct CheckpointPaths {
@@ -24,16 +24,15 @@ CheckpointPaths checkpoint_paths(const std::string& directory);
 // Checks now, leaving nothing behind, that a checkpoint can be written there later. kInvalid if not.
 void check_checkpoint(const CheckpointPaths& paths);
 
-// Makes the directory, and fresh_rows an empty one in it. kInvalid naming what cannot be written, or a
+// Creates the directory, and in it fresh_rows, an empty one. kInvalid naming what cannot be written, or a
 // manifest.json that does not belong to a checkpoint.
 void prepare_checkpoint(const CheckpointPaths& paths);
 
 // The name that the next rows will have: "rows-N".
 std::string next_rows(const CheckpointPaths& paths);
 
-// Puts a checkpoint in place, durably: fresh_rows becomes `rows`, then what was written at
-// fresh_path(manifest), and names them, becomes the manifest. All files are synced already. Removes all other
-// rows.
+// Puts a checkpoint in place, durably: fresh_rows becomes `rows`, then the file at fresh_path(manifest),
+// which names them, becomes the manifest. All files must have been synced. Removes all other rows.
 void replace_checkpoint(const CheckpointPaths& paths, const std::string& rows);
 
 }  // namespace embers::storage

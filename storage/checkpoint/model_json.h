@@ -6,8 +6,8 @@
 
 namespace embers::storage {
 
-// A table and a dense parameter as a checkpoint's manifest tells them. Reading throws
-// nlohmann::json::exception for what writing never made.
+// A table and a dense parameter as a checkpoint's manifest describes them. Reading throws
+// nlohmann::json::exception for what writing never makes.
 nlohmann::json table_to_json(const TableSpec& table);
 TableSpec table_from_json(const nlohmann::json& json);
 

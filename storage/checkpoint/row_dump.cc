@@ -35,7 +35,7 @@ std::vector<size_t> sorted_by_key(const Keys& keys) {
   return order;
 }
 
-// Sorts in memory: a table that is small enough to read as text fits twice.
+// Sorts in memory: a table that is small enough to read as text fits into memory twice.
 class Dump final : public RowDump {
  public:
   Dump(const std::string& path, const ModelSpec& model) : path_(path), model_(model), file_(path) {
@@ -65,8 +65,8 @@ class Dump final : public RowDump {
  private:
   void check(TableId table, KeysView keys, size_t floats) const {
     if (table >= tables_.size())
-      fail(ErrorCode::kUnknownTable, "'{}': there is no table number {}: the model has {}", path_, table,
-           tables_.size());
+      fail(ErrorCode::kUnknownTable, "'{}': there is no table number {}: the model has {} tables", path_,
+           table, tables_.size());
     const TableSpec& spec = model_.tables[table];
     if (keys.kind != spec.key_kind || floats != keys.size() * spec.dim)
       fail(ErrorCode::kInvalid,

@@ -19,8 +19,8 @@ namespace {
 // payload := key:i64 x rows, value:f32 x rows x floats                    kind int64: key_bytes = 0
 //          | end:u32 x rows, value:f32 x rows x floats, bytes:key_bytes   kind bytes: key i is
 //                                                                         bytes[end[i-1], end[i])
-// All little-endian. A checksum is the XXH3 of its block's bytes before it, seeded with the checksum before
-// (the first with the XXH3 of the header): so blocks can be trusted as they are read, a block that is lost,
+// All little-endian. A checksum is the XXH3 of its block's bytes before it, seeded with the previous checksum
+// (the first with the XXH3 of the header). So blocks can be trusted as they are read, a block that is lost,
 // repeated or moved is noticed, and the end's checksum, which the manifest repeats, covers the whole file.
 static_assert(std::endian::native == std::endian::little);
 
@@ -28,7 +28,7 @@ constexpr char kMagic[] = "EMBROWS1";
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kHeadBytes = 8;  // rows and key_bytes of a block
 constexpr size_t kChecksumBytes = 8;
-constexpr size_t kBlockBytes = size_t{4} << 20;  // about; what a reader must hold at once
+constexpr size_t kBlockBytes = size_t{4} << 20;  // roughly; a reader must hold one block at a time
 
 void append(std::string& to, const void* from, size_t bytes) {
   to.append(static_cast<const char*>(from), bytes);
@@ -89,8 +89,8 @@ RowsSeal RowsWriter::finish() {
   return seal_;
 }
 
-// One block while it is read. Floats only for their alignment: `memory` holds the bytes as they are in the
-// file.
+// One block while it is read. It consists of floats only for their alignment: `memory` holds the bytes as
+// they are in the file.
 struct RowsReader::Block {
   uint64_t offset = kHeaderBytes;  // of the next block in the file
   uint64_t checksum = 0;           // of the last one
@@ -183,7 +183,7 @@ KeysView RowsReader::keys_of(const Block& block) const {
 }
 
 void RowsReader::fail_corrupt(const std::string& why) const {
-  fail(ErrorCode::kCorrupt, "'{}' does not read back: {}; use another checkpoint", file_.path(), why);
+  fail(ErrorCode::kCorrupt, "'{}' cannot be read back: {}; use another checkpoint", file_.path(), why);
 }
 
 }  // namespace embers::storage

@@ -14,11 +14,11 @@ namespace embers::storage {
 // What rows of one file look like.
 struct RowShape {
   KeyKind kind = KeyKind::kInt64;
-  uint32_t floats = 0;  // a row, slots included
+  uint32_t floats = 0;  // per row, slots included
   friend bool operator==(const RowShape&, const RowShape&) = default;
 };
 
-// What a finished file must be when it reads back.
+// What a finished file must look like when it is read back.
 struct RowsSeal {
   uint64_t rows = 0;
   uint64_t bytes = 0;
@@ -46,12 +46,12 @@ class RowsWriter {
   std::string block_;  // scratch
 };
 
-// Reads it back; kCorrupt naming the file if it is not what RowsWriter wrote.
+// Reads such a file back; kCorrupt naming the file if it is not what RowsWriter wrote.
 class RowsReader {
  public:
   // Checks the size and the header.
   RowsReader(File file, RowShape shape, RowsSeal seal);
-  // All rows, in chunks of at most `limit`; a chunk is only shown when its checksum is right.
+  // All rows, in chunks of at most `limit`; a chunk is only passed to `visit` if its checksum is right.
   void read(size_t limit, const Store::Visitor& visit) const;
 
  private:

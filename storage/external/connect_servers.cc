@@ -28,8 +28,8 @@ KeyValueServers connect_servers(const std::string& backend, const std::vector<st
                                 const ServerTimeouts& timeouts) {
   const bool memcached = backend == "memcached";
   if (!memcached && backend != "redis")
-    fail(ErrorCode::kInvalid, "storage.backend '{}' is not known; known: memory, memcached, redis", backend);
-  if (addresses.empty()) fail(ErrorCode::kInvalid, "storage.backend '{}' without servers", backend);
+    fail(ErrorCode::kInvalid, "unknown storage.backend '{}'; known: memory, memcached, redis", backend);
+  if (addresses.empty()) fail(ErrorCode::kInvalid, "storage.backend '{}' needs servers", backend);
   return memcached ? connect_memcached(addresses, timeouts) : connect_redis(addresses, timeouts);
 }
 

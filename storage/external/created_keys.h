@@ -18,7 +18,7 @@ class CreatedKeys {
   bool contains(KeysView keys, size_t i) const {
     return index_.find(hash_key(keys, i), same(keys, i)) != RowIndex::kNone;
   }
-  // Whether the i-th of `keys` is new; it is not afterwards.
+  // Adds the i-th of `keys`; returns whether it was new.
   bool insert(KeysView keys, size_t i) {
     const uint32_t next = size();
     if (index_.find_or_insert(hash_key(keys, i), next, same(keys, i)) != next) return false;
@@ -26,7 +26,7 @@ class CreatedKeys {
     return true;
   }
   uint32_t size() const { return static_cast<uint32_t>(index_.size()); }
-  // As KeyColumn::view.
+  // The same as KeyColumn::view.
   KeysView view(uint32_t begin, size_t n) { return keys_.view(begin, n); }
   uint64_t resident_bytes() const { return keys_.resident_bytes() + index_.resident_bytes(); }
 

@@ -30,7 +30,7 @@ size_t ExternalReader::gather(std::span<const TableRead> reads) {
   std::vector<ServerReads::TableRead> all;
   for (const TableRead& read : reads) {
     if (read.table >= tables_.size())
-      fail(ErrorCode::kUnknownTable, "there is no table number {}: the reader knows {}", read.table,
+      fail(ErrorCode::kUnknownTable, "there is no table number {}: the reader knows {} tables", read.table,
            tables_.size());
     Table& table = tables_[read.table];
     if (std::exchange(table.asked, true))

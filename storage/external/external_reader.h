@@ -22,28 +22,28 @@ struct ReaderOptions {
 
 // The latest rows of a job, straight from the servers that its owners' ExternalStores write them to: all keys
 // of a table at once, whichever owners they belong to. It changes nothing, sees no slots, and knows no keys:
-// that a row is absent may mean that it was never made or that it is lost, which only its owner can tell.
-// Every row is one that its owner wrote, whole; rows of one gather may be of different versions.
+// an absent row may never have been made, or may be lost; only its owner can tell. Every row is complete, as
+// its owner wrote it; rows of one gather may be of different versions.
 //
-// A server that does not answer is kUnavailable naming it and the reason; the reader cannot be used any more
+// A server that does not answer is kUnavailable naming it and the reason; the reader can no longer be used
 // after that. *Thread safety*: none.
 class ExternalReader {
  public:
   // Tables are numbered in this order.
   ExternalReader(KeyValueServers servers, const ReaderOptions& options, std::span<const TableSpec> tables);
 
-  // For each owner a version that every gather() from now on shows, in full, or a later one; none of an owner
-  // that has not published any (ExternalStore::publish), or whose word on it is lost.
+  // For each owner, a version: every gather() from now on shows it in full, or a later one. None for an owner
+  // that has not published any (ExternalStore::publish), or whose published version is lost.
   std::vector<std::optional<uint64_t>> versions();
 
-  // Copies rows to their places, those of all tables at once; found[i] says whether key i has a row, out is
-  // left alone where it has none. Each table may be given once at most. Returns how many rows were found.
+  // Copies rows to their places, those of all tables at once; found[i] says whether key i has a row; out is
+  // left alone where it has none. Each table may be given at most once. Returns how many rows were found.
   // kCorrupt for a value that is not a row of its table.
   struct TableRead {
     TableId table;
     KeysView keys;
     std::span<float> out;      // keys x dim
-    std::span<uint8_t> found;  // one a key
+    std::span<uint8_t> found;  // one per key
   };
   size_t gather(std::span<const TableRead> reads);
 
@@ -51,7 +51,7 @@ class ExternalReader {
   struct Table {
     TableSpec spec;
     StoredNames names;
-    bool asked = false;  // in the gather under way
+    bool asked = false;  // in the current gather
   };
 
   const ReaderOptions options_;

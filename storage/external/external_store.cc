@@ -161,7 +161,7 @@ class Impl final : public ExternalStore {
     });
   }
 
-  // At the servers by the size of the values, here the keys.
+  // What the servers hold, computed from the size of the values, and the keys that are held here.
   uint64_t resident_bytes() const override {
     uint64_t bytes = 0;
     for (const ExternalTable& table : tables_)
@@ -244,7 +244,7 @@ class Impl final : public ExternalStore {
 
   const ExternalOptions options_;
   const std::string version_name_ = StoredNames::version(options_.job, options_.owner);
-  uint64_t longest_value_ = UINT64_MAX;  // that every server takes
+  uint64_t longest_value_ = UINT64_MAX;  // the longest that every server takes
   bool applying_ = false;                // within apply()
 
   const std::shared_ptr<PageFiller> filler_;

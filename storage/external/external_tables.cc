@@ -48,7 +48,8 @@ void ExternalTables::take_up(TableId id) {
 
 size_t ExternalTables::index(TableId id) const {
   if (id >= tables_.size())
-    fail(ErrorCode::kUnknownTable, "there is no table number {}: the store holds {}", id, tables_.size());
+    fail(ErrorCode::kUnknownTable, "there is no table number {}: the store holds {} tables", id,
+         tables_.size());
   return id;
 }
 

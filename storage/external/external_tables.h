@@ -33,7 +33,7 @@ struct ExternalTable {
   const size_t dim;
   const std::vector<float> slot_init;
   const KeyKind kind;
-  StoredNames names;     // scratch: of the keys at hand
+  StoredNames names;     // scratch: of the current keys
   CreatedKeys created;   // all that are known to have a row
   uint64_t version = 0;  // updates and restores so far
 };
@@ -46,7 +46,7 @@ class ExternalTables {
   ExternalTables(const ExternalOptions& options, WriteBackJournal* journal, PageFiller* filler)
       : options_(options), journal_(journal), filler_(filler) {}
 
-  // kInvalid for a name that is there already.
+  // kInvalid for a name that is already taken.
   TableId add(const TableSpec& spec, std::span<const float> slot_init);
   ExternalTable& at(TableId id) { return tables_[index(id)]; }
   const ExternalTable& at(TableId id) const { return tables_[index(id)]; }
@@ -57,12 +57,13 @@ class ExternalTables {
   uint64_t rows() const;  // of all tables
 
   // The row of the i-th of `keys` was found, written by `writer`: the store knows what this owner wrote,
-  // unless its journal has missed the last of it. Adoptions of a table are written down by note_adopted().
+  // unless its journal missed the last of those writes. Adoptions of a table are written down by
+  // note_adopted().
   void adopt(TableId id, KeysView keys, size_t i, uint32_t writer);
   void note_adopted(TableId id);
   // Keys whose rows were restored.
   void adopt_all(TableId id, KeysView keys);
-  // Keys and version that the journal has of a table.
+  // Takes over the keys and the version that the journal has for a table.
   void take_up(TableId id);
 
  private:

@@ -11,7 +11,7 @@
 
 namespace embers::storage {
 
-// One server of byte strings by name, as an external store needs it. Every failure to reach it is
+// One server that holds byte strings by name, as an external store needs it. Every failure to reach it is
 // kUnavailable naming host, port and reason; after that, nothing is known of the writes since the last
 // barrier. *Thread safety*: none.
 class KeyValueServer {
@@ -37,34 +37,35 @@ class KeyValueServer {
 
   // What the server reports after carrying out every set and add so far.
   struct Health {
-    std::string mark;        // value of the asked name, "" when it is not there
+    std::string mark;        // value under the name that was asked for, "" when there is none
     uint64_t evictions = 0;  // items that it dropped for want of memory, since its start
     std::string
-        refused_writes;  // what it said to the first write since the last barrier that it refused, or ""
+        refused_writes;  // its answer to the first write that it refused since the last barrier, or ""
   };
   virtual Health barrier(std::string_view mark) = 0;
 
-  // After a failure: begins anew, without what was under way.
+  // After a failure: starts over, without what was under way.
   virtual void reconnect() = 0;
 
   static constexpr size_t kLongestName = 250;  // memcached's limit
-  static constexpr size_t kMostNames = 4096;   // of one request: more can block both sides
+  static constexpr size_t kMostNames = 4096;   // in one request: more can block both sides
 };
 
 // The servers of a job, and which of them holds a name: consistent hashing, so that all processes with the
 // same list agree.
 struct KeyValueServers {
   std::vector<std::unique_ptr<KeyValueServer>> all;
-  std::function<size_t(std::string_view name)> server_of;  // place in `all`
+  std::function<size_t(std::string_view name)> server_of;  // its index in `all`
 };
 
-// How long a server may take until it counts as unreachable: for a connection and its first answer, and for
-// each answer after.
+// How long a server may take before it counts as unreachable: for a connection and its first answer, and for
+// each later answer.
 struct ServerTimeouts {
   std::chrono::milliseconds connect{2000}, answer{5000};
 };
-// Of a job that is to end so many seconds after a server stopped (storage.server_timeout): half of it an
-// answer, since the owner that is asked what happened may have to wait as long as the worker that noticed.
+// The timeouts of a job that must end this many seconds after a server stopped (storage.server_timeout): half
+// of that for each answer, since the owner that is asked what happened may have to wait as long as the worker
+// that noticed.
 ServerTimeouts server_timeouts(double seconds);
 
 // Connects to memcached servers ("host:port" each), spread as libmemcached's ketama does. kUnreachable with
@@ -80,7 +81,7 @@ KeyValueServers connect_redis(const std::vector<std::string>& addresses, const S
 KeyValueServers connect_servers(const std::string& backend, const std::vector<std::string>& addresses,
                                 const ServerTimeouts& timeouts = {});
 
-// "host:port" in two. kInvalid naming the text.
+// The two parts of "host:port". kInvalid naming the string if it is not of that form.
 struct ServerAddress {
   std::string host;
   uint16_t port;

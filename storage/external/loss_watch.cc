@@ -42,7 +42,7 @@ void LossWatch::barrier() {
     if (!health.refused_writes.empty()) report_loss(s, "refused a write: " + health.refused_writes);
     if (health.mark != mark_) report_loss(s, why_unmarked(health.mark));
     if (health.evictions == std::exchange(evictions_[s], health.evictions)) continue;
-    // On a server that others use it may have been theirs.
+    // On a server that others also use, the evicted items may have been theirs.
     if (survey(s).gone > 0) report_loss(s, "evicted items because it ran out of memory");
   }
 }
@@ -61,7 +61,7 @@ void LossWatch::fail_lost(ExternalTable& table, KeysView keys, size_t i, Part pa
   const bool slots = part == Part::kSlots;
   const size_t s = reads_.server_of(table.names.names()[slots ? keys.size() + i : i]);
   const std::string key = to_string(keys, i);
-  barrier();  // knows more
+  barrier();  // finds out more
   report_loss(s,
               fmt::format("lost the {} of key {} of table '{}'", slots ? "slots" : "row", key, table.name));
 }
@@ -70,7 +70,7 @@ void LossWatch::report_loss(size_t server, const std::string& what) {
   const Survey found = survey(server);
   fail(ErrorCode::kLost,
        "server {} {}: {} of the {} rows of job '{}' that it held for shard {} are gone; go on from the last "
-       "checkpoint (--resume), with servers of more memory if they ran out of it",
+       "checkpoint (--resume), and give the servers more memory if they ran out of it",
        reads_.servers()[server]->address(), what, found.gone, found.held, options_.job, options_.owner);
 }
 

@@ -1,9 +1,9 @@
 // The one file that knows libmemcached.
 //
 // Binary protocol: measured 1.4 times as fast at multi-gets as the text protocol, and its barrier works while
-// replies are off. Reads and writes have a handle, and so a connection, each: writes are buffered and
-// unanswered, which would leave reads without their answers. What a server says to a refused write is thrown
-// away by libmemcached, so the barrier compares how many items the server counted.
+// replies are off. Reads and writes each have their own handle, and so their own connection: writes are
+// buffered and unanswered, which would leave reads without their answers. libmemcached throws away what a
+// server says to a refused write, so the barrier compares how many items the server counted.
 #include <libmemcached/memcached.h>
 
 #include <charconv>
@@ -16,7 +16,7 @@
 namespace embers::storage {
 namespace {
 
-constexpr uint64_t kItemOverhead = 128;  // more than an item's header, its name's end and checksum
+constexpr uint64_t kItemOverhead = 128;  // more than an item's header, the end of its name and its checksum
 
 struct FreeHandle {
   void operator()(memcached_st* handle) const { memcached_free(handle); }
@@ -96,7 +96,7 @@ class MemcachedServer final : public KeyValueServer {
     if (writes_) check(writes_, memcached_flush_buffers(writes_.get()));
   }
 
-  // On the connection of the writes, whose requests the server carries out in order.
+  // Sent on the connection of the writes, whose requests the server carries out in order.
   Health barrier(std::string_view mark) override {
     Health health;
     size_t size = 0;
@@ -125,7 +125,7 @@ class MemcachedServer final : public KeyValueServer {
     uint64_t evictions = 0, total_items = 0, item_size_max = 0;
   };
 
-  // Until the server has answered once. Writes get their connection with the first of them.
+  // Waits until the server has answered once. Writes get their connection with the first write.
   memcached_return_t connect() {
     memcached_result_free(&result_);
     writes_.reset();

@@ -135,7 +135,7 @@ class RedisServer final : public KeyValueServer {
     ++writes_;
   }
 
-  // The replies to writes that were sent before what is to be read next.
+  // Reads the replies to writes, which come before the reply that is to be read next.
   void read_writes() {
     for (; writes_ > 0; --writes_)
       if (const Reply reply = read(); reply->type == REDIS_REPLY_ERROR && refused_.empty())
@@ -156,9 +156,9 @@ class RedisServer final : public KeyValueServer {
   const std::string address_;
   const ServerTimeouts timeouts_;
   std::unique_ptr<redisContext, FreeContext> context_;
-  size_t asked_ = 0;     // names of the request under way
-  size_t writes_ = 0;    // whose replies are still to be read
-  std::string refused_;  // what it said to the first write since the last barrier that it refused
+  size_t asked_ = 0;     // names in the request under way
+  size_t writes_ = 0;    // writes whose replies are still to be read
+  std::string refused_;  // its answer to the first write that it refused since the last barrier
   std::vector<std::string_view> words_;
   std::vector<const char*> pointers_;
   std::vector<size_t> lengths_;

@@ -17,7 +17,7 @@ class ServerReads {
  public:
   explicit ServerReads(KeyValueServers servers);
 
-  // In order of the addresses that they were connected to by.
+  // In the order of the addresses that were given to connect to them.
   const std::vector<std::unique_ptr<KeyValueServer>>& servers() const { return servers_.all; }
   // Place of the server that holds a name.
   size_t server_of(std::string_view name) const {
@@ -25,11 +25,11 @@ class ServerReads {
   }
   KeyValueServer& server(std::string_view name) const { return *servers_.all[server_of(name)]; }
 
-  // Calls visit(i, name, value) for each i-th name that is there. Any number of names, of any servers.
+  // Calls visit(i, name, value) for each i-th name that is there. Any number of names, on any servers.
   using Visit = std::function<void(size_t i, std::string_view name, std::string_view value)>;
   void fetch(const std::vector<std::string_view>& names, const Visit& visit);
 
-  // Rows of one table to be read: `names` are the table's, and afterwards of `keys`.
+  // Rows of one table to be read: `names` are the table's, and are afterwards those of `keys`.
   struct TableRead {
     StoredNames* names;
     size_t dim;
@@ -38,7 +38,7 @@ class ServerReads {
     std::span<uint8_t> found;  // one a key
   };
   // Copies the rows of this run that are there to their places, sets their found flags, and calls each(t, i,
-  // tag) for the i-th key of tables[t]. Returns how many they are. All tables are asked at once; each has
+  // tag) for the i-th key of tables[t]. Returns how many there are. All tables are read at once; each has
   // names of its own. kCorrupt with the name of a value that is not the row of its table and key.
   using Each = std::function<void(size_t t, size_t i, const ValueTag& tag)>;
   size_t gather(uint64_t run, std::span<const TableRead> tables, const Each& each);
@@ -49,14 +49,14 @@ class ServerReads {
 
   const KeyValueServers servers_;
 
-  // Scratch: what of a request goes to each server.
+  // Scratch: the part of a request that goes to each server.
   struct Part {
     std::vector<std::string_view> names;
     std::vector<size_t> places;
   };
   std::vector<Part> parts_;
   std::vector<std::string_view> names_;  // of a gather
-  std::vector<size_t> ends_;             // of each table's in names_
+  std::vector<size_t> ends_;             // of each table's names in names_
 };
 
 }  // namespace embers::storage

@@ -30,7 +30,7 @@ void append_escaped(std::string& to, std::string_view text, bool slashes) {
   }
 }
 
-// No name of a row: those have no "#" before the table.
+// Never the name of a row: those have no "#" before the table.
 std::string name_of_owner(std::string_view job, std::string_view what, uint32_t owner) {
   std::string name;
   append_escaped(name, job, false);

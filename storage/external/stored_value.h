@@ -16,7 +16,7 @@ struct ValueTag {
 
 // A value:
 //
-//   check   u64   XXH3 of all that follows, xored with that of the name it stands under
+//   check   u64   XXH3 of all that follows, xored with that of the name it is stored under
 //   magic   u32   "EmbR"
 //   writer  u32
 //   run     u64
@@ -24,20 +24,20 @@ struct ValueTag {
 //   floats  f32 each
 //   rest          the key in full where the name holds only its hash, see StoredNames
 //
-// all little-endian. A value of another program, one under a wrong name, or one that is torn therefore does
-// not read back.
+// all little-endian. A value of another program, one under a wrong name, or one that is torn can therefore
+// not be read back.
 constexpr size_t kValueHeader = 32;
 
 // Appends a value to `to`.
 void append_value(std::string& to, std::string_view name, const ValueTag& tag, std::span<const float> floats,
                   std::string_view rest);
 
-// Copies the floats of a value to `out`, unless its run is not `run`: an older run of the job left it there,
-// and false is returned. kCorrupt naming `name` for one that does not read back.
+// Copies the floats of a value to `out`, and returns true; if its run is not `run`, an older run of the job
+// left it there, and false is returned. kCorrupt naming `name` for a value that cannot be read back.
 bool read_value(std::string_view value, std::string_view name, uint64_t run, std::string_view rest,
                 ValueTag& tag, std::span<float> out);
 
-// The tag of a value that need not read back; zeros for one too short to have it.
+// The tag of a value that may not be one of embers; zeros for one too short to have a tag.
 ValueTag tag_of(std::string_view value);
 
 }  // namespace embers::storage

@@ -55,7 +55,8 @@ void UpdateSteps::apply_update_rule(TableId id, KeysView keys, std::span<const f
   rows_.clear();
   for (size_t i = 0; i < keys.size(); ++i) rows_.push_back(&values[batch_.first(i) * table.stride()]);
   kernel({rows_, table.dim, table.stride() - table.dim, grads});
-  // Every place of a key that comes twice gets its result, so that it does not matter which is written.
+  // Every place of a key that comes twice gets the key's result, so that it does not matter which one is
+  // written.
   for (size_t i = 0; i < keys.size(); ++i)
     if (batch_.first(i) != i)
       std::copy_n(&values[batch_.first(i) * table.stride()], table.stride(), &values[i * table.stride()]);

@@ -35,12 +35,12 @@ class UpdateSteps {
   void apply_update_rule(TableId id, KeysView keys, std::span<const float> grads, const RowsKernel& kernel);
   std::vector<float>& values() { return values_; }  // [keys x stride]
 
-  // Collected by the servers until the next barrier. The table's names are those of `keys`, which go with its
-  // version.
+  // The servers collect these until the next barrier. The table's names must be those of `keys`; values are
+  // written with the table's version.
   void write_rows_back(const ExternalTable& table, KeysView keys, std::span<const float> values);
   void write_slots_back(const ExternalTable& table, KeysView keys, std::span<const float> values);
 
-  // The bytes that stand under the name of the i-th key, until the next call.
+  // The bytes to be stored under the name of the i-th key; valid until the next call.
   std::string_view encode(const ExternalTable& table, KeysView keys, size_t i, std::string_view name,
                           uint64_t version, std::span<const float> floats);
 
@@ -53,7 +53,7 @@ class UpdateSteps {
   LossWatch& loss_;
   const ExternalOptions& options_;
 
-  // What was looked up, all of the i-th key.
+  // What was looked up: the i-th entry of each is the i-th key's.
   std::vector<float> values_;
   std::vector<uint8_t> has_row_, has_slots_;
   std::vector<uint64_t> row_version_, slots_version_;

@@ -13,7 +13,7 @@
 namespace embers::storage {
 namespace {
 
-// What all initializers share: the checks, and one call of fill_row a key.
+// What all initializers share: the checks, and one call of fill_row per key.
 class RowInitializer : public Initializer {
  public:
   explicit RowInitializer(const TableSpec& table)

@@ -31,8 +31,8 @@ double evaluate(const Polynomial& coefficients, double x) {
   return sum;
 }
 
-// Natural logarithm of a positive normal number: exponent apart, then 2 atanh(s) with s = (m - 1) / (m + 1),
-// |s| < 0.172, as a series; its first term left out is below 1e-18.
+// Natural logarithm of a positive normal number: the exponent separately, then 2 atanh(s) with s = (m - 1) /
+// (m + 1), |s| < 0.172, as a series; the first term that is left out is below 1e-18.
 double natural_log(double x) {
   constexpr double kLn2 = 0.6931471805599453094, kSqrt2 = 1.4142135623730950488;
   const auto bits = std::bit_cast<uint64_t>(x);

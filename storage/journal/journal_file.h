@@ -19,10 +19,10 @@ namespace embers::storage {
 //   size  u64   bytes of what follows
 //   ...         the caller's
 //
-// so that what was being written when the process died, and what another run left, does not read back.
+// so that what was being written when the process died, and what another run left, cannot be read back.
 
-// What a record says, front to back. Asking for more than is there ends the file there, as a record that does
-// not read back.
+// Reads what a record says, front to back. Asking for more than is there ends the file there, as a record
+// that cannot be read back does.
 class RecordReader {
  public:
   explicit RecordReader(std::string_view text) : rest_(text) {}
@@ -56,8 +56,8 @@ class RecordReader {
   std::string_view rest_;
 };
 
-// Visits the records of a file, which need not exist, and leaves it with those that read back; returns its
-// bytes. The reader's views are valid within the visit only.
+// Visits the records of a file, which need not exist, and truncates it after the last one that can be read
+// back; returns its size in bytes. The reader's views are valid within the visit only.
 uint64_t read_records(const std::string& path, uint64_t run,
                       const std::function<void(RecordReader& record)>& visit);
 

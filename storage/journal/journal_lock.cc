@@ -34,7 +34,7 @@ std::string holder_of(int descriptor) {
   return text;
 }
 
-// Without the name an error is less clear, that is all.
+// If this fails, an error is only less clear.
 void sign(int descriptor, const std::string& holder) {
   if (::ftruncate(descriptor, 0) == 0) [[maybe_unused]]
     const ssize_t n = ::pwrite(descriptor, holder.data(), holder.size(), 0);
@@ -64,7 +64,8 @@ std::unique_ptr<const JournalLock> JournalLock::take(const std::string& director
   Descriptor of_owner{open_file(fmt::format("{}/shard-{}.lock", directory, owner))};
   if (!try_lock(of_owner.number, LOCK_EX))
     fail(ErrorCode::kInvalid,
-         "storage.journal '{}': shard {} of {} still runs ({}): it must end before another takes its place",
+         "storage.journal '{}': shard {} of {} is still running ({}): it must end before another takes its "
+         "place",
          directory, owner, me, holder_of(of_owner.number));
   sign(of_owner.number, fmt::format("pid {}", ::getpid()));
   return std::unique_ptr<const JournalLock>(new JournalLock(of_run.release(), of_owner.release()));

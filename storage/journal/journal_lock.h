@@ -6,9 +6,9 @@
 
 namespace embers::storage {
 
-// One process at a time writes the journal of an owner, and one run of a job the journals of a directory.
-// Held until dropped, or until the process ends, however it ends. The process that holds it therefore knows
-// that the owner's last process writes nothing more.
+// Lets only one process at a time write the journal of an owner, and only one run of a job the journals of a
+// directory. Held until dropped, or until the process ends, however it ends. The process that holds it
+// therefore knows that the owner's last process writes nothing more.
 class JournalLock {
  public:
   // Two files in the directory, which must exist: `lock`, shared by all owners of the run, and

@@ -26,11 +26,11 @@ namespace {
 //   version u64, table u32, kind u32 (KeyKind), keys, key bytes, floats u64 each
 //   int64 keys, or u32 ends and bytes;  then the floats
 //
-// The first record that does not read back ends its file: it was being written when the owner died, and
+// The first record that cannot be read back ends its file: it was being written when the owner died, and
 // nothing was done about it yet.
 enum : uint64_t { kApply = 1, kDone = 2, kVersions = 3 };
 
-constexpr uint64_t kMostValues = 64 << 20;  // bytes of the file of values before it begins anew
+constexpr uint64_t kMostValues = 64 << 20;  // bytes of the file of values before it is started over
 constexpr uint32_t kMostTables = 1 << 20;
 
 struct PartHeader {
@@ -73,7 +73,7 @@ WriteBackJournal::WriteBackJournal(const std::string& directory, const std::stri
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error)
-    fail(file_error_code(error.value()), "cannot make directory '{}': {}", directory, error.message());
+    fail(file_error_code(error.value()), "cannot create directory '{}': {}", directory, error.message());
   lock_ = JournalLock::take(directory, job, owner, run);
   read_keys();
   read_values();
@@ -120,7 +120,7 @@ void WriteBackJournal::read_notes() {
     found_ = true;
   });
   if (begun_.bytes.empty()) return;
-  // Its own record may be missing.
+  // The pending apply's note may not be in the ledger yet.
   if (begun_.first) notes_.clear();
   notes_.push_back(begun_.bytes);
 }
@@ -174,8 +174,8 @@ void WriteBackJournal::note(const Note& note) {
   write_record(*ledger_, record_, run_);
 }
 
-// The new file is whole before it takes the old one's name: nothing is pending, so versions are all it must
-// say.
+// The new file is whole before it takes the old one's name: nothing is pending, so it only has to hold the
+// versions.
 void WriteBackJournal::restart_values() {
   const std::string fresh = path_ + ".values.new";
   values_.emplace(File::create(fresh));

@@ -15,20 +15,20 @@
 
 namespace embers::storage {
 
-// What the caller wants to find again after a restart about one apply: bytes that only the caller
-// understands.
+// What the caller wants to know about one apply after a restart: bytes that only the caller understands.
 struct Note {
   std::string bytes;   // "": nothing
   bool first = false;  // those before it are no longer of interest
 };
 
-// What an owner writes down of an external store's tables, so that one that was killed in the middle of a
-// write-back finishes it, knows its keys, and knows what it applied. Three files in its directory:
+// What an owner writes down about an external store's tables, so that after it was killed in the middle of a
+// write-back, its next process finishes that, knows the keys, and knows what was applied. Three files in its
+// directory:
 //
 //   shard-<n>.keys    the keys it created; only appended to
-//   shard-<n>.values  each apply, whole, before the first of its values is written; begun anew when it has
+//   shard-<n>.values  each apply, whole, before the first of its values is written; started over when it has
 //                     grown, with nothing but the tables' versions
-//   shard-<n>.ledger  the notes of the applies that are written back; begun anew by a note that is `first`
+//   shard-<n>.ledger  the notes of the applies that are written back; started over by a note that is `first`
 //
 // Data counts as written when the operating system has it: it outlives the process, but not the host. See
 // write_back_journal.cc for the bytes. *Thread safety*: none.
@@ -37,7 +37,7 @@ class WriteBackJournal {
   // New values of one table.
   struct Part {
     TableId table = 0;
-    uint64_t version = 0;  // that they make
+    uint64_t version = 0;  // the version that they make
     KeysView keys;
     std::span<const float> floats;
   };
@@ -49,7 +49,7 @@ class WriteBackJournal {
   };
 
   // Opens the files of an owner, which no other process may hold (see JournalLock); those of another run are
-  // begun anew. kInvalid naming the path when they cannot be.
+  // started over. kInvalid naming the path when they cannot be.
   WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner, uint64_t run);
 
   // --- what the owner's last process left; each may be taken once --------------------------------
@@ -57,7 +57,7 @@ class WriteBackJournal {
   bool found() const { return found_; }  // files of this run
   std::vector<Keys> take_created(TableId table);
   uint64_t version(TableId table) const { return table < versions_.size() ? versions_[table] : 0; }
-  // The apply that may not have been written back; done() is to follow.
+  // The apply that may not have been written back; done() must follow.
   std::vector<OwnedPart> take_pending() { return std::move(pending_); }
   // In order; the last may come twice.
   std::vector<std::string> take_notes() { return std::move(notes_); }

@@ -19,8 +19,8 @@ inline int64_t key_of_hash(uint64_t hash) {
   h *= kInverse;
   h ^= (h >> 35) + sizeof h;  // its upper bits were left as they are
   h *= kInverse;
-  // x -> x ^ rotl(x, 49) ^ rotl(x, 24), 64 times, is the identity. So its inverse is that map 63 times; done
-  // 2^k times it is the same with rotations by 2^k as much.
+  // x -> x ^ rotl(x, 49) ^ rotl(x, 24), 64 times, is the identity. So its inverse is that map applied 63
+  // times; applied 2^k times, it is the same map with rotations 2^k times as far.
   for (int k = 1; k < 64; k *= 2) h ^= std::rotl(h, 49 * k % 64) ^ std::rotl(h, 24 * k % 64);
   return static_cast<int64_t>(std::rotl(h ^ kSecret, 32));
 }

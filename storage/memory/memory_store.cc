@@ -53,7 +53,7 @@ class MemoryStore final : public Store {
  private:
   size_t index(TableId table) const {
     if (table >= tables_.size())
-      fail(ErrorCode::kUnknownTable, "there is no table number {}: the store holds {}", table,
+      fail(ErrorCode::kUnknownTable, "there is no table number {}: the store holds {} tables", table,
            tables_.size());
     return table;
   }

@@ -10,7 +10,7 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kKeysAhead = 24;  // whose buckets insertions ask for
+constexpr size_t kKeysAhead = 24;  // how far ahead insertions prefetch buckets
 
 }  // namespace
 
@@ -123,7 +123,7 @@ size_t MemoryTable::remove(KeysView keys) {
   return count;
 }
 
-// Rows as they lie, from one slab and between two free ones.
+// Shows rows in place: a run of rows in one slab without free ones in between.
 uint64_t MemoryTable::scan(uint64_t cursor, size_t limit, const Store::Visitor& visit) {
   if (limit == 0)
     fail(ErrorCode::kInvalid, "table '{}': a scan must ask for at least one row at a time", name_);
@@ -218,8 +218,8 @@ MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, const KeysView& 
   if (next == RowIndex::kNone) {
     const uint32_t row = find(hash, keys, i);
     if (row != RowIndex::kNone) return {row, Created::kNo};
-    fail(ErrorCode::kInvalid, "table '{}' is full: one shard holds 2^32 - 1 rows of a table, use more shards",
-         name_);
+    fail(ErrorCode::kInvalid,
+         "table '{}' is full: a shard holds at most 2^32 - 1 rows of a table; use more shards", name_);
   }
   slabs_.reserve();
   const uint32_t row = kind_ == KeyKind::kInt64 ? index_.find_or_insert(hash, next)
@@ -230,7 +230,7 @@ MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, const KeysView& 
   try {
     if (kind_ == KeyKind::kBytes) key_bytes_.set(row, keys.bytes_at(i));
     if (!again && !used_.empty()) used_.push_back(true);
-  } catch (...) {  // no memory: the key has no row, nor may the index say so
+  } catch (...) {  // no memory: the key has no row, so it must not be in the index
     index_.erase(hash, row);
     throw;
   }

@@ -16,10 +16,10 @@ namespace embers::storage {
 
 // One table of the memory store; its members are Store's of the same names, with their contracts.
 //
-// A batch goes step by step: hashes of all keys, their rows (RowIndex::find_all), where those are, then what
-// is to be done with them. Each step is a plain loop over arrays that stay in cache and prefetches what it
-// will need some keys later, so that cache misses overlap. Nothing is allocated per row, and nothing that
-// grows is copied at once.
+// A batch is processed step by step: hashes of all keys, their rows (RowIndex::find_all), where those rows
+// are, then what is to be done with them. Each step is a plain loop over arrays that stay in cache and
+// prefetches what it will need some keys later, so that cache misses overlap. Nothing is allocated per row,
+// and nothing that grows is copied at once.
 //
 // *Thread safety*: none.
 class MemoryTable {
@@ -50,7 +50,8 @@ class MemoryTable {
     hashes_.resize(keys.size());
     hash_keys(keys, hashes_.data());
   }
-  // Of byte strings: the rows in rows_ have the hashes of the keys, from here on the keys themselves.
+  // For byte strings: before the call, the rows in rows_ match the hashes of the keys; afterwards, the keys
+  // themselves.
   void compare_keys(KeysView keys);
   // The row of the i-th key, created if there was none. The floats of a created row still have to be set:
   // they are zeros, or what a removed row left behind.
@@ -59,15 +60,15 @@ class MemoryTable {
     enum : uint8_t { kNo, kNew, kAgain } created;
   };
   Created find_or_create(uint64_t hash, const KeysView& keys, size_t i);
-  // Of the places, the one that is used some rows after the i-th.
+  // Prefetches the place that is used some rows after the i-th.
   EMBERS_PREFETCHES void prefetch_one_ahead(size_t i, size_t floats) const {
     if (i + kRowsAhead < places_.size() && places_[i + kRowsAhead] != nullptr)
       prefetch_row(places_[i + kRowsAhead], floats);
   }
-  // What lies some rows behind a new one: rows in between that stay untouched defeat the processor's
-  // prefetcher.
+  // Prefetches what lies some rows after a new one: rows in between that stay untouched defeat the
+  // processor's prefetcher.
   EMBERS_PREFETCHES void prefetch_new_row(const float* row) const { prefetch_row(row + 4 * stride_, dim_); }
-  // Of a row without a key, which a scan leaves out.
+  // Whether the row has no key; a scan leaves such rows out.
   bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
   KeysView keys_from(uint32_t begin, size_t n);
   // Rows [begin, begin + n) with their slots, as they lie or, where those are halves, in shown_.
@@ -82,7 +83,7 @@ class MemoryTable {
   size_t dim_;
   RowFormat format_;
   size_t width_;   // dim + floats of slots: what callers see
-  size_t stride_;  // what a row and its slots take of a slab, in floats
+  size_t stride_;  // what a row and its slots take up in a slab, in floats
   std::vector<float> slot_init_;
   bool zero_slots_;  // slot_init_ is what new places hold anyway
 

@@ -18,8 +18,9 @@
 namespace embers::storage {
 namespace {
 
-// The thread that starts this one may be a shard's, bound to a CPU: it is not to be held up, nor are others'
-// pages its business. The process's first thread is bound to none. Failing, it stays where it is.
+// The thread that starts this one may be a shard's, bound to a CPU: the shard must not be held up, least of
+// all by the pages of others. The process's first thread is not bound to a CPU, so this one gets the same
+// CPUs. If that fails, it stays where it is.
 void run_anywhere() {
   pthread_setname_np(pthread_self(), "embers pages");
   std::array<cpu_set_t, 8> mask{};  // as many CPUs as a kernel can be built for

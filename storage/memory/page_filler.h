@@ -9,25 +9,26 @@
 
 namespace embers::storage {
 
-// Makes pages resident before they are needed, on a thread of its own, which starts with the first of them. A
-// huge page takes the kernel a third of a millisecond, and five to ten where a hypervisor has to find the
-// memory first: without this thread, the first thread to touch it waits for that. Stores of one process share
-// a filler, so that their threads do not fight over CPUs and the kernel's lock on the process's memory.
+// Makes pages resident before they are needed, on a thread of its own, which starts with the first request. A
+// huge page takes the kernel a third of a millisecond, or five to ten milliseconds if a hypervisor has to
+// find the memory first: without this thread, the first thread to touch it waits for that. Stores of one
+// process share a filler, so that their threads do not fight over CPUs and the kernel's lock on the process's
+// memory.
 //
 // *Thread safety*: all members may be called from any thread.
 class PageFiller {
  public:
   PageFiller() = default;
-  ~PageFiller();  // all memory that was given to it is forgotten
+  ~PageFiller();  // all memory that was given to it must have been forgotten
 
-  // Fills pages of this anonymous memory soon, the last ones first; their contents stay. Nothing where the
-  // kernel cannot (before Linux 5.14), or where no thread can be started: then the first use of a page fills
-  // it.
+  // Fills pages of this anonymous memory soon, the last ones first; their contents stay. Does nothing where
+  // the kernel cannot do this (before Linux 5.14), or where no thread can be started: then the first use of a
+  // page fills it.
   void fill(std::byte* data, size_t bytes);
-  // Leaves alone what of this memory is not filled yet, because someone else is about to use it. Does not
-  // wait for a page at hand: the kernel lets both make it, and drops one.
+  // Leaves alone the part of this memory that is not filled yet, because someone else is about to use it.
+  // Does not wait for a page that is being filled: the kernel lets both threads make it, and drops one.
   void leave(const std::byte* data, size_t bytes);
-  // The same before the memory is unmapped or moved: waits for the page at hand.
+  // The same, to be called before the memory is unmapped or moved: waits for a page that is being filled.
   void forget(const std::byte* data, size_t bytes);
 
  private:

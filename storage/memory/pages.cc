@@ -62,8 +62,8 @@ void Pages::grow(size_t bytes, bool huge) {
   stop_filling();
   if (data_ != nullptr) {
     // Moved and made longer at once, and advised as a whole, so that it stays one mapping: kernels
-    // before 6.17 refuse to move several. If this fails the new place may be unmapped already, and another
-    // thread's.
+    // before 6.17 refuse to move several. If this fails, the new place may already be unmapped, and in use by
+    // another thread.
     const size_t used = (size_ + kSmallPage - 1) / kSmallPage * kSmallPage;
     std::byte* const to = std::exchange(grown.data_, nullptr);
     if (mremap(data_, used, grown.size_, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)

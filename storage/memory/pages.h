@@ -21,12 +21,12 @@ class Pages {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // Grows it to at least this size, with zeros after what there is. Mostly it moves to another address, but
-  // nothing is copied: pages are mapped anew. It stays one mapping. Throws std::bad_alloc, and then nothing
+  // Grows it to at least this size, with zeros after what there is. It usually moves to another address, but
+  // nothing is copied: pages are remapped. It stays one mapping. Throws std::bad_alloc, and then nothing
   // changed.
   void grow(size_t bytes, bool huge);
-  // Has a part made resident by another thread: see page_filler.h. It is the same filler each time, and
-  // outlives the pages. take() says that the caller is about to use a part: pages that are not made yet are
+  // Has another thread make a part resident: see page_filler.h. The filler must be the same each time, and
+  // outlive the pages. take() says that the caller is about to use a part: pages that are not made yet are
   // made when they are touched.
   void fill_soon(PageFiller& filler, size_t begin, size_t bytes);
   void take(size_t begin, size_t bytes) const;

@@ -19,10 +19,10 @@ struct RowCell {
 // A cache line of a RowIndex of `buckets` buckets: cells [0, count) are used. What does not fit is in nodes,
 // see RowNode.
 //
-// A cell holds a whole hash and a row in ten bytes, because where the bucket lies says the rest. All hashes
-// that belong to one of `buckets` have a lower half from an interval of 2^32 / buckets, so from 2^16 buckets
-// on the lowest 16 bits tell which. Fewer buckets have so few rows that their numbers leave room for 13 bits
-// more: the bucket is *small*.
+// A cell holds a whole hash and a row in ten bytes, because the position of the bucket tells the rest. All
+// hashes that belong to one of `buckets` have a lower half from an interval of 2^32 / buckets, so from 2^16
+// buckets on the lowest 16 bits tell which. Fewer buckets have so few rows that their numbers leave room for
+// 13 bits more: the bucket is *small*.
 struct alignas(64) RowBucket {
   static constexpr uint32_t kCells = 6;
   static constexpr uint64_t kFewest = 8, kLarge = 1 << 16;  // buckets
@@ -35,8 +35,8 @@ struct alignas(64) RowBucket {
   uint32_t state;         // count in the lowest three bits, then whether it is small, then the first node
 
   static constexpr uint32_t kSmall = 8, kNodeShift = 4;
-  // Which of `buckets` a hash belongs to: its lower half's share, since the upper half's first bits choose
-  // the shard and so are alike within one.
+  // Which of `buckets` a hash belongs to: the lower half decides, since the first bits of the upper half
+  // choose the shard, and so are the same within one shard.
   static uint64_t home(uint64_t hash, uint64_t buckets) {
     return (static_cast<uint32_t>(hash) * buckets) >> 32;
   }
@@ -72,12 +72,12 @@ struct alignas(64) RowBucket {
 
  private:
   static uint32_t shifted(uint64_t hash) { return static_cast<uint32_t>(hash) << 3; }
-  // Those of row[] that are the hash's.
+  // The bits of row[] that belong to the hash.
   uint32_t hash_bits() const { return -(state / kSmall & 1) & ~(kSmallRows - 1); }
 };
 static_assert(sizeof(RowBucket) == 64);
 
-// Half a cache line of the cells of a bucket that overflowed. Only the first node of a bucket may have room.
+// Half a cache line of cells, for a bucket that overflowed. Only the first node of a bucket may have room.
 struct alignas(32) RowNode {
   static constexpr uint32_t kCells = 2;
 
@@ -94,7 +94,7 @@ inline uint32_t RowBucket::matches(uint64_t hash) const {
   const auto at = [this](size_t byte) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(reinterpret_cast<const char*>(this) + byte));
   };
-  // Eight at once of each: what follows the sixth is cut off in the end.
+  // Eight of each at once: what follows the sixth is cut off in the end.
   const __m128i h = _mm_set1_epi32(static_cast<int>(hash >> 32));
   const __m128i high8 = _mm_packs_epi32(_mm_cmpeq_epi32(at(offsetof(RowBucket, high)), h),
                                         _mm_cmpeq_epi32(at(offsetof(RowBucket, high) + 16), h));

@@ -8,12 +8,12 @@ constinit RowBucket RowBucket::kNoBucket{};
 
 namespace {
 
-// Keys between asking for a bucket and looking into it; the same for nodes.
+// Keys between prefetching a bucket and looking into it; the same for nodes.
 constexpr size_t kAhead = 24, kNodesAhead = 16;
 
 }  // namespace
 
-// Every cell that the search gives is read, and every hash is put on the list. To branch on what cannot be
+// Every cell that the search gives is read, and every hash is put on the list. Branching on what cannot be
 // predicted would cost more than everything else.
 template <uint32_t (RowBucket::*matches)(uint64_t) const>
 EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows) {
@@ -106,7 +106,7 @@ void RowIndex::erase(uint64_t hash, uint32_t row) {
 
 void RowIndex::begin_growth() {
   const uint64_t percent = size_ < kSmall ? 200 : kGrowth;
-  // At least as many as are there when the last bucket has moved.
+  // At least as many as there will be when the last bucket has moved.
   const uint64_t rows = std::max(size_ * percent / 100, size_ + buckets_ / kMovesAtOnce + 1);
   const uint64_t buckets = std::max({kFewest, buckets_, rows * 100 / (kFull * kCells) + 1});
   const size_t bytes = buckets * sizeof(RowBucket);
@@ -143,7 +143,7 @@ void RowIndex::move_bucket() {
   for (const RowCell& cell : on_move_) put_again(cell);
 }
 
-// Of the new layout only what has been written to, though pages may be there already.
+// Counts only what has been written to of the new layout, though its pages may be there already.
 uint64_t RowIndex::resident_bytes() const {
   const uint64_t others = on_move_.capacity() * sizeof(RowCell) + elsewhere_.capacity() * sizeof(uint32_t) +
                           nodes_.resident_bytes();

@@ -13,9 +13,9 @@
 namespace embers::storage {
 
 // From a key to the number of its row: an array of buckets of one cache line (row_bucket.h). What a bucket
-// has no room for is in nodes that hang on it, so finding a key mostly costs one cache miss, finding that it
-// is not there the same, and neither more than a few, however full the array is. (Open addressing makes long
-// runs: at 85 % the search for a key that is not there read five lines.)
+// has no room for is in nodes that hang off it, so finding a key usually costs one cache miss, as does
+// finding that it is not there, and neither costs more than a few, however full the array is. (Open
+// addressing makes long runs: at 85 % the search for a key that is not there read five lines.)
 //
 // A key's home is its hash's share of the buckets, so that homes keep their order when the array grows. It
 // grows in place and gradually: from the last bucket to the first, a few with each insertion (and with each
@@ -23,7 +23,7 @@ namespace embers::storage {
 // the old layout, those from there on the new one.
 //
 // Keys are told apart by their 64-bit hash, which for int64 keys is a permutation (key_of_hash.h). Rows are
-// numbered from 0 on, and no number is more than the most cells there were at once.
+// numbered from 0 on, and no number exceeds the largest number of cells that there were at any time.
 //
 // Invariant: a bucket with nodes is full, as are its nodes but for the first.
 //
@@ -41,7 +41,7 @@ class RowIndex {
   EMBERS_PREFETCHES void prefetch(uint64_t hash) const { __builtin_prefetch(data_ + home(hash)); }
 
   // Writes rows[i], the row of hashes[i] or kNone; of several cells with a byte string's hash it is the
-  // first. Faster than find() for each, as requests to memory go out ahead.
+  // first. Faster than find() for each, because requests to memory go out ahead.
   void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512 = has_avx512());
 
   // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
@@ -79,7 +79,7 @@ class RowIndex {
   static constexpr uint64_t kFull = 72;        // percent of the cells; from here on it grows
   static constexpr uint64_t kMovesAtOnce = 4;  // buckets
 
-  // While growing, one of two places, chosen without a branch: it could not be predicted.
+  // While growing, one of two places, chosen without a branch, which could not be predicted.
   uint64_t home(uint64_t hash) const {
     const uint64_t at = RowBucket::home(hash, buckets_);
     if (left_ == 0) [[likely]]
@@ -87,11 +87,11 @@ class RowIndex {
     const uint64_t before = RowBucket::home(hash, before_);
     return before < left_ ? before : at;
   }
-  // Of the layout that this bucket has now.
+  // The number of buckets in the layout that this bucket has now.
   uint64_t buckets_at(uint64_t bucket) const { return bucket < left_ ? before_ : buckets_; }
   bool small_at(uint64_t bucket) const { return buckets_at(bucket) < RowBucket::kLarge; }
-  // find_all() without what is in nodes: returns how many of elsewhere_ are numbers of hashes that may be
-  // there.
+  // find_all() without what is in nodes: returns how many numbers it has put into elsewhere_, those of hashes
+  // that may be in nodes.
   template <uint32_t (RowBucket::*matches)(uint64_t) const>
   size_t find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows);
   size_t find_at_homes_avx512(std::span<const uint64_t> hashes, uint32_t* rows);
@@ -113,9 +113,9 @@ class RowIndex {
     else if (size_ >= limit_)
       begin_growth();
   }
-  // To what fits size_, but never less than now.
+  // Begins to grow to what fits size_, but never to less than now.
   void begin_growth();
-  // Moves `buckets` of the old layout.
+  // Moves this many buckets of the old layout.
   void move(uint64_t buckets);
   void move_bucket();
 

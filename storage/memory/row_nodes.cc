@@ -5,7 +5,7 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kHuge = 4 * kHugePage;  // bytes from which on huge pages are no waste
+constexpr size_t kHuge = 4 * kHugePage;  // bytes from which on huge pages are not a waste
 
 }  // namespace
 
@@ -18,7 +18,7 @@ void RowNodes::grow(uint32_t nodes) {
       std::min<size_t>(pages_.size() / sizeof(RowNode), UINT32_MAX >> RowBucket::kNodeShift));
 }
 
-// Pages that no node was ever taken from are not there yet.
+// Pages that no node was ever taken from are not resident yet.
 uint64_t RowNodes::resident_bytes() const {
   const size_t unit = pages_.size() >= kHuge ? kHugePage : kSmallPage;
   return std::min(pages_.size(), (end_ * sizeof(RowNode) + unit - 1) / unit * unit);

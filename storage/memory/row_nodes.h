@@ -6,7 +6,7 @@
 
 namespace embers::storage {
 
-// The nodes of a RowIndex, by numbers from 1 on; those that were given back are taken again first.
+// The nodes of a RowIndex, by numbers from 1 on; nodes that were given back are reused first.
 //
 // *Thread safety*: none.
 class RowNodes {
@@ -20,7 +20,7 @@ class RowNodes {
     if (free_count_ + (room_ - end_) < nodes) [[unlikely]]
       grow(nodes);
   }
-  // A node with nothing in it, before `next`. The caller has reserved it.
+  // An empty node, linked to `next`. The caller has reserved it.
   uint32_t take(uint32_t next) {
     const uint32_t number = free_ != 0 ? free_ : end_++;
     if (free_ != 0) {
@@ -31,7 +31,7 @@ class RowNodes {
     data_[number].next = next;
     return number;
   }
-  // Returns the one behind it.
+  // Gives a node back, and returns the number of the one after it.
   uint32_t give_back(uint32_t number) {
     const uint32_t next = data_[number].next;
     data_[number].next = free_;
@@ -47,8 +47,8 @@ class RowNodes {
 
   Pages pages_;
   RowNode* data_ = nullptr;
-  uint32_t room_ = 1;  // nodes that pages_ holds; number 0 is none
-  uint32_t end_ = 1;   // from here on none was ever taken
+  uint32_t room_ = 1;  // nodes that pages_ has room for; number 0 is no node
+  uint32_t end_ = 1;   // no node from this number on was ever taken
   uint32_t free_ = 0;  // first of those that were given back
   uint32_t free_count_ = 0;
 };

@@ -17,7 +17,7 @@ RowSlabs::RowSlabs(size_t floats_per_row, PageFiller* filler)
       reciprocal_(UINT64_MAX / rows_per_slab_ + 1) {}
 
 // The first slab keeps small pages: most tables are small, and a huge page is resident from its first row on.
-// Those of a large table are mapped many at once, since mapping waits for a page that is being filled.
+// The slabs of a large table are mapped many at once, since mapping waits for a page that is being filled.
 void RowSlabs::add_slab() {
   if (pages_.empty() || used_ == pages_.back().size()) {
     pages_.emplace_back(slab_bytes_ * (ahead() > 0 ? kSlabsOfPages : 1), !pages_.empty());

@@ -9,7 +9,7 @@
 namespace embers::storage {
 
 // Rows of a fixed number of floats, numbered from 0 in order of creation, in slabs that never move: a pointer
-// to a row stays good, and growth copies nothing. Rows of one slab are contiguous without padding, so that a
+// to a row stays valid, and growth copies nothing. Rows of one slab are contiguous without padding, so that a
 // scan shows them as they lie.
 //
 // *Thread safety*: none.
@@ -36,10 +36,10 @@ class RowSlabs {
   uint64_t resident_bytes() const;
 
  private:
-  // Slabs that are made resident before they are needed: one for each million of rows there are, and one from
-  // a few slabs on.
+  // Slabs that are made resident before they are needed: one for each million rows that there are, and at
+  // least one from a few slabs on.
   static constexpr uint32_t kMostAhead = 4, kRowsOfOneAhead = 1 << 20, kSlabsForOneAhead = 8;
-  static constexpr size_t kSlabsOfPages = 16;  // mapped at once, of a table so large
+  static constexpr size_t kSlabsOfPages = 16;  // mapped at once for a table that large
 
   void add_slab();
   size_t ahead() const {
@@ -59,7 +59,7 @@ class RowSlabs {
 
   uint32_t rows_ = 0;
   std::vector<float*> slabs_;
-  std::vector<Pages> pages_;  // of the slabs, in their order, and behind them of some that follow
+  std::vector<Pages> pages_;  // of the slabs, in order, and after them of some slabs to come
   size_t used_ = 0;           // bytes of the last pages that are slabs
   size_t filled_ = 0;         // bytes of the last pages that are slabs or were asked to be filled
 };

@@ -14,17 +14,17 @@ namespace embers::storage {
 // *Thread safety*: none.
 class KeyBytes {
  public:
-  // Sets the key of a row, which is at most one more than any before. The bytes of a key that it had stay
-  // taken.
+  // Sets the key of a row, whose number is at most one more than that of any row before. The bytes of a key
+  // that the row had before are not reused.
   void set(uint32_t row, std::string_view key);
-  // Of a row whose key was set; good until it is set again.
+  // The key of a row, which must have been set; valid until it is set again.
   std::string_view at(uint32_t row) const {
     const char* const key = place(row);
     uint32_t size;
     __builtin_memcpy(&size, key, sizeof size);
     return {key + sizeof size, size};
   }
-  // In two steps, as a key lies where its place says.
+  // Prefetching takes two steps, because a key lies where its place says.
   EMBERS_PREFETCHES void prefetch_place(uint32_t row) const { __builtin_prefetch(&place(row)); }
   EMBERS_PREFETCHES void prefetch(uint32_t row) const { __builtin_prefetch(place(row)); }
 

@@ -19,18 +19,18 @@ class RowFormat {
   // The memory of a row, in floats.
   size_t floats() const { return is_float32() ? dim_ : (dim_ + 1) / 2; }
 
-  // Of halves.
+  // Only for halves.
   void read(const float* row, float* out) const {
     from_halves(type_, reinterpret_cast<const uint16_t*>(row), {out, dim_});
   }
-  // Of a new or restored row: nearest.
+  // For a new or restored row: rounded to nearest.
   void write(float* row, const float* in) const {
     if (is_float32())
       copy_floats(row, in, dim_);
     else
       to_halves(type_, {in, dim_}, reinterpret_cast<uint16_t*>(row));
   }
-  // Of halves that an update changed.
+  // Only for halves, which an update changed.
   void write_back(float* row, const float* in, uint64_t key_hash, uint64_t step) const {
     auto* const halves = reinterpret_cast<uint16_t*>(row);
     if (rounding_ == Rounding::kNearest)

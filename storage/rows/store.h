@@ -16,8 +16,8 @@ namespace embers::storage {
 using UpdateKernel =
     std::function<void(std::span<float> row, std::span<float> slots, std::span<const float> grad)>;
 
-// Rows of one update: rows[i] are `dim` floats and behind them `slot_floats` of slots; grads[size() x dim].
-// One row may come more than once.
+// Rows of one update: rows[i] are `dim` floats, followed by `slot_floats` floats of slots; grads[size() x
+// dim]. One row may come more than once.
 struct RowsToUpdate {
   std::span<float* const> rows;
   size_t dim;
@@ -33,11 +33,11 @@ struct RowsToUpdate {
 // is slow, so kernels prefetch those that follow, as prefetch_ahead() does.
 using RowsKernel = std::function<void(const RowsToUpdate& rows)>;
 
-// The row, with its slots, that comes some rows after the i-th.
+// Prefetches the row, with its slots, that comes some rows after the i-th.
 EMBERS_PREFETCHES void prefetch_ahead(const RowsToUpdate& rows, size_t i) {
   if (i + kRowsAhead < rows.size()) prefetch_row(rows.rows[i + kRowsAhead], rows.dim + rows.slot_floats);
 }
-// One row after another by `kernel`.
+// Runs `kernel` on one row after another.
 inline RowsKernel rows_kernel(UpdateKernel kernel) {
   return [kernel = std::move(kernel)](const RowsToUpdate& rows) {
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -56,12 +56,12 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // Adds the table; ids are given in order 0, 1, ... `slot_floats` are floats of slots a row, `slot_init`
-  // their first values (slot_floats of them).
+  // Adds the table; ids are given in order 0, 1, ... `slot_init` are the first values of the slots of a row;
+  // their number is the table's slot_floats.
   virtual void add_table(const TableSpec& spec, std::span<const float> slot_init) = 0;
 
   // Copies the rows of `keys` (repeats allowed) to out[keys.size() x dim]; found[i] says whether key i has a
-  // row, out is left alone where it has none. Returns how many were found.
+  // row; out is left alone where it has none. Returns how many were found.
   virtual size_t gather(TableId table, KeysView keys, std::span<float> out, std::span<uint8_t> found) = 0;
 
   // Creates rows for those `keys` that have none, from values[keys.size() x dim], slots at their first
@@ -72,7 +72,7 @@ class Store {
 
   // Applies kernel to the row of each key with its gradient, grads[keys.size() x dim], in order. A key
   // without a row is kMissingKey naming table and key, and then nothing was changed. Stochastic rounding of
-  // rows is a function of table, key, column and `step`, which should be another one for each update.
+  // rows is a function of table, key, column and `step`, which should be a different one for each update.
   void update(TableId table, KeysView keys, std::span<const float> grads, const UpdateKernel& kernel,
               uint64_t step = 0) {
     update_rows(table, keys, grads, rows_kernel(kernel), step);
@@ -95,8 +95,9 @@ class Store {
   virtual uint64_t resident_bytes() const = 0;
 };
 
-// The embedded default. Rows and slots contiguous in slabs, one index a table. `filler` makes pages ahead of
-// their use (storage/memory/page_filler.h): stores of one process share one; without, the store has its own.
+// The embedded default. Rows and slots are contiguous in slabs, with one index per table. `filler` makes
+// pages ahead of their use (storage/memory/page_filler.h): stores of one process share one; without one, the
+// store has its own.
 class PageFiller;
 std::unique_ptr<Store> make_memory_store(std::shared_ptr<PageFiller> filler = nullptr);
 

@@ -11,7 +11,7 @@ namespace embers::storage {
 namespace {
 
 // m += (grad - m)(1 - beta_1);  v += (grad^2 - v)(1 - beta_2);  row -= rate * m / (sqrt(v) + epsilon)
-// where rate has the bias correction in it.
+// where rate includes the bias correction.
 struct Factors {
   float one_minus_beta_1, one_minus_beta_2, epsilon, rate;
 };
@@ -42,7 +42,7 @@ EMBERS_INSTRUCTION_SETS void amsgrad_row(size_t n, float* __restrict row, float*
   }
 }
 
-// Floats without their sign are in the order of their bits, infinities and NaN last.
+// Without their sign, floats are in the order of their bits, infinities and NaN last.
 EMBERS_INLINE uint32_t magnitude(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffff; }
 constexpr uint32_t kInfinity = 0x7f800000;
 
@@ -93,7 +93,7 @@ EMBERS_INSTRUCTION_SETS size_t adam_rows(const RowsToUpdate& rows, size_t begin,
     if (i < n) prefetch(ahead, i);
     for (; i < n; ++i) greatest[0] = std::max(greatest[0], number(i));
     uint32_t all = 0;
-#pragma GCC unroll 1  // sixteen steps would become as many instructions instead of vectors
+#pragma GCC unroll 1  // unrolled, the sixteen steps would become single instructions instead of vector ones
     for (size_t k = 0; k < kLine; ++k) all = std::max(all, greatest[k]);
     if (all >= kInfinity) [[unlikely]]
       return r;

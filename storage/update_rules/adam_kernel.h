@@ -13,7 +13,7 @@ enum class AdamEpsilon : uint8_t {
 // Slots m and v, and v_hat with amsgrad.
 std::vector<UpdateRule::Slot> adam_slots(const Params& params);
 UpdateKernel adam_kernel(const Params& params, const UpdateRule::Step& step, AdamEpsilon epsilon);
-// None with amsgrad.
+// Empty with amsgrad.
 GuardedKernel guarded_adam_kernel(const Params& params, const UpdateRule::Step& step, AdamEpsilon epsilon);
 
 }  // namespace embers::storage

@@ -11,7 +11,7 @@ struct Factors {
 };
 
 // m += (grad - m)(1 - beta_1);  u = max(beta_2 * u, |grad| + epsilon);  row -= rate * m / u
-// where rate has the bias correction in it.
+// where rate includes the bias correction.
 void adamax_row(size_t n, float* __restrict row, float* __restrict m, float* __restrict u,
                 const float* __restrict grad, Factors f) {
   for (size_t i = 0; i < n; ++i) {

@@ -14,7 +14,7 @@ double squared_norm(std::span<const float> row) {
   return squares;
 }
 
-// tf.clip_by_norm's, which is 1 up to the limit.
+// The factor of tf.clip_by_norm, which is 1 up to the limit.
 double clip_factor(double squared, double limit) { return limit / std::max(std::sqrt(squared), limit); }
 
 }  // namespace

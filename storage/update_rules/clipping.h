@@ -19,7 +19,7 @@ struct Variable {
   friend auto operator<=>(const Variable&, const Variable&) = default;
 };
 
-// Squared norms of the gradients that one version applies: while they are collected, and in whole.
+// Squared norms of the gradients that one version applies: while they are collected, and in total.
 using SquareSums = std::map<Variable, ExactSum>;
 using SquaredNorms = std::map<Variable, double>;
 
@@ -40,7 +40,7 @@ class Clipper {
   // Adds the squared norms of values[keys.size() x dim] of a table that needs them.
   void add_squares(TableId table, KeysView keys, std::span<const float> values, SquareSums& sums) const;
   // Clips values[keys.size() x dim]. `norms`: of all gradients of the version, on all owners; kInternal
-  // naming the variable that is missing in it.
+  // naming the variable that is missing from it.
   void clip(TableId table, KeysView keys, std::span<float> values, const SquaredNorms& norms) const;
 
  private:

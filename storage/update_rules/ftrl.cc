@@ -5,8 +5,8 @@
 namespace embers::storage {
 namespace {
 
-// row = (clamp(z, -l1, l1) - z) / (row + twice_l2), where row holds n^power / rate. A row that nothing has
-// moved yet has 0 / 0 where n starts at 0: it is 0.
+// row = (clamp(z, -l1, l1) - z) / (row + twice_l2), where row holds n^power / rate. Where n starts at 0, a
+// row that nothing has moved yet would be 0 / 0; it is set to 0.
 void ftrl_row(size_t dim, float* __restrict row, const float* __restrict z, float l1, float twice_l2) {
   for (size_t i = 0; i < dim; ++i) {
     const float beyond = std::clamp(z[i], -l1, l1) - z[i];
@@ -29,7 +29,7 @@ UpdateKernel kernel(const Params& p, const UpdateRule::Step& step) {
 
 }  // namespace
 
-// tf.keras.optimizers.Ftrl. A learning rate of 0, by which it divides, changes nothing.
+// tf.keras.optimizers.Ftrl. A learning rate of 0, by which the formula would divide, changes nothing.
 UpdateFormula ftrl() {
   return {"ftrl",
           {{"learning_rate", 0.001},

@@ -35,7 +35,8 @@ UpdateKernel kernel(const Params& p, const UpdateRule::Step& step) {
 }  // namespace
 
 // DeepRec's FTRL for embedding variables (KvResourceSparseApplyFtrl): ftrl with l1 on the norm of the row's
-// z, so that whole rows become zero. A learning rate of 0, by which it divides, changes nothing.
+// z, so that whole rows become zero. A learning rate of 0, by which the formula would divide, changes
+// nothing.
 UpdateFormula group_ftrl() {
   return {"group_ftrl",
           {{"learning_rate", 0.001},

@@ -12,7 +12,7 @@ struct Momentum {
 };
 Momentum momentum_at(double beta_1, uint64_t t) {
   constexpr double kDecay = 0.96;
-  constexpr uint64_t kNearlyConstant = 1000;  // from here on 0.96^t / 2 is lost beside 1
+  constexpr uint64_t kNearlyConstant = 1000;  // from here on 0.96^t / 2 is lost when subtracted from 1
   const auto u = [&](uint64_t i) { return beta_1 * (1 - 0.5 * power(kDecay, i)); };
   double product = t > kNearlyConstant ? power(beta_1, t - kNearlyConstant) : 1, decay = 1;
   for (uint64_t i = std::min(t, kNearlyConstant); i > 0; --i)
@@ -22,7 +22,7 @@ Momentum momentum_at(double beta_1, uint64_t t) {
 
 struct Factors {
   float one_minus_beta_1, one_minus_beta_2, epsilon;
-  float m_rate, grad_rate;  // the learning rate is in them
+  float m_rate, grad_rate;  // they include the learning rate
   float v_correction;       // 1 / (1 - beta_2^t)
 };
 

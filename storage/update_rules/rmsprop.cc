@@ -11,8 +11,10 @@ struct Factors {
 };
 
 // square += (grad^2 - square)(1 - rho)
-// centered: mean += (grad - mean)(1 - rho);  change = grad / (sqrt(square - mean^2) + epsilon), else without
-// mean momentum: buffer = momentum * buffer + change;  row -= rate * buffer, else row -= rate * change
+// centered: mean += (grad - mean)(1 - rho);  change = grad / (sqrt(square - mean^2) + epsilon)
+// else:     change = grad / (sqrt(square) + epsilon)
+// momentum: buffer = momentum * buffer + change;  row -= rate * buffer
+// else:     row -= rate * change
 template <bool kCentered, bool kMomentum>
 void rmsprop_row(size_t n, float* __restrict row, float* __restrict square, float* __restrict mean,
                  float* __restrict buffer, const float* __restrict grad, Factors f) {
@@ -21,7 +23,7 @@ void rmsprop_row(size_t n, float* __restrict row, float* __restrict square, floa
     float variance = square[i];
     if constexpr (kCentered) {
       mean[i] += (grad[i] - mean[i]) * f.one_minus_rho;
-      variance = std::max(square[i] - mean[i] * mean[i], 0.0f);  // rounding may take it below
+      variance = std::max(square[i] - mean[i] * mean[i], 0.0f);  // rounding may take it below 0
     }
     const float change = grad[i] / (std::sqrt(variance) + f.epsilon);
     if constexpr (kMomentum) {

@@ -20,7 +20,7 @@ Formula constant(const Params&, double initial) {
   return [=](double) { return initial; };
 }
 
-// How many decays have passed: whole ones only with staircase.
+// How many decays have passed: with staircase, only whole ones.
 Formula decays(const Params& p) {
   return [steps = p.at("decay_steps"), staircase = p.at("staircase") != 0](double step) {
     return staircase ? std::floor(step / steps) : step / steps;
@@ -76,7 +76,7 @@ Formula cosine_restarts(const Params& p, double initial) {
 struct Known {
   const char* name;
   const char* keras;  // the class
-  Params defaults;    // beside initial_learning_rate and the warm-up
+  Params defaults;    // besides initial_learning_rate and the warm-up
   Formula (*make)(const Params&, double initial);
 };
 
@@ -105,7 +105,7 @@ const std::vector<Known>& known_schedules() {
   return known;
 }
 
-// A name without its spelling: "CosineDecay" and "cosine_decay" are the same.
+// A name regardless of its spelling: "CosineDecay" and "cosine_decay" are the same.
 std::string plain(const std::string& name) {
   std::string letters;
   for (const char c : name)
@@ -141,7 +141,7 @@ Formula piecewise(const std::string& what, const ScheduleSpec& spec) {
     fail(ErrorCode::kInvalid, "{} needs one more value than boundaries, not {} values for {} boundaries",
          what, values.size(), boundaries.size());
   if (std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal<>()) != boundaries.end())
-    fail(ErrorCode::kInvalid, "{}: boundaries must ascend", what);
+    fail(ErrorCode::kInvalid, "{}: boundaries must be in ascending order", what);
   for (const double value : values) check_range(what, "values", value);
   return [boundaries, values](double step) {
     return values[std::lower_bound(boundaries.begin(), boundaries.end(), step) - boundaries.begin()];
@@ -170,7 +170,7 @@ Schedule Schedule::make(const ScheduleSpec& spec, std::optional<double> learning
   if (known == all.end())
     fail(ErrorCode::kInvalid, "unknown schedule '{}'{}", spec.name, suggestion(spec.name, schedule_names()));
   if (!spec.boundaries.empty() || !spec.values.empty())
-    fail(ErrorCode::kInvalid, "{} takes no boundaries and values; only piecewise does", what);
+    fail(ErrorCode::kInvalid, "{} takes neither boundaries nor values; only piecewise does", what);
   Params defaults = known->defaults;
   defaults["initial_learning_rate"] = learning_rate.value_or(kRequired);
   defaults["warmup_steps"] = defaults["warmup_target"] = kRequired;

@@ -20,8 +20,8 @@ namespace embers::storage {
 //   cosine_restarts  CosineDecayRestarts: first_decay_steps, t_mul (2), m_mul (1), alpha (0)
 //   piecewise        PiecewiseConstantDecay: boundaries, values
 //   warmup           constant after a warm-up
-// Those with an initial_learning_rate may have CosineDecay's warm-up before them: in warmup_steps linearly
-// from initial_learning_rate to warmup_target, from where the schedule then starts.
+// Those with an initial_learning_rate may have CosineDecay's warm-up before them: over warmup_steps, the rate
+// goes linearly from initial_learning_rate to warmup_target, where the schedule then starts.
 class Schedule {
  public:
   // `learning_rate`: what initial_learning_rate is when the spec gives none. kInvalid for an unknown name or

@@ -45,7 +45,7 @@ UpdateKernel kernel(const Params& p, const UpdateRule::Step& step) {
 
 }  // namespace
 
-// torch.optim.SGD without dampening. Nesterov without momentum is plain.
+// torch.optim.SGD without dampening. Nesterov without momentum is plain SGD.
 UpdateFormula sgd() {
   return {"sgd",
           {{"learning_rate", 0.01}, {"momentum", 0}, {"nesterov", 0}, {"weight_decay", 0}},

@@ -6,7 +6,8 @@ namespace embers::storage {
 
 void fail_shapes(size_t row, size_t slots, size_t grad) {
   fail(ErrorCode::kInternal,
-       "a row of {} floats with {} floats of slots got a gradient of {} from an update rule with other slots",
+       "a row of {} floats with {} floats of slots got a gradient of {} floats from an update rule with "
+       "other slots",
        row, slots, grad);
 }
 

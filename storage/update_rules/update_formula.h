@@ -22,10 +22,10 @@ struct UpdateFormula {
   Params defaults;  // all hyper-parameters but the clipping ones, which every rule has
   WeightDecay weight_decay;
   std::vector<UpdateRule::Slot> (*slots)(const Params& params);
-  // One step. It does not deal with weight_decay and clipping.
+  // One step. It does not deal with weight_decay or clipping.
   UpdateKernel (*kernel)(const Params& params, const UpdateRule::Step& step);
-  // The same step as a loop over rows, for rules where that pays: it saves calls, a copy and a check of each
-  // row. May be empty.
+  // The same step as a loop over rows, for rules where that pays off: it saves calls, and a copy and a check
+  // of each row. May be empty.
   GuardedKernel (*guarded)(const Params& params, const UpdateRule::Step& step) = nullptr;
 };
 
@@ -58,7 +58,7 @@ inline void check_shapes(std::span<const float> row, std::span<const float> slot
     fail_shapes(row.size(), slots.size(), grad.size());
 }
 
-// A kernel from update(n, row, slots, grad). The pointers it gets are checked before.
+// A kernel from update(n, row, slots, grad). The pointers that it gets have been checked.
 template <class Update>
 UpdateKernel row_kernel(SlotFloats expected, Update update) {
   return [expected, update](std::span<float> row, std::span<float> slots, std::span<const float> grad) {

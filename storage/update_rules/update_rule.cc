@@ -21,7 +21,7 @@ const std::vector<UpdateFormula>& all_update_formulas() {
 }
 
 struct Range {
-  double low, high;  // both allowed
+  double low, high;  // both inclusive
   const char* text;
 };
 
@@ -46,7 +46,7 @@ void check_range(const std::string& what, const std::string& name, double value)
     fail(ErrorCode::kInvalid, "{}: {} = {} must be {}", what, name, value, range.text);
 }
 
-// The formula's hyper-parameters and, but for assign, those of clipping.
+// The formula's hyper-parameters and, except for assign, those of clipping.
 Params all_defaults(const UpdateFormula& rule) {
   Params defaults = rule.defaults;
   if (!defaults.empty()) defaults.insert({{"clipvalue", 0}, {"clipnorm", 0}, {"global_clipnorm", 0}});
@@ -68,7 +68,7 @@ UpdateKernel coupled(UpdateKernel update, float decay) {
   };
 }
 
-// The kernel on a row that decayed before.
+// The kernel on a row that is decayed first.
 UpdateKernel decoupled(UpdateKernel update, float factor) {
   return [update = std::move(update), factor](std::span<float> row, std::span<float> slots,
                                               std::span<const float> grad) {

@@ -24,9 +24,9 @@ struct Clipping {
   bool needs_norms() const { return norm > 0 || global_norm > 0; }
 };
 
-// Steps that can be taken back: does what a RowsKernel does to rows from `begin` on, up to the first that is
-// not finite afterwards, itself or its slots. Returns its number, and leaves in before[dim + slot_floats]
-// what row and slots were; rows.size() if there is none.
+// A step that can be undone: does what a RowsKernel does to rows from `begin` on, up to and including the
+// first that is not finite afterwards, itself or its slots. Returns the index of that row, and leaves in
+// before[dim + slot_floats] what the row and its slots were; returns rows.size() if there is no such row.
 using GuardedKernel = std::function<size_t(const RowsToUpdate& rows, size_t begin, float* before)>;
 
 // How a row changes: an update formula (each has a file in this folder) with its hyper-parameters, its slots
@@ -37,7 +37,7 @@ class UpdateRule {
   struct Slot {
     std::string name;        // "m", "v", "accumulator"
     float initial;           // never the table's initializer
-    bool whole_row = false;  // one float a row, not one for each of the row's
+    bool whole_row = false;  // one float per row, not one for each of its floats
     size_t width(size_t dim) const { return whole_row ? 1 : dim; }
   };
   // What all rows of one apply share.
@@ -54,12 +54,12 @@ class UpdateRule {
   const std::vector<Slot>& slots() const { return slots_; }
   // The learning rate of the spec, or of its schedule at this step of the model (1 for the first apply).
   double learning_rate(uint64_t step) const;
-  // Of gradients, before they come here.
+  // How gradients are clipped before they get here.
   const Clipping& clipping() const { return clipping_; }
   // The kernel of one step, for any number of rows: what the step's rows share (Adam's bias correction) is
   // computed here, once. Each element depends on its own row, slot and gradient elements alone, not on dim or
   // place (rowwise_adagrad and group_ftrl: on those of its row). The rule must outlive the kernel. The kernel
-  // throws kInternal when slots[] is not slot_floats(dim).
+  // throws kInternal when slots[] does not have slot_floats(dim) floats.
   UpdateKernel kernel(const Step& step) const;
   GuardedKernel guarded_kernel(const Step& step) const;
   // One row: row[dim], slots[slot_floats(dim)], grad[dim].

@@ -28,7 +28,7 @@ TEST(Cpus, AListHasNumbersAndRangesInItsOrder) {
 
 TEST(Cpus, WhatIsNoListIsNamed) {
   for (const char* part : {"", "x", "-1", "1-", "3-2", "1-2-3", "1 ", "0x1", "99999999999"})
-    expect_error(ErrorCode::kInvalid, {fmt::format("'{}' in the CPUs '0,{}'", part, part)},
+    expect_error(ErrorCode::kInvalid, {fmt::format("'{}' in the CPU list '0,{}'", part, part)},
                  [&] { parse_cpus(fmt::format("0,{}", part), kAllowed); });
   expect_error(ErrorCode::kInvalid, {"CPU 2 is named twice in '1-3,2'"},
                [] { parse_cpus("1-3,2", kAllowed); });

@@ -141,7 +141,7 @@ TEST(VocabularyFile, IsReadByLines) {
   EXPECT_MENTIONS(error("a\nb\na\n"), "'a' twice");
   EXPECT_MENTIONS(error("1\nx\n", 0, true), "v.txt:2: 'x' is not an int64 number");
   EXPECT_MENTIONS(error("1\n07\n", 0, true), "v.txt:2: '07'");
-  EXPECT_MENTIONS(error("a\n", 2), "has 1 lines, fewer than vocabulary_size, 2");
+  EXPECT_MENTIONS(error("a\n", 2), "has 1 lines, fewer than the vocabulary_size of 2");
   EXPECT_MENTIONS(error(""), "is empty");
   EXPECT_MENTIONS(message_of([&] { Vocabulary::read(dir / "none", 0, false); }),
                   "cannot read vocabulary file");

@@ -81,7 +81,7 @@ TEST_F(ColumnsJob, GivesTheSameRowsInSeveralProcesses) {
 
 TEST_F(ColumnsJob, MistakesNameFileAndLine) {
   const std::pair<const char*, const char*> cases[] = {
-      {"features.age={ as = \"bucketized\", boundaries = [2, 1] }", "each larger than the last"},
+      {"features.age={ as = \"bucketized\", boundaries = [2, 1] }", "each larger than the one before"},
       {"features.cross.keys=[\"age\", \"twon\"]", "did you mean 'town'?"},
       {"features.town.vocabulary_file=none.txt", "cannot read vocabulary file"},
       {"features.tags.weights=wieght", "did you mean 'weight'?"},

@@ -207,7 +207,7 @@ TEST_P(Rejoin, AHungShardIsReplacedOnceItHasEnded) {
   ASSERT_TRUE(wait_until([&] { return cluster_->master->has_printed("waiting 60 s"); }));
   const auto early = start_again();
   EXPECT_EQ(early->wait(), 2) << early->output();
-  EXPECT_TRUE(early->has_printed("still runs (pid")) << early->output();
+  EXPECT_TRUE(early->has_printed("is still running (pid")) << early->output();
   shard(1).signal(SIGKILL);
   shard(1).wait();
   const auto again = start_again();

@@ -32,6 +32,6 @@ expect() {
 expect '' 'A $M.kind(1)' 'B $M.kind(2) $M.reply("A") $M.servedBy(master)' 'Part'
 expect 'A and B have the same kind 7' 'A $M.kind(7)' 'B $M.kind(7)'
 expect 'the reply of B, Missing, is not a message' 'A $M.kind(1)' 'B $M.kind(2) $M.reply("Missing")'
-expect 'B is a request without a kind' 'A $M.kind(1)' 'B $M.reply("A")'
+expect 'B is a request, but has no kind' 'A $M.kind(1)' 'B $M.reply("A")'
 expect 'A is served by an actor, but has no reply' 'A $M.kind(1) $M.servedBy(shard)'
 exit $status

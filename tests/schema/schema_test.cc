@@ -64,7 +64,7 @@ TEST(Partition, CoversTheWholeRangeOfHashes) {
 }
 
 TEST(Partition, RefusesMoreShardsThanBucketsAndNone) {
-  expect_error(ErrorCode::kInvalid, {"65 shards", "between 1 and 64"}, [] { even_owner_map(65, 64); });
+  expect_error(ErrorCode::kInvalid, {"65 shards", "from 1 to 64"}, [] { even_owner_map(65, 64); });
   expect_error(ErrorCode::kInvalid, {"0 shards"}, [] { even_owner_map(0); });
 }
 

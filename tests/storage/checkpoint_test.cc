@@ -261,7 +261,7 @@ TEST_F(CrashedCheckpoint, WhileTheOldRowsAreRemoved) {
   expect_next_save_works();
 }
 
-// --- what does not read back ---
+// --- what cannot be read back ---
 
 TEST_F(Checkpoint, APlaceWithoutAManifestIsInvalid) {
   fs::create_directory(at_);

@@ -144,7 +144,7 @@ TEST_F(Journal, AnotherRunBeginsAnewOnceNobodyHoldsTheDirectory) {
 
 TEST_F(Journal, AShardsNextProcessWaitsForTheEndOfTheLast) {
   const auto journal = open();
-  expect_error(ErrorCode::kInvalid, {"shard 0", "still runs", "pid " + std::to_string(getpid())},
+  expect_error(ErrorCode::kInvalid, {"shard 0", "is still running", "pid " + std::to_string(getpid())},
                [&] { open(); });
 }
 
