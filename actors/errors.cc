@@ -15,7 +15,7 @@ caf::error to_caf(const Error& error) {
 Error from_caf(const caf::error& error) {
   if (!error)
     return Error(ErrorCode::kUnavailable,
-                 "the actor that was asked has ended");  // 0.17: no error has no category
+                 "the actor that was asked has ended");  // CAF 0.17: an empty error has no category
   if (error.category() == kCategory && error.context().match_elements<std::string>())
     return Error(error_code(error.code()), error.context().get_as<std::string>(0));
   if (error == caf::sec::request_timeout) return Error(ErrorCode::kTimeout, "no answer in time");

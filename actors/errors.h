@@ -9,7 +9,7 @@ namespace embers {
 
 // Between an embers error and the form in which CAF's responses carry it (category "embers"). CAF's own
 // errors, such as a request to an actor that is gone, become kUnavailable, its timeouts kTimeout. The empty
-// error, which is the reason of a normal end, becomes kUnavailable too.
+// error, which is the reason given by an actor that ends normally, becomes kUnavailable too.
 caf::error to_caf(const Error& error);
 Error from_caf(const caf::error& error);
 

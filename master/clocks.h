@@ -14,13 +14,13 @@ class Clocks {
  public:
   explicit Clocks(uint64_t bound = 0) : bound_(bound) {}
 
-  // From now on the worker takes part, at the clock of the slowest; nothing changes if it does already.
+  // From now on the worker takes part, at the clock of the slowest; nothing changes if it already does.
   void add(uint64_t worker) { clocks_.try_emplace(worker, slowest()); }
   // It left or was lost, and no longer holds others up.
   void remove(uint64_t worker) { clocks_.erase(worker); }
   // It finished a minibatch.
   void advance(uint64_t worker);
-  // How many minibatches it may begin now, beside those that it was given and has not finished.
+  // How many minibatches it may begin now, besides those that it was given and has not finished.
   uint64_t room(uint64_t worker, uint64_t unfinished) const;
 
  private:

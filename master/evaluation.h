@@ -9,7 +9,7 @@
 
 namespace embers {
 
-// What cannot be computed, as in a Report.
+// Stands for what cannot be computed, as in a Report.
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Area under the ROC curve of scores against labels (> 0.5 is positive), ties counted half, as

@@ -48,7 +48,8 @@ void MasterState::maybe_start() {
       });
 }
 
-// Moves the state machine on if what it waits for has happened. Called after every event that may be it.
+// Moves the state machine on if what it waits for has happened. Called after every event that it may be
+// waiting for.
 void MasterState::after_progress() {
   if (phase == Phase::kTraining && sync() && window.ready() && !committing) return commit();
   if (phase == Phase::kTraining && train_book.finished() && !committing) return end_epoch();
@@ -112,7 +113,7 @@ MasterImpl::behavior_type master_behavior(MasterState::Self self,
       },
       [&state, self](const Message<wire::JoinRequest>& m) {
         const caf::actor_addr sender =
-            caf::actor_cast<caf::actor_addr>(self->current_sender());  // a promise takes it
+            caf::actor_cast<caf::actor_addr>(self->current_sender());  // before a promise takes it
         return promised<wire::JoinReply>(self, Kind::kJoinRequest,
                                          [&](auto promise) { state.join(m.get(), sender, promise); });
       },

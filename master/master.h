@@ -45,7 +45,7 @@ struct MasterConfig {
 
   uint64_t train_minibatches = 0, train_records = 0;
   std::vector<std::string> train_signature;  // Dataset::signature() of the training data
-  std::vector<std::string> settings;         // what a worker must agree with, beside the model
+  std::vector<std::string> settings;         // what a worker must agree with, besides the model
   uint64_t test_minibatches = 0;             // 0: no evaluation
   std::string index_dir;                     // passed on to workers
   std::string output;                        // checkpoint directory, or ""

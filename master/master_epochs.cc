@@ -135,7 +135,7 @@ Cursor MasterState::cursor() const {
   return c;
 }
 
-// Between epochs: saves when it is time, then the next epoch or the end.
+// Between epochs: saves when it is time, then begins the next epoch or ends the job.
 void MasterState::save_or_go_on() {
   phase = Phase::kSaving;
   if ((save_again = paused)) return;  // until all owners are there

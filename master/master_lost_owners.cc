@@ -13,11 +13,11 @@ bool MasterState::waits_for(uint32_t number) const {
          number >= config->local_owners.size();
 }
 
-// Of the process that holds the place, or of the one that is about to take it.
+// Loses the process that holds the owner's place, or the one that is about to take it.
 void MasterState::lose_owner(uint32_t number, const std::string& why) {
   if (over_or_failed()) return;
   const auto known = away.find(number);
-  if (known != away.end() && !known->second.joined) return;  // told before
+  if (known != away.end() && !known->second.joined) return;  // already known
   const Member* const member = members.find_owner(number);
   const std::string lost = fmt::format(
       "lost {}: {}", member != nullptr ? member->describe() : fmt::format("shard {}", number), why);
@@ -46,7 +46,7 @@ std::optional<uint32_t> MasterState::free_place() const {
   return std::nullopt;
 }
 
-// Its questions wait in the connection until it has finished what its journal holds.
+// Questions to it wait in the connection until it has finished what its journal holds.
 void MasterState::take_over(Member& member) {
   const uint32_t number = member.number;
   const OwnerHandles owner = connect_owner(member);
@@ -100,8 +100,8 @@ void MasterState::go_on() {
   after_progress();
 }
 
-// A worker may lose its connection to an owner before the master does, or without it: then it is told where
-// the owners are a moment later.
+// A worker may lose its connection to an owner before the master loses its own, or when the master does not
+// lose it at all: then the worker is told a moment later where the owners are.
 void MasterState::owners_for(wire::OwnersRequest::Reader request, Promise<wire::OwnersReply> promise) {
   if (error) {
     told.insert(request.getIncarnation());

@@ -113,7 +113,7 @@ void MasterState::check_worker(wire::JoinRequest::Reader request) {
   check_settings(read_texts(request.getSettings()), where);
 }
 
-// With other values or data, a worker would compute other minibatches than the ones that are counted.
+// With different values or data, a worker would compute minibatches other than those that are counted.
 void MasterState::check_settings(const std::vector<std::string>& theirs, const std::string& where) const {
   const auto first_missing = [](const std::vector<std::string>& lines, const std::vector<std::string>& from) {
     const auto it = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
@@ -200,7 +200,7 @@ void MasterState::down(const caf::down_msg& down) {
 void MasterState::lose_worker(uint64_t incarnation, const std::string& why) {
   const std::string who = members.find(incarnation)->describe();
   forget_worker(incarnation);
-  if (over_or_failed()) return after_progress();  // they all go
+  if (over_or_failed()) return after_progress();  // all members go
   event(fmt::format("lost {}: {}", who, why));
   ++report.workers_lost;
   if (phase == Phase::kEnding) return after_progress();

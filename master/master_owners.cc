@@ -24,7 +24,7 @@ OwnerStats add_up(const std::vector<Message<wire::StatsReply>>& replies) {
   return sum;
 }
 
-// An actor that runs `work` when told to begin, answers how it went, and ends.
+// An actor that runs `work` when told to begin, reports how it went, and ends.
 void run_once(caf::blocking_actor* self, const std::function<void(caf::blocking_actor*)>& work) {
   self->receive([&](begin_atom) -> caf::result<void> {
     try {

@@ -17,7 +17,7 @@ namespace embers {
 using tick_atom = caf::atom_constant<caf::atom("tick")>;
 using MasterImpl = LocalMasterActor::extend<caf::reacts_to<tick_atom>>;
 
-// Whether the actor that was asked is gone, so that the question itself was right.
+// Whether the error means that the actor that was asked is gone, rather than that the question was wrong.
 inline bool is_gone(const Error& why) {
   return remedy(why.code()) == Remedy::kRetry || why.code() == ErrorCode::kUnreachable;
 }
@@ -82,7 +82,7 @@ struct MasterState {
   struct Away {
     std::string lost;  // who, and why
     Clock::time_point deadline;
-    std::optional<OwnerHandles> joined;  // the new process, until it is known to be where it should
+    std::optional<OwnerHandles> joined;  // the new process, until it is known to be where it should be
   };
   struct WaitingJoin {
     uint64_t incarnation;
@@ -152,9 +152,9 @@ struct MasterState {
   // owners and files (master_owners.cc)
   // Runs `work` in an actor of its own, then `then` here; an error fails the job.
   void background(std::function<void(caf::blocking_actor*)> work, std::function<void()> then);
-  // Asks every owner; `then` runs with all the answers. An error fails the job, naming the owner. One that is
-  // away, or is lost before it answered, is asked again when it is back, so asking a question twice must have
-  // the same effect as asking it once.
+  // Asks every owner; `then` runs with all the answers. An error fails the job, naming the owner. An owner
+  // that is away, or is lost before it answers, is asked again when it is back, so asking a question twice
+  // must have the same effect as asking it once.
   template <class T>
   void ask_owner(uint32_t number, const Message<T>& question,
                  std::function<void(const Message<typename KindOf<T>::Reply>&)> then);
@@ -184,7 +184,7 @@ struct MasterState {
   std::map<caf::actor_addr, uint32_t> owner_links;  // monitored proxies
   std::map<uint32_t, Away> away;                    // by owner number; not in `owners`
   bool paused = false;       // nothing is leased: an owner is away, or not all know the new map
-  bool save_again = false;   // what needed all owners, once they are there
+  bool save_again = false;   // save_or_go_on() runs again once all owners are there
   uint32_t map_version = 1;  // raised with each owner that takes the place of a lost one
   uint64_t last_question = 0;
   std::map<uint32_t, std::map<uint64_t, std::function<void()>>> questions;  // of each owner, unanswered

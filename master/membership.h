@@ -32,7 +32,7 @@ class Membership {
   using Clock = std::chrono::steady_clock;
 
   // Numbers the member and gives it an incarnation that was never used before. An owner that takes the place
-  // of a lost one gets the number of that.
+  // of a lost one gets the lost one's number.
   Member& add(Member member, std::optional<uint32_t> number = std::nullopt);
   void remove(uint64_t incarnation) { members_.erase(incarnation); }
   Member* find(uint64_t incarnation);

@@ -149,19 +149,18 @@ void check_same_epoch(const Cursor& saved, const Cursor& now, const std::string&
   if (saved.data != now.data) {
     const auto [was, is] =
         std::mismatch(saved.data.begin(), saved.data.end(), now.data.begin(), now.data.end());
-    fail(ErrorCode::kMismatch, "{}, with {}; this job has {}: resume with the same", when,
+    fail(ErrorCode::kMismatch, "{}, with {}; this job has {}: resume with the same settings and data", when,
          was == saved.data.end() ? "nothing more" : *was, is == now.data.end() ? "nothing more" : *is);
   }
   if (now.sync && !saved.again.empty())
     fail(ErrorCode::kMismatch,
          "{}, in async mode and with minibatches missing in the middle, which sync mode cannot put in order: "
-         "go "
-         "on in async mode until the epoch's end",
+         "go on in async mode until the epoch ends",
          when);
   if (!saved.partial.empty() && saved.shards != now.shards)
     fail(ErrorCode::kMismatch,
-         "{}, when minibatch {} had reached some of {} shards but not all; this job has {}: go on with as "
-         "many",
+         "{}, when minibatch {} had reached some of {} shards but not all; this job has {}: resume with "
+         "the same number of shards",
          when, saved.partial.front().minibatch, saved.shards, now.shards);
 }
 

@@ -12,7 +12,7 @@
 
 namespace embers {
 
-// A minibatch that reached some owners before its worker was lost, and nobody finished before the job
+// A minibatch that reached some owners before its worker was lost, and that nobody finished before the job
 // stopped.
 struct Partial {
   uint64_t minibatch = 0;
@@ -55,7 +55,7 @@ Cursor load_checkpoint(caf::blocking_actor* self, const SnapshotContext& context
 void init_dense(caf::blocking_actor* self, const SnapshotContext& context, const FloatBuffer& dense,
                 const FloatBuffer& buffers);
 
-// kMismatch saying what this job must have as the one that stopped in the middle of an epoch had.
+// kMismatch saying what this job must have in common with the one that stopped in the middle of an epoch.
 void check_same_epoch(const Cursor& saved, const Cursor& now, const std::string& directory);
 
 // Tells every owner where the job stands.

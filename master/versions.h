@@ -27,7 +27,7 @@ class VersionWindow {
   // The commit that makes the next version: minibatches in order, weighted by examples for a mean. `norms`:
   // of its gradients, where they are clipped by norm.
   Message<wire::CommitRequest> commit(const storage::SquaredNorms& norms = {}) const;
-  // The question for them that goes before it.
+  // The question for those norms, which is asked before the commit.
   Message<wire::NormsRequest> norms_request() const;
   // The commit is acknowledged: on to the next window.
   void advance();

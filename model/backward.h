@@ -17,7 +17,7 @@ torch::Tensor run_loss(Model& model, const std::string& name, const torch::Tenso
 void run_backward(const std::string& name, const torch::Tensor& loss);
 
 // Gradients of the embedding tables that got any, keys unique, in order of table id; gradients of late calls
-// are added in call order. Once: it takes the gradients of the leaves.
+// are added in call order. Call once: it takes the gradients of the leaves.
 std::vector<IndexedSlices> indexed_slices(MinibatchRows& rows);
 
 }  // namespace embers

@@ -23,7 +23,7 @@ struct Discovery {
   std::vector<Layer> layers;  // in the model's own order, each once
   std::vector<int64_t> dims;  // of the embedding tables, by id
   // What the model's input layers make of the data's features, each once; and the features of a minibatch
-  // that has them behind its own.
+  // that has these behind its own.
   std::vector<data::Derivation> derived;
   data::FeatureSchema schema;
   LookupPlan plan;

@@ -129,7 +129,7 @@ CombineCall MinibatchRows::call_of(const Lookups::Inverse& inverse, size_t bet) 
 }
 
 void MinibatchRows::combine_prepared() {
-  // The first call may stand where a model wants no gradients; the others' need theirs all the same.
+  // The first call may be where a model has turned gradients off; the other calls need theirs all the same.
   const at::AutoGradMode gradients(training_);
   combined_.resize(lookups_.inverses.size());
   std::vector<torch::Tensor> bets;

@@ -21,8 +21,8 @@ namespace embers {
 // while it lives.
 class MinibatchRows final : public RowSource {
  public:
-  // All references outlive it; bets[i] holds the rows of lookups.tables[i]. `memory` is used by one at a
-  // time. kInternal unless sizes fit.
+  // All references outlive it; bets[i] holds the rows of lookups.tables[i]. Only one MinibatchRows may use
+  // `memory` at a time. kInternal unless sizes fit.
   MinibatchRows(const Discovery& model, const data::Minibatch& minibatch, const Lookups& lookups,
                 std::vector<FloatBuffer> bets, const ModelRunner::LatePull& late, CombineMemory& memory,
                 bool training);
@@ -33,7 +33,7 @@ class MinibatchRows final : public RowSource {
   // Finds ids of the minibatch by their address: all calls on ids that were deduped ahead are combined
   // together, by the first of them. Others are looked up as below.
   torch::Tensor lookup(const EmbeddingImpl& layer, const Ids& ids) override;
-  // Keys among those the table already has rows for are taken from there, the others pulled late.
+  // Keys for which the table already has rows are taken from there; the others are pulled late.
   torch::Tensor lookup(const EmbeddingImpl& layer, Call call) override;
   void note_activity(const Regularizer& regularizer, const torch::Tensor& out) override;
 

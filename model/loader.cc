@@ -19,7 +19,7 @@ std::string last_error() {
   return text == nullptr ? "unknown error" : text;
 }
 
-// A relative path counts from the current directory, else from the job file's.
+// A relative path is looked for in the current directory, then in the job file's.
 std::filesystem::path find_library(const job::Job& job) {
   const std::filesystem::path given = job.model.library;
   if (std::filesystem::exists(given)) return std::filesystem::absolute(given);

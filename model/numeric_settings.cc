@@ -12,7 +12,7 @@
 namespace embers {
 namespace {
 
-// OpenBLAS is behind libtorch's BLAS or it is not: only the dynamic linker knows.
+// Only the dynamic linker knows whether OpenBLAS is behind libtorch's BLAS.
 template <class Function>
 Function* openblas(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
@@ -42,7 +42,7 @@ struct Constant {
   std::string vector = vector_capability();
 };
 
-// What OpenBLAS could use here of its kernels with AVX; "" where it needs no more than it has.
+// Which of its kernels with AVX OpenBLAS could use here; "" where those that it has chosen will do.
 const char* better_core(const std::string& core) {
 #if defined(__x86_64__)
   for (const char* modern : {"Haswell", "Zen", "Excavator", "SkylakeX", "Cooperlake", "Sapphirerapids"})
@@ -82,7 +82,7 @@ std::vector<std::string> numeric_settings(uint32_t threads, std::string* warning
   static const Constant constant;
   if (!constant.fast && warning != nullptr)
     *warning =
-        "libtorch uses another BLAS than OpenBLAS, which may make it 30 times slower: install "
+        "libtorch uses a BLAS other than OpenBLAS, which may make it 30 times slower: install "
         "libopenblas0-pthread";
   return {fmt::format("threads={}", threads),         fmt::format("blas={}", constant.blas),
           fmt::format("blas_core={}", constant.core), fmt::format("libtorch={}", TORCH_VERSION),

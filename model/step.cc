@@ -36,7 +36,7 @@ class Runner final : public ModelRunner {
         model_(std::move(model)),
         found_(discover(*model_, job)),
         dense_(dense_tensors(*model_)) {
-    row_kernels();  // here, where errors are told apart, if the environment's choice is none
+    row_kernels();  // throws here, where errors are told apart, if the environment names none of them
   }
 
   const ModelSpec& spec() const override { return found_.spec; }

@@ -17,11 +17,11 @@ class RowCaches {
   // `rows` of each table.
   RowCaches(const Owners& owners, size_t rows, uint64_t staleness);
 
-  // Begins a training minibatch: takes the rows that the caches have to their places in the plan, and leaves
-  // the others in its lists. Notes hits, and in plan.oldest versions. `plan` is not routed yet.
+  // Begins a training minibatch: copies the rows that the caches have to their places in the plan, and leaves
+  // the others in its lists. Counts hits, and notes versions in plan.oldest. `plan` is not routed yet.
   void take(Work& work, PullPlan& plan);
 
-  // Keeps the rows that an owner's answer brought to their places in the plan.
+  // Keeps the rows that an owner's answer put in their places in the plan.
   void keep(const PullPlan& plan, size_t owner, uint64_t version);
 
  private:

@@ -13,7 +13,7 @@ namespace embers {
 // Where a worker reaches each owner. Plain state of the worker actor.
 class OwnerPlaces {
  public:
-  // Connects to the owners as the master lists them, but for those that are where they were and not lost.
+  // Connects to the owners as the master lists them, except those that are not lost and have not moved.
   // `connected` is told of each new one.
   void update(capnp::List<wire::JoinReply::Owner>::Reader list, const WorkerConfig& config,
               uint64_t incarnation, const std::function<void(const OwnerHandles&)>& connected);

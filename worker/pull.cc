@@ -33,15 +33,15 @@ void take_direct(Work& work, const DirectRead& read, uint64_t rows) {
     work.read_of(owner, *read.versions[owner]);
 }
 
-// Whether owners may know more of what went wrong with a server.
+// Whether owners may know more about what went wrong with a server.
 bool is_unreachable(const Error& why) {
   return remedy(why.code()) == Remedy::kRetry || why.code() == ErrorCode::kUnreachable;
 }
 
 Error no_direct_rows(const Error& why) {
   return Error(ErrorCode::kLost,
-               fmt::format("a worker cannot read rows: {}: check that it runs and that the workers' hosts "
-                           "can reach it, then go on from the last checkpoint (--resume)",
+               fmt::format("a worker cannot read rows: {}: check that the server runs and that the workers' "
+                           "hosts can reach it, then go on from the last checkpoint (--resume)",
                            why.what()));
 }
 
@@ -250,7 +250,7 @@ namespace {
 // Reads what it can straight from servers. Returns why it could not.
 std::optional<Error> read_now(caf::scoped_actor& self, const Owners& owners, Work& work, DirectRead& read) {
   std::optional<Error> error;
-  // Waited for: nobody keeps the read longer than this call.
+  // The read is waited for, so nobody keeps it longer than this call.
   const DirectReadPtr shared(&read, [](DirectRead*) {});
   self->request(owners.direct, caf::infinite, shared)
       .receive([&](uint64_t rows) { take_direct(work, read, rows); },

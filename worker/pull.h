@@ -20,8 +20,8 @@ struct PullPlan {
   std::vector<TableKeyList> lists;  // embedding tables in order of Lookups::tables, then the reserved ones
   std::vector<std::span<float>> places;  // of each list's rows: keys x dim
   Routed routed;                         // what is asked of each owner
-  // With a cache: what it did not have of each list, of which `lists` are views then. Null for a list that is
-  // pulled whole.
+  // With a cache: the part of each list that it did not have; `lists` are then views of these parts. Null for
+  // a list that is pulled whole.
   struct Rest {
     Keys keys;
     std::vector<uint32_t> positions;  // of the keys in the whole list, ascending
@@ -30,13 +30,13 @@ struct PullPlan {
   std::vector<uint64_t> oldest;  // by owner: version of the oldest row from the cache; UINT64_MAX: none
   uint64_t step = 0;             // the cache's
 
-  // Makes positions of what a cache left of a list positions in the whole list.
+  // Turns positions in what a cache left of a list into positions in the whole list.
   void restore_positions();
 };
 
 // Lists what a work pulls and makes room for it in work.rows; of the reserved tables only if
-// work.pulls_dense. With `caches`, rows of embedding tables that these have are put in their places and left
-// out of the plan.
+// work.pulls_dense. With `caches`, rows of embedding tables that the caches have are put in their places and
+// left out of the plan.
 PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, const DenseKeys& keys,
                    RowCaches* caches = nullptr);
 
@@ -49,14 +49,14 @@ Message<wire::PullRequest> pull_request(const PullPlan& plan, size_t owner, cons
                                         bool create, NumberType rows_as = NumberType::kFloat32);
 void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::PullReply::Reader reply);
 
-// Stage "pull": where owners keep their rows in servers, reads the latest rows straight from there; then one
-// message to each owner that holds a key which is still open. So an owner is asked for exactly one version,
-// for keys that are new (it makes their rows) or lost (it says so), and for all where a server does not
-// answer: the owner may know why, and else the work fails here. Works are handed on in the order they came.
-// The dense model is pulled by every `get_model_steps`-th training minibatch, and by the first after an
-// evaluated one. Training minibatches go through a cache of `cache_rows` rows of each embedding table (0:
-// none), which are used for `cache_staleness` minibatches more than the one they were pulled for; what it
-// does not have is asked of owners, also above servers.
+// Stage "pull": where owners keep their rows in servers, reads the latest rows straight from there; then
+// sends one message to each owner that holds a key which is still open. So owners are asked when exactly one
+// version is wanted, for keys that are new (the owner makes their rows) or lost (it says so), and for all
+// keys when a server does not answer: the owner may know why; if not, the work fails here. Works are handed
+// on in the order in which they came. The dense model is pulled by every `get_model_steps`-th training
+// minibatch, and by the first after an evaluated one. Training minibatches go through a cache of `cache_rows`
+// rows of each embedding table (0: none), which are used for `cache_staleness` more minibatches after the one
+// they were pulled for; what it does not have is asked of owners, even when rows are in servers.
 struct PullOptions {
   uint32_t get_model_steps = 1;
   uint64_t cache_rows = 0;

@@ -42,13 +42,13 @@ Message<wire::DoneRequest> done_request(const Work& work) {
 
 using Self = StageActor::stateful_pointer<PusherState>;
 
-// The worker's leases and heartbeats notice a master that is gone or refuses too, but this is where the work
+// The worker's leases and heartbeats also notice a master that is gone or refuses, but this is where the work
 // ends.
 void report_done(Self self, const MasterActor& master, const StageOwner& worker, const WorkPtr& work) {
   self->request(master, caf::infinite, done_request(*work))
       .then([=](const Message<wire::DoneReply>&) { self->send(worker, work); },
             [=](caf::error& e) {
-              const Error why = from_caf(e);  // of a master that is gone the worker hears itself
+              const Error why = from_caf(e);  // the worker itself hears that a master is gone
               if (remedy(why.code()) != Remedy::kRetry)
                 self->send(worker, StageFailure{why.code(), why.what()});
             });

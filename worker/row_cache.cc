@@ -43,7 +43,7 @@ RowCache::Found RowCache::find(KeysView keys, uint64_t step, std::span<float> ou
   return found;
 }
 
-// A free entry, one that is too old, or one by CLOCK.
+// A free entry, one that is too old, or the one that CLOCK picks.
 size_t RowCache::victim(size_t set, uint64_t step) {
   for (size_t at = set; at < set + kWays; ++at)
     if (entries_[at].step == kNever || !is_fresh(entries_[at], step)) return at;

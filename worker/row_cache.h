@@ -12,11 +12,11 @@ namespace embers {
 // Rows of one embedding table that were pulled lately, so that hot ones need not be pulled for every
 // minibatch. Bounded twice: it holds at most `rows` rows, and gives out only those read at most `staleness`
 // steps ago, steps being the worker's minibatches. Keys are spread over sets of kWays entries by their hash;
-// in a full set, an entry that is too old to be given out makes room, else the next one that the set's CLOCK
-// hand finds unused since it last passed. Arithmetic over spans.
+// in a full set, an entry that is too old to be given out makes room; if there is none, the next one that the
+// set's CLOCK hand finds unused since it last passed. Arithmetic over spans.
 //
-// *Thread safety*: none. *Invariants*: a key is in its set at most once; memory grows no more after
-// construction, byte keys' own bytes apart.
+// *Thread safety*: none. *Invariants*: a key is in its set at most once; memory does not grow after
+// construction, apart from the bytes of byte keys.
 class RowCache {
  public:
   static constexpr size_t kWays = 8;
@@ -33,8 +33,8 @@ class RowCache {
   // the least of itself and the versions of the rows taken.
   Found find(KeysView keys, uint64_t step, std::span<float> out, std::span<uint64_t> oldest);
 
-  // Rows that `owner` gave out at `version`, asked for at `step`. One that is there already from a later step
-  // stays. rows.size() == keys.size() x dim.
+  // Rows that `owner` gave out at `version`, asked for at `step`. A row that is already there from a later
+  // step stays. rows.size() == keys.size() x dim.
   void put(KeysView keys, uint64_t step, size_t owner, uint64_t version, std::span<const float> rows);
 
   size_t capacity() const { return entries_.size(); }

@@ -17,8 +17,8 @@ class LocalSteps {
     for (size_t i = 0; i < keys.size(); ++i) holds_dense_[owner_of(owners.map, hash_key(keys, i))] = true;
   }
 
-  // Replaces the local model by what was pulled, or gives the work the local model. A work that comes before
-  // any model was pulled is refused.
+  // Replaces the local model with what was pulled, or gives the work the local model. A work that comes
+  // before any model was pulled is refused.
   void prepare(Work& work) {
     if (work.evaluate || work.refused) return;
     if (work.pulls_dense) {

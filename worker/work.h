@@ -38,8 +38,8 @@ struct Work {
   // pull
   bool pulls_dense = true;  // false: computed on the worker's local model (training.get_model_steps)
   PulledRows rows;
-  // Of each owner: what was read of its rows, or used of a cache, is of this version or later; none where
-  // nothing was read.
+  // For each owner: the rows that were read from it, or taken from a cache, are of this version or later;
+  // none if nothing was read.
   std::vector<std::optional<uint64_t>> versions;
   uint64_t direct_rows = 0, owner_rows = 0;  // read straight from servers, and from owners
   uint64_t cache_hits = 0;
@@ -92,7 +92,7 @@ inline StageFailure owner_failure(size_t owner, const Error& why) {
 }
 
 // Whether an owner's error only means that the work is given back, to be leased again: it is stale, or the
-// owner is gone for a while. Then it is marked so.
+// owner is gone for a while. If so, marks the work.
 inline bool is_given_back(const Owners& owners, Work& work, const Error& why) {
   const bool is_gone = remedy(why.code()) == Remedy::kRetry || why.code() == ErrorCode::kUnreachable;
   if (why.code() == ErrorCode::kStaleMap || (is_gone && owners.may_return)) work.owners_moved = true;

@@ -31,8 +31,8 @@ struct WorkerState {
   std::shared_ptr<const WorkerConfig> config;
   std::shared_ptr<const Owners> owners;
   OwnerPlaces places;
-  bool moving = false;  // an owner is elsewhere: no work is begun until the pipeline is a new one
-  std::shared_ptr<const Owners> moved;  // for that
+  bool moving = false;                  // an owner has moved: no work is begun until there is a new pipeline
+  std::shared_ptr<const Owners> moved;  // the owners of that new pipeline
   uint64_t incarnation = 0;
   StageActor reader, puller;
   std::vector<StageActor> stages;
@@ -113,7 +113,7 @@ struct WorkerState {
 
   // --- owners that move --------------------------------------------------------------------------
 
-  // The master knows where they are, once all are there.
+  // The master knows where they are once all of them are back.
   void find_owners() {
     if (moving || leaving || over || !owners) return;
     moving = true;
@@ -129,7 +129,7 @@ struct WorkerState {
             },
             [this](caf::error& e) {
               if (!leaving) return master_failed(e);
-              moving = false;  // what was read only is the master's to lease again
+              moving = false;  // the master leases again what was only read
               ready.clear();
               if (is_idle()) say_goodbye();
             });
@@ -253,7 +253,7 @@ struct WorkerState {
     request_lease();
   }
 
-  // A work comes back twice: read, and done.
+  // A work comes back twice: once read, and once done.
   void returned(const WorkPtr& work) {
     if (std::exchange(work->is_read, false)) {
       --reading;

@@ -16,7 +16,7 @@ struct AppliedNote {
   uint64_t version = 0;          // the owner's, after it
   uint64_t minibatches = 0;      // applied in the job, after it
   uint64_t examples_before = 0;  // first: records applied in the job before it
-  uint64_t left_out = 0;         // bad rows of its gradients; first: with those before it
+  uint64_t left_out = 0;         // bad rows of its gradients; first: including those before it
   std::vector<std::pair<uint64_t, uint32_t>> applied;  // minibatches, each with its records
 };
 

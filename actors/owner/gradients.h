@@ -22,13 +22,13 @@ struct FiniteGradients {
   std::vector<FloatBuffer> from_halves;
 };
 
-// With `skip` bad rows are left out; else the first is kInvalid naming `origin`'s minibatch, table and key.
-// Tables of Accumulation::kLast hold values, not gradients, and pass as they are. What came as halves becomes
-// float32.
+// With `skip`, bad rows are left out; otherwise the first one is kInvalid, naming `origin`'s minibatch, the
+// table and the key. Tables of Accumulation::kLast hold values, not gradients, and pass as they are.
+// Gradients that came as halves become float32.
 FiniteGradients finite_gradients(std::vector<TableSlices> tables, std::span<const TableSpec> specs,
                                  const Origin& origin, bool skip);
 
-// Copies that may be changed, and views of such.
+// Copies that may be changed, and views of such copies.
 std::vector<AccumulatedTable> copy_of(std::span<const TableSlices> tables);
 std::vector<TableSlices> views_of(std::span<const AccumulatedTable> tables, std::span<const TableSpec> specs);
 

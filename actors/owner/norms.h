@@ -6,8 +6,8 @@
 
 namespace embers {
 
-// Norms of gradients between owners and master: each owner's sums go to the master, the norms of the whole
-// come back with the commit.
+// Norms of gradients between owners and master: each owner's sums go to the master, and the norms of the
+// whole gradients come back with the commit.
 Message<wire::NormsReply> make_norms_reply(const storage::SquareSums& sums);
 // kBadFrame for sums that embers would not write.
 storage::SquareSums read(wire::NormsReply::Reader reply);

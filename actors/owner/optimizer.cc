@@ -165,7 +165,7 @@ void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
   }
 }
 
-// Books a version's minibatches as applied once the shard acknowledged it.
+// Books a version's minibatches as applied once the shard has acknowledged it.
 void book_commit(OptimizerState& state, wire::CommitRequest::Reader commit) {
   for (const auto part : commit.getMinibatches()) {
     const uint32_t examples = state.staging.examples(part.getMinibatch());
@@ -177,7 +177,7 @@ void book_commit(OptimizerState& state, wire::CommitRequest::Reader commit) {
   state.ledger.version = commit.getVersion();
 }
 
-// For the journal, before it is applied.
+// The note of a commit for the journal, made before the commit is applied.
 AppliedNote note_commit(OptimizerState& state, wire::CommitRequest::Reader commit, uint64_t left_out) {
   std::vector<std::pair<uint64_t, uint32_t>> applied;
   for (const auto part : commit.getMinibatches())
@@ -230,7 +230,8 @@ void resume(OptimizerState& state, wire::ResumeRequest::Reader request) {
   for (const uint64_t minibatch : request.getApplied()) state.ledger.mark_applied(minibatch, 0);
 }
 
-// If this actor ends before its shard has answered, this keeps the promise: the asker waits in a thread.
+// Answers the promise even if this actor ends before its shard has answered, since the asker blocks a thread
+// while it waits.
 class Kept {
  public:
   using Promise = caf::typed_response_promise<Message<wire::Empty>>;
@@ -244,7 +245,7 @@ class Kept {
   Promise promise;
 };
 
-// Both actors of the owner refuse what was routed by an older map before the master is answered.
+// When the master is answered, both actors of the owner already refuse what was routed by an older map.
 void take_map(Self self, uint32_t version, caf::typed_response_promise<Message<wire::Empty>> promise) {
   self->state.config.map.version = std::max(self->state.config.map.version, version);
   self->request(self->state.shard, caf::infinite, map_atom::value, version)

@@ -13,7 +13,7 @@ namespace embers {
 //                                                 apply
 //
 // With a journal a push is staged on disk before it is acknowledged, and the actor has a thread of its own.
-// `left`: what the owner's last process noted of its applies; what it had staged is taken up, too.
+// `left`: what the owner's last process noted of its applies; what it had staged is staged again, too.
 OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& config, LocalShardActor shard,
                                const std::vector<AppliedNote>& left = {});
 

@@ -29,7 +29,7 @@ class Rows {
     if (external_ != nullptr) recover();
   }
 
-  // Of the owner's last process.
+  // Notes that the owner's last process left.
   const std::vector<AppliedNote>& left() const { return left_; }
 
   uint64_t version() const { return version_; }
@@ -38,7 +38,7 @@ class Rows {
     version_ = note.version;
     try {
       publish();
-    } catch (const Error&) {  // what is wrong with its servers the store says whenever it is asked
+    } catch (const Error&) {  // the store reports what is wrong with its servers whenever it is asked
     }
   }
 
@@ -162,7 +162,7 @@ class Rows {
     if (store_->gather(id, keys, out, found_) != keys.size()) fail_missing(spec, keys);
   }
 
-  // Rows that nobody keeps read as those that are kept would.
+  // Rounds rows that are not stored as storing them would, so that both read alike.
   void round_unknown(const TableSpec& spec, std::span<float> out) const {
     for (size_t i = 0; i < found_.size(); ++i)
       if (!found_[i]) round_to(spec.number_type, out.subspan(i * spec.dim, spec.dim));
@@ -239,7 +239,7 @@ struct ShardState {
   }
 };
 
-// In the actor's own thread. The CPU may have been allowed when the process began and no longer be.
+// Runs in the actor's own thread. A CPU that was allowed when the process began may no longer be.
 void bind_shard(const OwnerConfig& config) {
   try {
     bind_thread(*config.cpu);

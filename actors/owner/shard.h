@@ -28,11 +28,11 @@ struct OwnerConfig {
   OwnerMap map;
   std::string backend = "memory";     // memory | memcached | redis
   std::vector<std::string> servers;   // of memcached or Redis
-  storage::ServerTimeouts timeouts;   // of theirs
+  storage::ServerTimeouts timeouts;   // of the servers
   storage::ExternalOptions external;  // whose rows they hold
-  bool takes_over = false;            // from a lost process of the owner, by its journal
+  bool takes_over = false;            // from a lost process of the owner, through its journal
   std::optional<int> cpu;             // that the shard actor is bound to, in a thread of its own
-  std::shared_ptr<storage::PageFiller> page_filler;  // of all owners of the process; null: one of its own
+  std::shared_ptr<storage::PageFiller> page_filler;  // shared in the process; null: one of its own
 
   bool has_journal() const { return backend != "memory" && !external.journal.empty(); }
   // Called in an actor's thread when the master ends the job.
@@ -42,7 +42,7 @@ struct OwnerConfig {
 // One apply, from the optimizer actor to its shard, within the process: gradients of each table, one per key.
 struct ApplyBatch {
   uint64_t version = 0;    // the version that it makes
-  uint64_t step = 0;       // the model's, of which the learning rate is a function
+  uint64_t step = 0;       // of the model; the learning rate is a function of it
   double rate_factor = 1;  // every learning rate is multiplied by it
   std::vector<TableSlices> tables;
   AppliedNote note;                       // for the journal
@@ -54,7 +54,7 @@ using NotePtr = std::shared_ptr<const AppliedNote>;
 struct StoreStats {
   uint64_t rows = 0;
   uint64_t resident_bytes = 0;
-  uint64_t left_out = 0;  // rows that an apply left as they were: they would not have been finite
+  uint64_t left_out = 0;  // rows that applies left as they were: they would have become infinite or NaN
 };
 
 using apply_atom = caf::atom_constant<caf::atom("apply")>;
@@ -69,11 +69,11 @@ using LocalShardActor =
                        caf::replies_to<map_atom, uint32_t>::with<uint32_t>,    // version of the owner map
                        caf::replies_to<stats_atom>::with<StoreStats>>;
 
-// Spawns the single owner and only writer of a shard's rows, above a Store. Throws Error for a spec that
-// storage refuses (unknown initializer, optimizer or backend), or a server that cannot be reached. One that
-// talks to servers, or is bound to a CPU, has a thread of its own. With a journal, finishes what the owner's
-// last process began; `left` gets the notes of what that applied, in order. kInvalid when config.takes_over
-// and the journal is not there.
+// Spawns the single owner and only writer of a shard's rows, on top of a Store. Throws Error for a spec that
+// storage refuses (unknown initializer, optimizer or backend), or a server that cannot be reached. A shard
+// that talks to servers, or is bound to a CPU, has a thread of its own. With a journal, finishes what the
+// owner's last process began; `left` gets the notes of what that applied, in order. kInvalid when
+// config.takes_over and the journal is not there.
 LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config,
                             std::vector<AppliedNote>* left = nullptr);
 

@@ -16,12 +16,12 @@ class StagedJournal {
   // kInvalid naming a path that cannot be written.
   StagedJournal(const std::string& directory, uint32_t owner, uint64_t run);
 
-  // What the last process left, in the order of staging; once.
+  // What the last process left, in the order of staging; can be taken once.
   std::vector<Message<wire::PushRequest>> take_left() { return std::move(left_); }
 
-  // Before the push is acknowledged.
+  // Call before the push is acknowledged.
   void add(const Message<wire::PushRequest>& push);
-  // Those before are applied.
+  // Call when all pushes added so far are applied.
   void clear();
 
  private:

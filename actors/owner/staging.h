@@ -36,7 +36,7 @@ class Staging {
 
   // Records of a staged minibatch.
   uint32_t examples(uint64_t minibatch) const { return staged_.at(minibatch)->origin.examples; }
-  // Applied: drops it.
+  // Drops a minibatch that was applied.
   void drop(uint64_t minibatch);
 
  private:

@@ -9,8 +9,8 @@
 namespace embers {
 
 // How stale the applied gradients were. The staleness of a push with gradients is the number of other applies
-// at its owner between the pull it was computed on and its own (ElasticDL's PS version minus the gradient's);
-// a push of a version that is committed is not stale. Plain counts.
+// at its owner between the pull it was computed on and its own apply (ElasticDL's PS version minus the
+// gradient's); a push of a version that is committed is not stale. Plain counts.
 struct Staleness {
   static constexpr size_t kBuckets = 8;  // 0, 1, 2, 3-4, 5-8, 9-16, 17-32, 33 and above
 

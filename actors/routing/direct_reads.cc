@@ -11,7 +11,7 @@ namespace {
 struct ReaderState {
   ReaderState() = default;                             // no aggregate: see actors/README.md
   std::unique_ptr<storage::ExternalReader> connected;  // null before the first read
-  std::optional<Error> failed;  // once a server did not answer: what every read is answered
+  std::optional<Error> failed;  // set once a server did not answer: the answer to every later read
   static inline const char* name = "direct_reader";
 
   uint64_t read(const DirectReaderConfig& c, DirectRead& asked) {

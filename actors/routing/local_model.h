@@ -23,8 +23,8 @@ class LocalModel {
   // Takes what was pulled, [chunks x kDenseChunk]; always the same number of chunks.
   void replace(std::span<const float> values);
   // One step of the optimizer with grads[chunks x kDenseChunk], at the learning rate of the model's step
-  // `model_step`. A chunk whose gradient is infinite or NaN, or would make it so, stays as it is: its owner
-  // leaves it out, too, or ends the job.
+  // `model_step`. A chunk stays as it is if its gradient is infinite or NaN, or would make the chunk so: its
+  // owner leaves that gradient out, too, or ends the job.
   void update(std::span<const float> grads, uint64_t model_step);
   FloatBuffer values() const;
 

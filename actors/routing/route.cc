@@ -20,7 +20,7 @@ Routed route_whole(std::span<const TableKeyList> tables) {
   return routed;
 }
 
-// How many positions from `i` on follow each other.
+// How many positions from `i` on are consecutive.
 size_t run_at(std::span<const uint32_t> positions, size_t i) {
   size_t n = 1;
   while (i + n < positions.size() && positions[i + n] == positions[i] + n) ++n;

@@ -18,7 +18,7 @@ struct RoutedTable {
   std::vector<uint32_t> positions;  // of each key in the source table's list, ascending
 };
 
-// For each owner (by number) its tables, those without a key left out. An owner may end up with none.
+// For each owner (by number), its tables; those without a key are left out. An owner may end up with none.
 using Routed = std::vector<std::vector<RoutedTable>>;
 
 // One list of keys to be routed.
@@ -27,14 +27,14 @@ struct TableKeyList {
   KeysView keys;
 };
 
-// `found`, unless empty, has a flag for each key of each list: those that are set are left out.
+// `found`, unless empty, has a flag for each key of each list: keys whose flag is set are left out.
 Routed route(std::span<const TableKeyList> tables, const OwnerMap& map, size_t owners,
              std::span<const std::vector<uint8_t>> found = {});
 
 // Rows that came from one owner go to their places: out[positions[i]] = rows[i], rows of `dim` floats.
 void scatter(const SentRows& rows, uint32_t dim, std::span<const uint32_t> positions, std::span<float> out);
 
-// The other way for gradients: out[i] = values[positions[i]].
+// The reverse, for gradients: out[i] = values[positions[i]].
 void collect(std::span<const float> values, uint32_t dim, std::span<const uint32_t> positions,
              std::span<float> out);
 

@@ -91,7 +91,7 @@ void Link::finish() {
     if (self->connection_)
       self->connection_->finish();
     else
-      self->down(Error(ErrorCode::kUnavailable, "the connection was ended here"));
+      self->down(Error(ErrorCode::kUnavailable, "this process ended the connection"));
   });
 }
 
@@ -177,7 +177,7 @@ void Link::receive(InFrame frame) {
     decode<wire::Welcome>(frame);
     welcomed_ = true;
     give_up_timer_.cancel();
-    const MutexLock lock(mutex_);  // none overtakes those that wait
+    const MutexLock lock(mutex_);  // no frame overtakes those that wait
     for (OutFrame& f : waiting_) connection_->send(std::move(f));
     waiting_.clear();
     open_ = connection_;
@@ -190,7 +190,7 @@ void Link::receive(InFrame frame) {
   as_proxy(proxy->second).receive(frame);
 }
 
-// The peer said why it ends the connection. It no longer listens, so nothing is sent back.
+// The peer has said why it ends the connection. It no longer listens, so nothing is sent back.
 void Link::refused(InFrame& frame) {
   try {
     throw_error_reply(frame);

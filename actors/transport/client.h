@@ -11,7 +11,7 @@
 
 namespace embers {
 
-// What a client says of itself in the handshake; see schema/handshake.capnp.
+// What a client says about itself in the handshake; see schema/handshake.capnp.
 struct HelloInfo {
   uint64_t job = 0;
   uint64_t incarnation = 0;
@@ -34,7 +34,7 @@ class Link : public std::enable_shared_from_this<Link> {
 
   void send(OutFrame frame);
   void close(const Error& why);
-  // Sends what is queued, then ends the connection; without one stops connecting.
+  // Sends what is queued, then ends the connection; if there is none yet, stops trying to connect.
   void finish();
   const std::string& peer() const { return peer_; }  // all its endpoints, for messages
 
@@ -69,12 +69,12 @@ class Link : public std::enable_shared_from_this<Link> {
   std::shared_ptr<Connection> connection_;
   bool welcomed_ = false;
   bool down_ = false;
-  std::string reason_;  // of the end, once down
+  std::string reason_;  // why the link ended, once it is down
   ErrorCode reason_code_ = ErrorCode::kUnavailable;
   std::unordered_map<uint16_t, caf::strong_actor_ptr> proxies_;
 
   Mutex mutex_;
-  // Where frames go from the welcome to the end, and before that.
+  // Frames go to open_ from the welcome to the end, and to waiting_ before that.
   std::shared_ptr<Connection> open_ ABSL_GUARDED_BY(mutex_);
   std::vector<OutFrame> waiting_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxPartials = 64;    // messages of several chunks on their way at once
 constexpr size_t kChunksPerWrite = 4;  // one gather write moves at most this many chunks
 constexpr size_t kBuffersPerCall = 64;
-constexpr size_t kSmallWords = (64 << 10) / 8;  // what the sender itself writes
+constexpr size_t kSmallWords = (64 << 10) / 8;  // up to here the sender itself writes
 
 // The default completion condition moves 64 KiB a call.
 struct TransferAll {
@@ -121,7 +121,7 @@ void Connection::send(OutFrame frame) {
     loop_->post([self = shared_from_this()] { self->write(); });
 }
 
-// One gather write; the io thread does what is left of it, and the next.
+// One gather write. The io thread writes what is left of it, and then the next one.
 void Connection::write() {
   take_chunks();
   const size_t sent = write_now();
@@ -237,8 +237,7 @@ void Connection::fail_with(const boost::system::error_code& e) {
     const MutexLock lock(queue_mutex_);
     return finishing_;
   }();
-  if (finishing)
-    return close(ending_);  // the peer may be quicker to hang up; the reason is the one known here
+  if (finishing) return close(ending_);  // the peer may hang up first; the reason known here counts
   close(Error(ErrorCode::kUnavailable, e == asio::error::eof ? "the connection was closed by the peer"
                                                              : "the connection broke: " + e.message()));
 }

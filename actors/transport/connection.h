@@ -21,8 +21,8 @@ namespace embers {
 // *Thread safety*: send() and close() from any thread; everything else on the io thread.
 // Invariants: (1) chunks of one message arrive in order, chunks of several may alternate, so that a small
 // message never waits behind a large one; (2) after on_close nothing is called any more; (3) at most
-// kMaxInFlight requests of the peer are unanswered: then reading stops until an answer is written, so that a
-// peer cannot make this process hoard.
+// kMaxInFlight requests of the peer are unanswered: at that number reading stops until an answer is written,
+// so that a peer cannot make this process hoard messages.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
@@ -38,7 +38,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void start();
   void send(OutFrame frame);
-  // Sends what is queued, then ends the connection; at the latest after kFinishSeconds.
+  // Sends what is queued, then ends the connection, after kFinishSeconds at the latest.
   void finish();
   // Tells the peer why in an ErrorReply, then ends the connection.
   void reject(const Error& why);
@@ -54,7 +54,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_chunk();
   void chunk_complete();
   void resume();
-  // Writing: by the one thread that made writing_ true, or to which that one posted it.
+  // Writing is done by the one thread that set writing_, or by the io thread if that thread posted it there.
   void write();
   void take_chunks();
   size_t write_now();
@@ -81,14 +81,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
   Mutex queue_mutex_;
   std::deque<Outgoing> queue_ ABSL_GUARDED_BY(queue_mutex_);
-  bool writing_ ABSL_GUARDED_BY(queue_mutex_) = false;  // one thread is at it
+  bool writing_ ABSL_GUARDED_BY(queue_mutex_) = false;  // a thread is writing
   bool finishing_ ABSL_GUARDED_BY(queue_mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(queue_mutex_) = false;  // nothing is sent any more
-  std::vector<OutFrame> busy_;  // one chunk each, being written; of the thread that writes
+  std::vector<OutFrame> busy_;  // one chunk each, being written; only for the thread that writes
   std::vector<boost::asio::const_buffer> buffers_;
   Mutex socket_mutex_;  // no other thread writes to a socket that is being closed
 
-  Error ending_{ErrorCode::kUnavailable, "the connection was ended here"};
+  Error ending_{ErrorCode::kUnavailable, "this process ended the connection"};
   boost::asio::steady_timer timer_;
 };
 

@@ -8,8 +8,8 @@
 
 namespace embers {
 
-// The io_context of a transport. Shared by all that has sockets or timers on it, because actors keep links
-// and connections for a moment after the transport's end.
+// The io_context of a transport. Shared by everything that has sockets or timers on it, because actors keep
+// links and connections for a moment after the transport's end.
 class EventLoop {
  public:
   boost::asio::io_context context{1};
@@ -21,8 +21,8 @@ class EventLoop {
     if (!ended_) boost::asio::post(context, std::forward<Work>(work));
   }
 
-  // For when its thread has ended: lets go of the links and connections that still had something to run,
-  // which share the loop themselves.
+  // Call when its thread has ended: releases the links and connections that still had something to run and
+  // that share the loop themselves.
   void end() {
     {
       const MutexLock lock(mutex_);

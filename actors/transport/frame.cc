@@ -3,7 +3,8 @@
 namespace embers {
 
 void check(const FrameHeader& h, size_t max_words) {
-  if (h.magic != FrameHeader::kMagic) fail(ErrorCode::kBadFrame, "magic number {:08x} is not ours", h.magic);
+  if (h.magic != FrameHeader::kMagic)
+    fail(ErrorCode::kBadFrame, "magic number {:08x} is not that of embers", h.magic);
   if (h.protocol != kProtocol)
     fail(ErrorCode::kMismatch,
          "the peer speaks protocol {}, this process {}: install the same embers on all hosts", h.protocol,
@@ -14,9 +15,11 @@ void check(const FrameHeader& h, size_t max_words) {
     fail(ErrorCode::kBadFrame, "a message has {} words, but 1 to {} are allowed", h.total, max_words);
   const size_t chunks = (size_t{h.total} + kChunkWords - 1) / kChunkWords;
   if (h.chunks != chunks || h.chunk >= chunks)
-    fail(ErrorCode::kBadFrame, "chunk {} of {} of a message of {} words", h.chunk, h.chunks, h.total);
+    fail(ErrorCode::kBadFrame, "chunk {} of {} does not fit a message of {} words", h.chunk, h.chunks,
+         h.total);
   const size_t words = h.chunk + 1 < chunks ? kChunkWords : h.total - (chunks - 1) * kChunkWords;
-  if (h.words != words) fail(ErrorCode::kBadFrame, "{} words in chunk {} of {}", h.words, h.chunk, h.chunks);
+  if (h.words != words)
+    fail(ErrorCode::kBadFrame, "{} words do not fit chunk {} of {}", h.words, h.chunk, h.chunks);
 }
 
 void throw_error_reply(InFrame& frame) {

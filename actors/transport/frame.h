@@ -11,7 +11,7 @@
 
 namespace embers {
 
-// What stands before every chunk on the wire, little-endian, 40 bytes:
+// The header before every chunk on the wire, little-endian, 40 bytes:
 //
 //   magic      u32   "EMB1"
 //   protocol   u16   kProtocol
@@ -45,7 +45,7 @@ static_assert(sizeof(FrameHeader) == 40 && std::has_unique_object_representation
 
 inline constexpr size_t kChunkWords = size_t{2} << 17;  // 2 MiB
 
-// Checks everything in a header that can be checked by itself; kBadFrame saying what is wrong, kMismatch for
+// Checks everything in a header that can be checked on its own; kBadFrame saying what is wrong, kMismatch for
 // another protocol version. `max_words` bounds the message (small before the handshake).
 void check(const FrameHeader& header, size_t max_words);
 
@@ -60,7 +60,7 @@ struct OutFrame {
 // One whole message that arrived.
 struct InFrame {
   FrameHeader header;
-  std::shared_ptr<Words> words;  // taken by whoever decodes it
+  std::shared_ptr<Words> words;  // taken by the code that decodes them
   bool reply() const { return header.flags & FrameHeader::kReply; }
   bool error() const { return header.flags & FrameHeader::kError; }
   Kind kind() const { return static_cast<Kind>(header.kind); }

@@ -12,11 +12,11 @@ class Link;
 
 // A remote actor as the actors of this process see it. It has no mailbox and no thread: a request is written
 // to the link in the asker's own thread, and its answer goes from the io thread straight into the asker's
-// mailbox, which saves two mailboxes and two wake-ups a trip.
+// mailbox, which saves two mailboxes and two wake-ups per round trip.
 //
 // *Thread safety*: all members from any thread.
-// Invariants: (1) every request is answered, by its reply, its error, or the reason of the link's end; (2)
-// after the end (cleanup) every request is answered with its reason.
+// Invariants: (1) every request is answered, by its reply, by an error, or by the reason why the link ended;
+// (2) after the proxy's end (cleanup) every request is answered with the reason for it.
 class Proxy final : public caf::monitorable_actor {
  public:
   // A request on its way out, and the function that turns its reply's frame into a message (it throws Error

@@ -31,7 +31,7 @@ bool is_alive(const Endpoint& endpoint) {
 
 void check_is_request(const InFrame& frame) {
   if (frame.reply() || frame.error())
-    fail(ErrorCode::kBadFrame, "a reply from a client that was asked nothing");
+    fail(ErrorCode::kBadFrame, "a reply came from a client that was asked nothing");
 }
 
 void check_hello(wire::Hello::Reader hello, const Server::Options& options) {

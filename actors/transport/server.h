@@ -11,7 +11,7 @@
 
 namespace embers {
 
-// Listens and lets peers that shook hands talk to local actors. To those actors each connection is one
+// Listens and lets peers that have shaken hands talk to local actors. To those actors each connection is one
 // sender: monitor current_sender() to notice the end of a peer, in this process and across processes alike.
 class Server : public std::enable_shared_from_this<Server> {
  public:
@@ -30,7 +30,7 @@ class Server : public std::enable_shared_from_this<Server> {
   template <class I>
   void serve(Destination destination, typename I::Actor actor);
   void start();
-  // Takes no more connections and removes its Unix sockets.
+  // Accepts no more connections and removes its Unix sockets.
   void stop();
   ~Server();  // stop(); before the transport's end
 

@@ -24,7 +24,7 @@ void Session::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) 
     answer_error(open.request, from_caf(content.get_as<caf::error>(0)));
   else
     answer_error(open.request,
-                 Error(ErrorCode::kInternal, "the answer has another type than the request asks for"));
+                 Error(ErrorCode::kInternal, "the answer is not of the type that the request asks for"));
 }
 
 caf::message_id Session::remember(const FrameHeader& request, MakeFrame make_frame) {

@@ -29,7 +29,7 @@ class Session final : public caf::monitorable_actor {
   void answer_error(const FrameHeader& request, const Error& error);
 
  private:
-  // The frame of an answer, nothing if it is of another type.
+  // The frame of an answer; nothing if the answer is of another type.
   using MakeFrame = std::optional<OutFrame> (*)(const caf::type_erased_tuple&, const FrameHeader& request);
   struct Open {
     FrameHeader request;
@@ -38,7 +38,7 @@ class Session final : public caf::monitorable_actor {
   template <class Reply>
   static std::optional<OutFrame> make_frame(const caf::type_erased_tuple& content,
                                             const FrameHeader& request);
-  // Remembers a question; the id under which its answer comes.
+  // Remembers a question, and returns the id under which its answer will come.
   caf::message_id remember(const FrameHeader& request, MakeFrame make_frame);
 
   const std::shared_ptr<Connection> connection_;

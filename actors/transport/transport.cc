@@ -70,7 +70,7 @@ void Transport::stop() {
   if (!thread_.joinable()) return;
   std::vector<std::weak_ptr<Connection>> open;
   std::promise<void> told;
-  // On the io thread: no link becomes connected meanwhile, and what finish() posts runs before what was told.
+  // On the io thread: no link becomes connected meanwhile, and what finish() posts runs before `told` is set.
   loop_->post([&] {
     const MutexLock lock(mutex_);
     for (const auto& weak : links_)

@@ -28,14 +28,14 @@ class Transport {
   boost::asio::io_context& io() { return loop_->context; }
   const std::shared_ptr<EventLoop>& loop() { return loop_; }
 
-  // Makes a connection of a socket that is connected, and keeps count of it.
+  // Makes a connection from a connected socket, and keeps track of it.
   std::shared_ptr<Connection> adopt(Connection::Socket socket);
 
-  // Keeps count of a link, so that stop() ends it though it may not be connected yet.
+  // Keeps track of a link, so that stop() ends it even if it is not connected yet.
   void adopt(const std::shared_ptr<Link>& link);
 
   // Lets every connection send what is queued, ends it, and stops the io thread. Call when the actors that
-  // use it are done; takes at most Connection::kFinishSeconds and a little.
+  // use it are done; takes little more than Connection::kFinishSeconds at most.
   void stop();
 
  private:

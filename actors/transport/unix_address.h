@@ -8,7 +8,7 @@
 
 namespace embers {
 
-// "unix:@name" is Linux' abstract socket of that name, as systemd and ss write it (see unix(7)): no file,
+// "unix:@name" is Linux's abstract socket of that name, as systemd and ss write it (see unix(7)): no file,
 // gone with the process that listens there, however it ends.
 inline bool is_abstract(const Endpoint& endpoint) {
   return endpoint.unix_socket && endpoint.host.starts_with('@');

@@ -85,7 +85,7 @@ struct BenchPartOptions {
   std::vector<std::string> words;
 };
 
-// Its answer, ready to be printed.
+// The text of the answer, ready to be printed.
 struct HelpOptions {
   std::string text;
 };

@@ -23,7 +23,7 @@ using Chosen = std::optional<Command>;
 
 constexpr int kMostOwners = 4096;  // of a process
 
-// An unset variable of a shell leaves an empty word behind, which nobody means.
+// An unset shell variable leaves an empty word behind, which nobody intends.
 const CLI::Validator kNotEmpty(
     [](const std::string& text) { return std::string(text.empty() ? "is empty" : ""); }, "", "not empty");
 
@@ -220,7 +220,7 @@ std::string help_text(CLI::App& app, const std::vector<std::string>& command) {
     what = find_command(*what, name);
     path += ' ' + name;
   }
-  // App::help() would tell of the command that was parsed: help.
+  // App::help() would describe the command that was parsed, which is help.
   return what->get_formatter()->make_help(what, path, CLI::AppFormatMode::Normal);
 }
 
@@ -267,7 +267,7 @@ int parse_and_run(int argc, const char* const* argv, const std::function<int(con
 int run_program(int argc, const char* const* argv, const std::function<int(const Command&)>& run) {
   tune_malloc();
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGCHLD, SIG_DFL);  // ignored, as a parent may leave it, it would hide how children end
+  std::signal(SIGCHLD, SIG_DFL);  // a parent may leave it ignored, which would hide how children end
   spdlog::set_default_logger(spdlog::stderr_color_mt("embers"));
   spdlog::set_pattern("%H:%M:%S %v");
   try {

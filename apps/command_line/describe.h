@@ -10,7 +10,7 @@ namespace embers {
 //                  "options": [{"name": "--report", "description": "..", "default": "..", "required": false,
 //                               "aliases": ["-r"]}, ..]}, ..],
 //    "job": {"training": ["mode", ..], ..}}
-// The first command is embers itself. "default" and "aliases" are there where there are any.
+// The first command is embers itself. "default" and "aliases" are present only where there are any.
 nlohmann::json describe(const CLI::App& app);
 
 }  // namespace embers

@@ -5,7 +5,7 @@ namespace embers {
 // For `embers help op`: the cases of apps/op/.
 inline constexpr char kOpHelp[] =
     R"(Reads one case from standard input and writes its result to standard output, both JSON. With --lines every line of
-standard input is a case, and its result is the line of the same number: thousands of cases cost one start.
+standard input is a case, and its result is the line with the same number: thousands of cases cost one start.
 
 The lookup operators: embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse,
 fused_embedding_lookup_sparse, fused_safe_embedding_lookup_sparse.
@@ -15,8 +15,8 @@ fused_embedding_lookup_sparse, fused_safe_embedding_lookup_sparse.
    "weights": [..] | null,  "combiner": "sum" | "mean" | "sqrtn" | null,  "max_norm": x | null,
    "default_id": i | null,  "prune_invalid_ids": true | false,  "keys": [[..], ..partitions] | null,
    "grad": upstream gradient in the shape of the output, or null}
-An absent key is null; partition_strategy null is div; prune_invalid_ids null is false, but for the safe operators,
-which prune (TensorFlow). default_id null gives zeros for rows without ids; sparse ids need a combiner. With keys
+An absent key is null; partition_strategy null is div; prune_invalid_ids null is false, except for the safe operators,
+which prune (as in TensorFlow). default_id null gives zeros for rows without ids; sparse ids need a combiner. With keys
 (raw keys of the rows: strings or integers), ids name rows by their key.
 Result: {"output": [..], "grads": [{"partition": p, "ids": [..row numbers, ascending], "values": [[..], ..]}, ..]}
 
@@ -36,7 +36,7 @@ Learning rates; steps count from 0; initial_learning_rate is one of the params.
   {"op": "schedule", "name": "exponential", "params": {"initial_learning_rate": 0.1, ..},  "steps": [..]}
 Result: {"learning_rates": [..]}.
 
-A bad case: {"error": "..."} with exit status 1; with --lines the others are answered all the same, and the status is 1
+A bad case: {"error": "..."} with exit status 1; with --lines the others are still answered, and the status is 1
 if any was bad. An empty line is a bad case. NaN and infinities are spelled "nan", "inf", "-inf".)";
 
 }  // namespace embers

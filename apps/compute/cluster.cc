@@ -27,7 +27,7 @@ std::shared_ptr<WorkerConfig> worker_config(const JobSetup& setup, const MasterC
     return owners.at(number);
   };
   // A worker of this process does not come back, so the error that ended it ends the job. (An error that the
-  // master sent it is known there.)
+  // master itself sent is already known there.)
   w->on_end = [master](const std::optional<Error>& error) {
     if (!error || error->code() == ErrorCode::kJobFailed) return;
     caf::anon_send(master, make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) {

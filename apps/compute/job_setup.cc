@@ -151,7 +151,7 @@ std::vector<std::string> agreed_settings(const JobSetup& setup) {
 std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOptions& options) {
   auto config = std::make_shared<MasterConfig>();
   config->job = setup.job;
-  // What processes that were started elsewhere are told.
+  // What processes started elsewhere are told.
   auto& overrides = config->job.source.overrides;
   overrides.push_back("data.dir=" + toml_string(setup.job.data.dir));
   if (!setup.job.model.library.empty())

@@ -22,13 +22,13 @@ struct JobSetup {
   std::string index_dir;
 };
 
-// What of the job is to be prepared.
+// What the job is prepared for.
 enum class Purpose : uint8_t { kTrain, kEvaluate };
 
 // Where the record index of this output is kept: next to it. "" without an output.
 std::string index_dir_of(const std::string& output);
 
-// Everything wrong with job file, model, initializers, optimizers or data files comes out here, as kInvalid.
+// Anything wrong with the job file, model, initializers, optimizers or data files is found here, as kInvalid.
 JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir,
                 const std::vector<std::string>& test_files = {});
 
@@ -40,10 +40,10 @@ job::Job load_job(const JobOptions& options, std::vector<std::string> more_overr
 // Keeps other jobs from writing to --output while this one runs; nullptr without it. kInvalid when one does.
 std::unique_ptr<const DirectoryLock> lock_output(const JobOptions& options);
 
-// What a worker must agree with its master in: the job's values and what the data hold.
+// What a worker must agree on with its master: the job's values and what the data hold.
 std::vector<std::string> agreed_settings(const JobSetup& setup);
 
-// What the master is told of the job; owners, members and callbacks are still to be set.
+// What the master is told about the job; owners, members and callbacks are still to be set.
 std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOptions& options);
 
 }  // namespace embers

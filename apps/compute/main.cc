@@ -1,5 +1,5 @@
 // The program embers-compute: the commands that need libtorch. The program embers, which has the others,
-// becomes this one.
+// turns into this one to run them.
 #include "apps/command_line/command_line.h"
 #include "apps/compute/compute.h"
 #include "apps/op/op.h"

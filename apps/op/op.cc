@@ -16,7 +16,7 @@ namespace embers {
 namespace op {
 namespace {
 
-constexpr int kMostDepth = 32;  // keeps what recurses off the end of the stack
+constexpr int kMostDepth = 32;  // keeps recursion from overflowing the stack
 
 struct Kind {
   const char* name;
@@ -61,7 +61,7 @@ Answer answer(const std::string& text) {
   Json the_case;
   try {
     the_case = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
-      if (depth > kMostDepth) fail(ErrorCode::kInvalid, "it is nested more than {} deep", kMostDepth);
+      if (depth > kMostDepth) fail(ErrorCode::kInvalid, "it is nested more than {} levels deep", kMostDepth);
       return true;
     });
   } catch (const std::exception& e) {
@@ -81,7 +81,7 @@ void say(const op::Answer& answer) {
     fail(ErrorCode::kDisk, "cannot write the answer to standard output: {}", std::strerror(errno));
 }
 
-// Reads until there is no more; the cases are in no file that an error could name.
+// Reads until there is no more; the cases are not in a file that an error could name.
 template <class Read>
 void read_input(const Read& read) {
   char nothing;
@@ -114,7 +114,7 @@ int answer_lines() {
 }  // namespace
 
 int run_op(const OpOptions& options) {
-  std::ios::sync_with_stdio(false);  // or each byte of standard input would be a call
+  std::ios::sync_with_stdio(false);  // otherwise each byte of standard input would cost a call
   return options.lines ? answer_lines() : answer_one();
 }
 

@@ -10,10 +10,9 @@
 // whole case and returns the whole result; it is entered in the list in op.cc.
 namespace embers::op {
 
-// The five lookup operators; op_lookup.cc documents the case.
+// The five lookup operators, then steps of an optimizer, first values of rows, and learning rates;
+// apps/command_line/op_help.h documents the cases.
 Json lookup(const Json& the_case);
-// Steps of an optimizer, first values of rows, learning rates; apps/command_line/op_help.h documents the
-// cases.
 Json optimizer(const Json& the_case);
 Json initializer(const Json& the_case);
 Json schedule(const Json& the_case);

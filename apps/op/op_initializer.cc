@@ -1,4 +1,4 @@
-// The initializers of `embers op`; the case is documented in op.cc.
+// The initializers of `embers op`; apps/command_line/op_help.h documents the case.
 #include <algorithm>
 
 #include "apps/op/op.h"

@@ -18,7 +18,7 @@ inline constexpr double kMostNumbers = 1 << 24;  // of a result, which is to be 
 const Json& at(const Json& the_case, const char* key);
 inline bool given(const Json& the_case, const char* key) { return !at(the_case, key).is_null(); }
 
-// Numbers may be spelled "nan", "inf" and "-inf", and are written so.
+// Numbers may be spelled "nan", "inf" and "-inf", and are written that way.
 float number(const Json& value, const std::string& place);
 Json number(float value);
 int64_t integer(const Json& value, const std::string& place);

@@ -1,4 +1,4 @@
-// The lookup operators of `embers op`; the case is documented in op.cc.
+// The lookup operators of `embers op`; apps/command_line/op_help.h documents the case.
 #include <optional>
 
 #include "apps/op/op.h"
@@ -89,7 +89,7 @@ std::vector<int64_t> row_ids(const Flat& flat, const std::optional<TableKeys>& k
   return keys->rows(keys_from(flat.values, place));
 }
 
-// Ids and the shape of what they are combined to.
+// Ids and the shape of what they are combined into.
 struct Input {
   std::vector<int64_t> ids, offsets, shape;
 };
@@ -146,7 +146,7 @@ LookupOptions options_of(const Json& the_case, const std::optional<TableKeys>& k
 void check_size(const Json& the_case, int64_t dim) {
   double numbers = static_cast<double>(dim);
   const Json& shape = at(the_case, "dense_shape");
-  // A dimension of 0 makes no numbers, but lists.
+  // A dimension of 0 holds no numbers but still makes lists.
   for (size_t d = 0; shape.is_array() && d + 1 < shape.size(); ++d)
     numbers *= std::max(1.0, static_cast<double>(integer(shape[d], "dense_shape")));
   if (numbers > kMostNumbers)

@@ -1,4 +1,4 @@
-// The optimizers of `embers op`; the case is documented in op.cc.
+// The optimizers of `embers op`; apps/command_line/op_help.h documents the case.
 #include <map>
 
 #include "apps/op/op.h"
@@ -41,7 +41,7 @@ std::string key_of(const Json& value, const std::string& place) {
   return value.is_number_integer() ? value.dump() : text(value, place);
 }
 
-// One step's gradients, those of one key added up.
+// One step's gradients, with those of the same key added up.
 struct Gradients {
   Keys keys{KeyKind::kBytes};
   std::vector<float> values;

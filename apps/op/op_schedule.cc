@@ -1,4 +1,4 @@
-// The schedules of `embers op`; the case is documented in op.cc.
+// The schedules of `embers op`; apps/command_line/op_help.h documents the case.
 #include "apps/op/op.h"
 #include "apps/op/op_specs.h"
 #include "base/errors.h"

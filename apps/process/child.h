@@ -10,11 +10,11 @@
 #include <boost/process/io.hpp>
 #include <system_error>
 
-// What Boost.Process does not do for the child processes of this one.
+// What Boost.Process does not do for the children of this process.
 namespace embers {
 
 // Runs the program that its first argument names, found in PATH; boost::process::search_path would do the
-// same by Boost.Filesystem's shared library.
+// same, but needs Boost.Filesystem's shared library.
 inline constexpr char kFindInPath[] = "/usr/bin/env";
 // Whether the program that it should run could not be started.
 inline bool was_not_found(boost::process::child& child) {

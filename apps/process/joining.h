@@ -15,11 +15,11 @@
 // What the processes of a job that is spread over several have in common.
 namespace embers {
 
-// Both ways; kInvalid naming a text that is not an address.
+// From texts to endpoints, and back; kInvalid naming a text that is not an address.
 std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts);
 std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
 
-// The master as this process reaches it, and what it says of the job.
+// The master as this process reaches it, and what it says about the job.
 struct MasterLink {
   MasterActor actor;
   uint64_t run = 0;
@@ -31,7 +31,7 @@ struct MasterLink {
 // master.
 MasterLink reach_master(Transport& transport, const JoinOptions& options);
 
-// Ends a process that joined a job, its transports stopped: with the error, or well.
+// Ends a process that joined a job, after its transports were stopped: with the error, or successfully.
 [[noreturn]] void end_member(const std::optional<Error>& error);
 
 }  // namespace embers

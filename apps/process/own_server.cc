@@ -101,7 +101,7 @@ std::vector<std::string> command(const OwnServer::Options& o, uint16_t port) {
                                  std::to_string(o.memory_mb),
                                  "-t",
                                  std::to_string(o.threads)};
-  // Names and item headers take a part of an item; 1 MiB is the default.
+  // Names and item headers take up a part of an item; 1 MiB is the default.
   if (const uint64_t mib = o.longest_value / kMiB + 1; mib > 1 || o.longest_value > kMiB - 1024)
     words.insert(words.end(), {"-I", fmt::format("{}m", mib + 1)});
   if (::geteuid() == 0) words.insert(words.end(), {"-u", "root"});

@@ -6,7 +6,7 @@
 
 namespace embers {
 
-// A memcached or Redis server of a job's own, ended with it: also when this process is killed.
+// A memcached or Redis server of a job's own, which ends with it, even when this process is killed.
 class OwnServer {
  public:
   struct Options {
@@ -15,8 +15,8 @@ class OwnServer {
     uint32_t memory_mb, threads;
     uint64_t longest_value;  // bytes
   };
-  // On a free port. It answers writes that it has no memory for with an error instead of dropping others.
-  // kInvalid with what it said when it does not come up, or is not installed.
+  // Starts one on a free port. It answers writes that it has no memory for with an error instead of dropping
+  // other rows. If it does not come up, or is not installed: kInvalid with what it said.
   static std::unique_ptr<OwnServer> start(const Options& options);
   ~OwnServer();
   OwnServer(const OwnServer&) = delete;

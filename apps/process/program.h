@@ -9,9 +9,9 @@ namespace embers {
 // libtorch. The path of the program with this name.
 std::string program_beside(const std::string& name);
 
-// Turns this process into that program, called by these words, the first of which names it to people (ps):
-// the process keeps its number, its parent and its standard streams. Throws, naming the path, if it cannot be
-// started.
+// Turns this process into that program, called with these words, the first of which is the name that people
+// see (ps): the process keeps its number, its parent and its standard streams. Throws, naming the path, if it
+// cannot be started.
 [[noreturn]] void become(const std::string& name, const std::vector<std::string>& words);
 
 }  // namespace embers

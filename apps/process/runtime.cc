@@ -22,11 +22,11 @@ namespace embers {
 namespace {
 
 constexpr uint32_t kThreadsOfAnOwner = 2;  // shard and optimizer
-// That an actor handles before others have their turn. A heartbeat may wait for as many pulls of a busy
-// shard.
+// Messages that an actor handles before others have their turn. A heartbeat may have to wait for this many
+// pulls of a busy shard.
 constexpr size_t kMessagesAtOnce = 4;
 
-// Calls that wait go on after the signal. Without this, those of libraries would fail.
+// Makes calls that wait go on after the signal. Without this, those of libraries would fail.
 void restart_calls_after(int signal) {
   struct sigaction action {};
   ::sigaction(signal, nullptr, &action);
@@ -49,7 +49,8 @@ SystemConfig::SystemConfig(uint32_t owners) {
 
 void run_as_batch() {
   const sched_param none{};
-  if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &none);  // a gain, no need
+  if (::sched_getscheduler(0) == SCHED_OTHER)
+    ::sched_setscheduler(0, SCHED_BATCH, &none);  // helps, but is not needed
 }
 
 struct SignalWatch::Impl {

@@ -17,9 +17,9 @@ class SystemConfig : public caf::actor_system_config {
   explicit SystemConfig(uint32_t owners = 1);
 };
 
-// This thread, and those that it starts from now on, do not interrupt a running one the moment they wake
+// This thread, and those that it starts from now on, do not interrupt a running thread the moment they wake
 // (SCHED_BATCH): where all cores are busy, threads that hand a message on would stop one another in the
-// middle of its rows. Leaves a policy alone that the process was given (chrt).
+// middle of its rows. Leaves alone a policy that the process was given (chrt).
 void run_as_batch();
 
 // While it lives, calls `stop` with the signal's name (in a thread of its own) at the first SIGINT or
@@ -47,7 +47,7 @@ std::string host_name();
 // Tells whether two processes share a host: "" where it cannot be known.
 std::string boot_id();
 uint64_t random_number();  // never 0
-// The local address from which `host` is reached; "127.0.0.1" when it cannot be told.
+// The local address from which `host` is reached; "127.0.0.1" when it cannot be determined.
 std::string local_address_towards(const std::string& host, const std::string& port);
 
 }  // namespace embers

@@ -41,8 +41,8 @@ class Verdict {
   const std::shared_future<std::optional<Error>> future_ = given_.get_future().share();
 };
 
-// Where an owner listens unless told: a free port of the address that reaches the master, and a Unix socket
-// without a file, which nobody would remove after a SIGKILL.
+// Where an owner listens unless told otherwise: a free port at the address that reaches the master, and a
+// Unix socket without a file, which nobody would remove after a SIGKILL.
 std::vector<Endpoint> default_endpoints(const Endpoint& master) {
   const std::string name = fmt::format("@embers-{}-{:016x}", ::getpid(), random_number());
   std::vector<Endpoint> endpoints{{true, name, ""}};
@@ -110,7 +110,7 @@ class JoinedOwner {
 
   void ask_to_stop() const { caf::anon_send(life_, end_job_atom::value); }
 
-  // Says what is still to be said, and ends all connections.
+  // Sends what is still to be sent, and ends all connections.
   void leave() {
     server_->stop();
     transport_.stop();
@@ -145,7 +145,7 @@ class JoinedOwner {
 };
 using JoinedOwners = std::vector<std::unique_ptr<JoinedOwner>>;
 
-// Only a port that is any free one is there for each owner.
+// Several owners can only be given a port that stands for any free one.
 void check_listen(const ShardOptions& options) {
   if (options.owners == 1) return;
   for (const Endpoint& endpoint : parse_endpoints(options.listen))
@@ -156,8 +156,8 @@ void check_listen(const ShardOptions& options) {
            endpoint.text(), options.owners);
 }
 
-// One after another, in the order of the CPUs. Returns when all have joined, or it is known how the job
-// ended.
+// Joins one owner after another, in the order of the CPUs. Returns when all have joined, or when it is known
+// how the job ended.
 void join_all(const JoinedOwners& owners, const std::vector<int>& cpus,
               const std::shared_ptr<Verdict>& verdict) {
   try {
@@ -172,7 +172,7 @@ void join_all(const JoinedOwners& owners, const std::vector<int>& cpus,
   }
 }
 
-// All at once: each may wait a moment for a peer that takes nothing.
+// All at once: each may wait a moment for a peer that accepts nothing.
 void leave_all(const JoinedOwners& owners) {
   std::vector<std::thread> threads;
   for (const auto& owner : owners) threads.emplace_back([&owner] { owner->leave(); });

@@ -30,11 +30,12 @@ struct CategoricalColumn {
   const std::string& name() const { return feature.name; }
 };
 
-// Int64 keys as they are; those outside [0, num_buckets) become default_value, or end the job without one.
+// Int64 keys as they are; those outside [0, num_buckets) become default_value, or end the job if there is
+// none.
 CategoricalColumn categorical_column_with_identity(const std::string& key, int64_t num_buckets,
                                                    std::optional<int64_t> default_value = std::nullopt);
 CategoricalColumn categorical_column_with_hash_bucket(const std::string& key, int64_t hash_bucket_size);
-// Unknown values become default_value (-1: no id) or, with num_oov_buckets, one of as many ids behind the
+// Unknown values become default_value (-1: no id) or, with num_oov_buckets, one of that many ids after the
 // vocabulary's.
 CategoricalColumn categorical_column_with_vocabulary_list(const std::string& key,
                                                           std::vector<std::string> vocabulary_list,
@@ -64,7 +65,7 @@ CategoricalColumn crossed_column(const std::vector<CrossKey>& keys, int64_t hash
 CategoricalColumn weighted_categorical_column(CategoricalColumn column,
                                               const std::string& weight_feature_key);
 
-// A column of numbers, some of each example's part of the input.
+// A column of numbers: a part of each example's input.
 struct DenseColumn {
   enum class Kind : uint8_t { kNumeric, kEmbedding, kIndicator };
   Kind kind;
@@ -98,8 +99,8 @@ std::vector<DenseColumn> shared_embedding_columns(const std::vector<CategoricalC
                                                   int64_t dimension,
                                                   const EmbeddingColumnOptions& options = {},
                                                   std::string shared_embedding_collection_name = "");
-// "<column>_indicator": how often each id stands there, or the sum of its weights. Needs a column whose
-// number of buckets is known.
+// "<column>_indicator": how often each id occurs, or the sum of its weights. Needs a column whose number of
+// buckets is known.
 DenseColumn indicator_column(const CategoricalColumn& column);
 
 // The columns that the job file declares in [columns]; without any, all features: numeric ones as they are,
@@ -109,13 +110,13 @@ std::vector<DenseColumn> declared_columns(const ModelConfig& config, int64_t dim
 // tf.feature_column.input_layer. Register it in the model like any module.
 class InputLayerImpl : public torch::nn::Module {
  public:
-  // kInvalid naming the column for one that the data does not fit, and for two columns of one name.
+  // kInvalid naming the column for one that the data does not fit, and for two columns with the same name.
   // [storage.tables] may give a table another dim.
   InputLayerImpl(std::vector<DenseColumn> columns, const ModelConfig& config);
   // float32 [N, total()]: the columns' values beside each other, in order of the columns' names.
   torch::Tensor forward(const Batch& batch);
   int64_t total() const { return total_; }
-  // In order of the input, with the number of its values.
+  // The columns in order of the input, each with the number of its values.
   struct Part {
     std::string name;
     int64_t width;

@@ -7,7 +7,7 @@
 namespace embers {
 namespace {
 
-// Sebastiano Vigna's splitmix64: one multiply-xorshift chain a number, its state a plain counter.
+// Sebastiano Vigna's splitmix64: one multiply-xorshift chain per number, its state a plain counter.
 uint64_t splitmix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;

@@ -9,8 +9,8 @@
 namespace embers {
 
 // Dropout whose mask is a function of (seed, minibatch, layer) only: whichever worker computes a minibatch,
-// whenever and however often, drops the same elements. Scales by 1 / (1 - rate) in training, identity in
-// evaluation.
+// whenever and however often, it drops the same elements. Scales by 1 / (1 - rate) in training; is the
+// identity in evaluation.
 class DropoutImpl : public torch::nn::Module {
  public:
   // `layer` tells a model's dropout layers apart. kInvalid unless 0 <= rate < 1.

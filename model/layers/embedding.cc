@@ -31,7 +31,7 @@ void check_default_id(const EmbeddingOptions& options, const std::string& table,
 void check_length(const EmbeddingImpl& layer, int64_t length) {
   const int64_t wanted = layer.options().input_length;
   if (wanted > 0 && length != wanted)
-    bad(layer.table(), "wants {} ids an example (input_length) but was given {}", wanted,
+    bad(layer.table(), "wants {} ids per example (input_length) but was given {}", wanted,
         length == 0 ? "a varying number" : fmt::format("{}", length));
 }
 

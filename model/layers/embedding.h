@@ -18,26 +18,26 @@
 
 namespace embers {
 
-// Floats of a row at most: one row stays far below a message.
+// The most floats of a row: one row stays far smaller than a message may be.
 inline constexpr int64_t kMaxDim = 65536;
 
 struct EmbeddingOptions {
   EmbeddingOptions(std::string table, int64_t output_dim) : table(std::move(table)), output_dim(output_dim) {}
   explicit EmbeddingOptions(int64_t output_dim) : output_dim(output_dim) {}
   // Layers with one name share one table. A layer without one gets a table of its own, named as Keras names
-  // layers: embedding, embedding_1, ..., in the order in which the model's modules were registered, names
-  // that other layers were given left out. Checkpoints know tables by their names: a layer without one that
-  // comes before others moves theirs, so name the tables of a model whose checkpoints are to outlive changes
-  // of it.
+  // layers: embedding, embedding_1, ..., in the order in which the model's modules were registered, leaving
+  // out names that other layers were given. Checkpoints know tables by their names: a layer without one that
+  // is added before others shifts their names, so name the tables of a model whose checkpoints are to outlive
+  // changes to it.
   std::string table;
   int64_t output_dim;
-  // Kind of the table's keys. Not set: that of the layer's features, or of another layer's on the table, else
-  // bytes.
+  // Kind of the table's keys. Not set: that of the layer's features, else that of another layer on the table,
+  // else bytes.
   std::optional<KeyKind> key_kind;
   // Weights of ids need one. As tf.nn.safe_embedding_lookup_sparse: mean and sqrtn leave out ids of weight <=
   // 0.
   Combiner combiner = Combiner::kNone;
-  // What an example is given that has no ids, or whose ids were all left out: the row of this key, with
+  // What is given to an example that has no ids, or whose ids were all left out: the row of this key, with
   // weight 1. Without one it gets zeros. An int64, or a string for tables with byte keys. Needs a combiner.
   std::optional<TableKey> default_id;
   // true: ids < 0 (or "") are left out too, as DeepRec's `prune`, before they are looked up: their rows are
@@ -52,19 +52,19 @@ struct EmbeddingOptions {
   // a combiner its row is looked up like any other. compute_mask() shows where it stands.
   bool mask_zero = false;
   InitializerSpec initializer{"uniform", {}};  // Keras' embeddings_initializer
-  // On the rows that a minibatch touches, each once a table, however often it is looked up: Keras adds the
-  // whole table's, which a lazy table never has. Only in training.
+  // On the rows that a minibatch touches, each once per table, however often it is looked up: Keras penalizes
+  // the whole table, which a lazy table never has. Only in training.
   Regularizer embeddings_regularizer;
   // On the outputs of each call, divided by the number of examples, as Keras does. Only in training.
   Regularizer activity_regularizer;
-  // What rows fulfil after each apply that touched them (storage/rows/constraint.h): max_norm, non_neg,
+  // What rows must satisfy after each apply that touched them (storage/rows/constraint.h): max_norm, non_neg,
   // unit_norm, min_max_norm.
   ConstraintSpec embeddings_constraint;
-  int64_t input_length = 0;  // ids an example: any other number is an error; 0 for any
+  int64_t input_length = 0;  // ids per example: any other number is an error; 0 for any
   int64_t input_dim = 0;     // only for the initializer's fans
   // Features whose ids forward() will be given. They are deduped and pulled ahead of the forward pass, all
-  // tables in one message per owner. Ids of other origin are pulled during the forward pass, one more round
-  // trip each.
+  // tables in one message per owner. Ids from elsewhere are pulled during the forward pass, with one more
+  // round trip each.
   std::vector<std::string> features;
 };
 
@@ -78,8 +78,8 @@ class EmbeddingImpl : public torch::nn::Module {
   // Ragged or dense string or int64 ids from the batch.
   //   combiner none: dense N x M ids (width M) -> [N, M, dim]; ragged ids are kInvalid
   //   else:          [N, dim]; an example without ids gives zeros
-  // Errors: kInvalid for ids of the other kind, for weights without a combiner or of another number than the
-  // ids, or outside the pass of a minibatch.
+  // Errors: kInvalid for ids of the other kind, for weights without a combiner or not as many as ids, or
+  // outside the pass of a minibatch.
   torch::Tensor forward(const Ids& ids);
   // Dense ids of any rank: shape [..., M] -> combiner none: [..., M, dim]; else [..., dim]. int64 tables
   // only; int32 and smaller ids are cast to int64. `weights`, float32 and shaped as the ids, needs a
@@ -96,12 +96,12 @@ class EmbeddingImpl : public torch::nn::Module {
   torch::Tensor compute_mask(const Ids& ids) const;
 
   const EmbeddingOptions& options() const { return options_; }
-  // As the options have them, or as they were found when the model was discovered.
+  // As the options give them, or as they were found when the model was discovered.
   const std::string& table() const { return table_; }
   KeyKind key_kind() const { return key_kind_; }
   void pretty_print(std::ostream& stream) const override;
 
-  // For whoever discovers models. kInvalid for a default_id of another kind.
+  // For the code that discovers models. kInvalid for a default_id of another kind.
   void settle(std::string table, KeyKind kind);
   // Where calls find rows: set for the length of one pass, else nullptr.
   void bind(RowSource* rows) { rows_ = rows; }

@@ -67,8 +67,8 @@ inline constexpr uint32_t kModelAbi = 2;
 
 // The model of the job: from [model] library if given (dlopen, never unloaded), else from the zoo. torch's
 // random state is seeded with job.seed first, so that every process builds the same initial parameters.
-// Errors, all kInvalid: unknown model (nearest suggested), library that does not load, without the factory or
-// of another ABI, unknown [model] keys.
+// Errors, all kInvalid: an unknown model (nearest suggested); a library that does not load, lacks the factory
+// or has another ABI; unknown [model] keys.
 std::shared_ptr<Model> make_model(const job::Job& job);
 
 }  // namespace embers

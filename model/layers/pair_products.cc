@@ -20,7 +20,7 @@ struct Shape {
   int64_t examples, fields, dim;
 };
 
-// x [F, D], transposed: scratch [D, F] -> out [pairs]. Loops run along neighbours in memory, so they are
+// x [F, D], transposed: scratch [D, F] -> out [pairs]. Loops run along neighbours in memory, so they become
 // vector instructions without adding up in another order.
 void products(const Shape& s, const float* x, float* transposed, float* out) {
   for (int64_t f = 0; f < s.fields; ++f)

@@ -17,8 +17,8 @@ class RowSource {
  public:
   virtual ~RowSource() = default;
 
-  // Of ids of the batch, which were looked up ahead if the layer declared their feature, or of any others,
-  // which are looked up now: [examples, dim] with a combiner, else [ids, dim]. Offsets go from 0 to the
+  // Rows of ids of the batch, which were looked up ahead if the layer declared their feature, or of any other
+  // ids, which are looked up now: [examples, dim] with a combiner, else [ids, dim]. Offsets go from 0 to the
   // number of ids; kInvalid naming the table unless they ascend.
   virtual torch::Tensor lookup(const EmbeddingImpl& layer, const Ids& ids) = 0;
 

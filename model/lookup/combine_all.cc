@@ -85,7 +85,7 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
     const std::shared_ptr<CombinePass> pass = calls->pass.lock();
     if (!pass)
       fail(ErrorCode::kInvalid,
-           "a loss goes back to an embedding of an earlier minibatch: detach() what a model keeps");
+           "a loss depends on an embedding of an earlier minibatch: detach() what a model keeps");
     const std::vector<CombineCall>& all = calls->combination->calls();
     variable_list result(1 + calls->shapes.size() + calls->weighted.size());
     std::vector<OutGradient> of_calls;

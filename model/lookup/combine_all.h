@@ -13,12 +13,12 @@ namespace embers {
 struct CombinePass {
   CombineMemory& memory;
   double seconds = 0;  // spent on combinations and their gradients
-  // Those of BETs, so that whoever sends a gradient away need not copy it: see take_gradient().
+  // Gradients of BETs, kept so that sending one away needs no copy: see take_gradient().
   std::vector<std::shared_ptr<FloatBuffer>> gradients{};
 };
 
-// Combination for autograd: one node, one backward pass over all calls. bets[i]: [unique, dim]; result: of
-// each call [combined_rows, dim]. weights[i], where defined, are the weights of call i as a tensor, to which
+// Combination for autograd: one node, one backward pass over all calls. bets[i]: [unique, dim]; the result of
+// each call: [combined_rows, dim]. weights[i], where defined, are the weights of call i as a tensor, to which
 // its gradient flows; the call's own weights are its values. Positions and BETs must be there as long as
 // `pass` is: a backward pass after that is kInvalid. Calls are spread by at::parallel_for, which has threads
 // where code is compiled with OpenMP; results do not depend on their number.
@@ -26,7 +26,7 @@ std::vector<torch::Tensor> combine_all(const std::vector<torch::Tensor>& bets, s
                                        const std::shared_ptr<CombinePass>& pass,
                                        const std::vector<torch::Tensor>& weights = {});
 
-// The values of a BET's gradient, which is not to be used any more: its own memory if combine_all() made it
+// The values of a BET's gradient, which must not be used afterwards: its own memory if combine_all() made it
 // and nothing else took its place, else a copy.
 FloatBuffer take_gradient(const torch::Tensor& gradient, CombinePass& pass);
 

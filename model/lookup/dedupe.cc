@@ -8,7 +8,7 @@ namespace embers {
 namespace {
 
 constexpr size_t kPrefetchAhead = 16;
-constexpr size_t kCachedSlots = size_t{1} << 16;  // so many, 1 MiB, need no prefetching
+constexpr size_t kCachedSlots = size_t{1} << 16;  // up to so many (1 MiB) need no prefetching
 
 uint64_t mix(uint64_t x) {
   x ^= x >> 32;
@@ -131,8 +131,9 @@ void KeyIndex::add_ints(std::span<const int64_t> keys, bool skip_zero, std::span
   return cached ? add_ints<false, false>(keys, place) : add_ints<false, true>(keys, place);
 }
 
-// Whether a key is new the processor cannot guess, so that question costs no jump: what the slot holds, or
-// the next place, is written back either way. Jumps are left for keys whose slot another key has.
+// The processor cannot guess whether a key is new, so that question is asked without a jump: something is
+// written back either way, what the slot holds or the next place. Jumps are left for keys whose slot another
+// key has.
 template <bool skip_zero, bool prefetch>
 void KeyIndex::add_ints(std::span<const int64_t> keys, std::span<int32_t> place) {
   const auto before = static_cast<int32_t>(unique_.size());
@@ -151,9 +152,8 @@ void KeyIndex::add_ints(std::span<const int64_t> keys, std::span<int32_t> place)
       continue;
     }
     const auto word = static_cast<uint64_t>(key);
-    size_t at =
-        mix(word) & mask;      // no call: this library's functions are not inlined, others may replace them
-    const auto others = [&] {  // & and not &&, which would be two jumps, one of them the question above
+    size_t at = mix(word) & mask;  // no call: this library's functions can be replaced, so are not inlined
+    const auto others = [&] {      // & and not &&, which would be two jumps, one of them the question above
       return (static_cast<unsigned>(slots[at].stamp == stamp) &
               static_cast<unsigned>(slots[at].word != word)) != 0;
     };
@@ -196,8 +196,8 @@ bool same_ids(const LookupPlan& plan, size_t a, size_t b) {
   return b == s.size() || s[b].table != table_b;
 }
 
-// The tables of a model are often looked up by the same features: a wide and a deep one. Gives sources from
-// `i` on what an earlier table's have; false when there is none.
+// Tables of a model, such as a wide and a deep one, are often looked up by the same features. Gives the
+// sources from `i` on what those of such an earlier table have; false when there is none.
 bool copy_of_earlier(const LookupPlan& plan, size_t i, Lookups& lookups) {
   for (size_t e = 0; e < i; ++e) {
     if ((e > 0 && plan.sources[e - 1].table == plan.sources[e].table) || !same_ids(plan, i, e)) continue;

@@ -21,12 +21,12 @@ inline constexpr int32_t kMasked = -1;
 using TableKey = std::variant<int64_t, std::string>;
 inline KeyKind kind_of(const TableKey& key) { return key.index() == 0 ? KeyKind::kInt64 : KeyKind::kBytes; }
 
-// What of a feature's ids a layer looks up.
+// Which of a feature's ids a layer looks up.
 struct IdRules {
-  bool skip_zero = false;                // not 0 and "": padding
-  bool prune_weights = false;            // not ids of weight <= 0
-  bool prune_ids = false;                // not ids < 0 and ""
-  std::optional<TableKey> default_id{};  // key that an example without any id is given; no key of padding
+  bool skip_zero = false;                // leaves out 0 and "": padding
+  bool prune_weights = false;            // leaves out ids of weight <= 0
+  bool prune_ids = false;                // leaves out ids < 0 and ""
+  std::optional<TableKey> default_id{};  // key given to an example without any id; never a padding key
   friend bool operator==(const IdRules&, const IdRules&) = default;
 };
 

@@ -15,7 +15,8 @@ void check(const LookupPass& pass, const OutGradient& gradient, std::span<const 
   const auto wanted = bags == 0 ? 0 : (bags - 1) * gradient.stride + dim;
   if (!pass.row.empty() || pass.norm != nullptr || static_cast<int64_t>(gradient.values.size()) < wanted ||
       static_cast<int64_t>(out.size()) != pass.table->rows() * dim)
-    fail(ErrorCode::kInternal, "a gradient of {} numbers for {} bags of dim {}, one of {} for {} rows",
+    fail(ErrorCode::kInternal,
+         "a gradient of {} numbers for {} bags of dim {}, and one of {} numbers for {} rows",
          gradient.values.size(), bags, dim, out.size(), pass.table->rows());
 }
 

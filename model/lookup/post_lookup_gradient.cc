@@ -11,9 +11,10 @@ namespace {
 constexpr int64_t kRowsPerRange = 512;
 constexpr size_t kStreamingFloats = size_t{1} << 18;  // from here on a result is written around the caches
 
-// Each id as one word: its row above, and below what the kernel needs to find its gradient.
+// Each id as one word: its row in the high bits, and in the low bits what the kernel needs to find its
+// gradient.
 struct Packing {
-  unsigned shift;  // bits below
+  unsigned shift;  // number of low bits
   uint64_t low_bits() const { return (uint64_t{1} << shift) - 1; }
 };
 
@@ -60,7 +61,7 @@ size_t find_unique(std::span<const uint64_t> sorted, unsigned shift, uint32_t* b
   return unique;
 }
 
-// Row numbers over all partitions become numbers within their own.
+// Row numbers over all partitions become row numbers within their own partition.
 void divide_by_partition(const LocalTable& table, std::span<int64_t> rows, std::vector<size_t>& part_begin) {
   part_begin.assign(table.partitions() + 1, rows.size());
   part_begin[0] = 0;

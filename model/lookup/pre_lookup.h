@@ -12,7 +12,7 @@ namespace embers {
 //
 // What is pruned is what tf.nn.safe_embedding_lookup_sparse prunes: ids < 0, and where weights are given and
 // the combiner is not sum, ids whose weight is not > 0 (not-a-number is not). A filled id has weight 1.
-// kInvalid: no combiner, a max_norm that is not positive and finite, weights of another number than ids,
+// kInvalid: no combiner, a max_norm that is not positive and finite, weights that are not as many as the ids,
 // offsets that do not go from 0 to the number of ids in order, an id (or a default id that is needed) that is
 // not a row of the table.
 void pre_lookup(const LocalTable& table, const SparseIds& ids, const LookupOptions& options,

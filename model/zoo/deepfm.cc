@@ -56,8 +56,8 @@ class DeepFm final : public Model {
     return at::cat(parts, 1);
   }
 
-  // Sum over pairs of the fields' inner products [N, 1], as half of the square of the sum less the sum of
-  // squares.
+  // Sum over pairs of the fields' inner products [N, 1], as half the difference of the square of the sum and
+  // the sum of squares.
   static torch::Tensor second_order(const torch::Tensor& fields) {
     const torch::Tensor square_of_sum = fields.sum(1).square();
     const torch::Tensor sum_of_squares = fields.square().sum(1);

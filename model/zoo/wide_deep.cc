@@ -5,9 +5,8 @@
 //   model.dropout  0.0        after each of them
 //
 // Tables: "wide/<feature>" of dim 1, zeros at first, combiner sum: the weights of a linear model over all
-// ids;
-// "<feature>" of model.dim, combiner mean, so that the scale does not depend on how many values an example
-// has.
+// ids; "<feature>" of model.dim, combiner mean, so that the scale does not depend on how many values an
+// example has.
 #include "model/layers/layers.h"
 #include "model/zoo/zoo.h"
 

@@ -9,7 +9,8 @@
 namespace embers {
 
 // The models in the box. They take all features of the data, multi-valued ones included, and work with no
-// numeric or no categorical features. Each file tells its settings, all keys of [model], with their defaults.
+// numeric or no categorical features. Each file lists its settings, which are keys of [model], with their
+// defaults.
 std::shared_ptr<Model> make_wide_deep(const ModelConfig& config);
 std::shared_ptr<Model> make_deepfm(const ModelConfig& config);
 std::shared_ptr<Model> make_dlrm(const ModelConfig& config);
