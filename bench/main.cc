@@ -27,7 +27,7 @@ int run_bench(const BenchOptions& options) {
     case Bench::kStorage:
       return bench_storage(options);
   }
-  fail(ErrorCode::kInternal, "there is no benchmark of this number");
+  fail(ErrorCode::kInternal, "there is no benchmark with this number");
 }
 
 }  // namespace

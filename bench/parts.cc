@@ -18,8 +18,8 @@ using Arguments = std::vector<std::string>;
 
 TripSize size_of(const Arguments& words) { return {std::stoul(words.at(3)), std::stoul(words.at(4))}; }
 
-// "client ADDRESS|local ROWS": answers "pull N" by its seconds and latencies in ms, "train SECONDS DEPTH" by
-// rows a second.
+// "client ADDRESS|local ROWS": answers "pull N" with its seconds and latencies in ms, "train SECONDS DEPTH"
+// with rows a second.
 void run_client(const Arguments& words) {
   BenchClient client(words.at(1) == "local" ? "" : words.at(1), "adam", std::stol(words.at(2)));
   answer_lines("", [&](const std::string& line) {
@@ -34,7 +34,7 @@ void run_client(const Arguments& words) {
   });
 }
 
-// "socket-client KIND ADDRESS REQUEST_WORDS REPLY_WORDS OUTSTANDING": answers N by the seconds of N trips.
+// "socket-client KIND ADDRESS REQUEST_WORDS REPLY_WORDS OUTSTANDING": answers N with the seconds of N trips.
 void run_socket_client(const Arguments& words) {
   const auto client = connect_sockets(words.at(1), words.at(2), size_of(words), std::stoul(words.at(5)));
   answer_lines("",
@@ -46,7 +46,8 @@ void run_socket_client(const Arguments& words) {
 int bench_part(const Arguments& words) {
   const std::string role = words.empty() ? "" : words[0];
   const std::string kind = words.size() > 1 ? words[1] : "";
-  // As the processes of a job do, and the peers to which it is a gain: a bare program of one thread loses.
+  // As the processes of a job do. So do the peers that gain from it; a bare program with one thread would
+  // lose.
   if (role == "owner" || role == "client" || kind == "rows2") run_as_batch();
   if (role == "owner")
     serve_bench_owner(words.at(1), words.at(2), std::stol(words.at(3)));

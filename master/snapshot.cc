@@ -79,7 +79,7 @@ Cursor cursor_from_json(const nlohmann::json& json, const std::string& directory
     json.at("data").get_to(c.data);
     return c;
   } catch (const nlohmann::json::exception& e) {
-    fail(ErrorCode::kCorrupt, "{}/manifest.json: the cursor does not read back: {}", directory, e.what());
+    fail(ErrorCode::kCorrupt, "{}/manifest.json: the cursor cannot be read back: {}", directory, e.what());
   }
 }
 

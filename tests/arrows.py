@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """usage: tests/arrows.py ROOT | --self-test
 
-The include arrows: what each folder may include of ours, directly or through other headers, and which folders may see which
-library. Prints each violation as file:line and fails if there is any."""
+The include arrows: which folders of the tree each folder may include, directly or through other headers, and which folders may
+see which library. Prints each violation as file:line and fails if there is any."""
 import os
 import re
 import sys
 import tempfile
 
-# folder: folders it may include beside itself, those below them included.
+# folder: folders that it may include besides itself, with those below them.
 ARROWS = """
 base:
 base/floats:          base
@@ -119,7 +119,7 @@ def check(root):
 
     closure = {}
 
-    def closed(folder):  # what a folder may reach through those it may include
+    def closed(folder):  # what a folder may reach through folders that it may include
         if folder not in closure:
             closure[folder] = set(allowed[folder])
             for other in allowed[folder][1:]:
@@ -138,7 +138,7 @@ def check(root):
                 if not below(theirs, allowed[mine]):
                     violation(file, line, f"{mine}/ may not include {theirs}/: {name}")
             elif quoted:
-                violation(file, line, f'"{name}" is no path from the root of the tree; write <...> for other libraries')
+                violation(file, line, f'"{name}" is not a path from the root of the tree; write <...> for other libraries')
             for library, (headers, owners, seers) in LIBRARIES.items():
                 if re.match(headers, name) and not re.match(owners, file):
                     violation(file, line, f"{library} has no place here: {name}")
@@ -166,7 +166,7 @@ def self_test():
         ("model/layers/a.h", '#include "model/step.h"', "model/layers/ may not include model/"),
         ("master/a.h", '#include "worker/work.h"', "master/ may not include worker/"),
         ("worker/sub/a.cc", '  #include "master/master.h"', "worker/ may not include master/"),
-        ("storage/a.cc", '#include "store.h"', '"store.h" is no path'),
+        ("storage/a.cc", '#include "store.h"', '"store.h" is not a path'),
         ("data/a.h", "#include <caf/all.hpp>", "CAF has no place"),
         ("worker/a.cc", "#include <torch/types.h>", "libtorch has no place"),
         ("apps/a.cc", "#include <ATen/Parallel.h>", "libtorch has no place"),

@@ -1,4 +1,4 @@
-// embers bench engine: the in-memory store beside the machine's limits, on one thread.
+// embers bench engine: the in-memory store compared with the machine's limits, on one thread.
 //
 // Minibatches of 4096 keys (repeats left out) of a table with Adam's slots; dim 16, 64, 128; keys uniform, or
 // Zipf with exponent 1.05.
@@ -7,10 +7,10 @@
 //   insert  find or create, copy first values, set slots; peer: an abseil map with slabs, huge pages and
 //   prefetch
 // Floors touch the same bytes of the same memory, and one random cache line a key for the index, prefetched.
-// Keys are shuffled over the rows. The sides take turns, minibatch blocks at a time; a side's time is its
-// best. Then: bytes a row beyond its floats, the longest insertion, rows kept as halves, removed rows whose
-// places are used again, how the share of the floor changes with size, and two threads with a table each
-// beside one.
+// Keys are shuffled over the rows. The sides take turns, a block of minibatches at a time; a side's best time
+// counts. Then: bytes a row beyond its floats, the longest insertion, rows kept as halves, removed rows whose
+// places are used again, how the share of the floor changes with size, and two threads with a table each,
+// compared with one.
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMinibatches = 64;  // of which the floors' index lines differ
+constexpr size_t kMinibatches = 64;  // whose index lines differ in the floors
 constexpr size_t kLine = 16;         // floats
 
 EMBERS_PREFETCHES void prefetch_floats(const float* at, size_t floats) {
@@ -78,13 +78,13 @@ void time_best(double& best, const std::function<void()>& run) {
 
 using Minibatches = std::span<const std::vector<int64_t>>;
 
-// Pulls every minibatch; room in `out` and `found` for one.
+// Pulls every minibatch; `out` and `found` have room for one.
 void pull_all(Engine& engine, Minibatches batches, std::span<float> out, std::span<uint8_t> found) {
   for (const auto& batch : batches)
     engine.store->gather(0, view(batch), out.first(batch.size() * engine.dim), found.first(batch.size()));
 }
 
-// Pushes every minibatch, each the next step.
+// Pushes every minibatch, each as the next step.
 void push_all(Engine& engine, Minibatches batches, std::span<const float> grads, uint64_t& step) {
   for (const auto& batch : batches)
     storage::apply(*engine.store, 0, *engine.adam, {++step, 1e-6}, view(batch),
@@ -229,13 +229,13 @@ uint64_t available_memory() {
   return sysinfo(&info) == 0 ? (info.freeram + info.bufferram) * info.mem_unit : 0;
 }
 
-// At most `wanted` rows, and what fits three quarters of the memory.
+// At most `wanted` rows, and no more than fit into three quarters of the memory.
 uint64_t rows_that_fit(uint64_t wanted, size_t floats) {
   const uint64_t bytes = floats * sizeof(float) + 64;
   return std::min(wanted, available_memory() / 4 * 3 / bytes);
 }
 
-// Share of the floor of pulls of dim 4 without slots.
+// The share of the floor that pulls reach, with dim 4 and without slots.
 double share_at(uint64_t rows, int rounds, Json& report) {
   Engine engine(4, rows, false);
   const IndexLines index(rows);
@@ -273,8 +273,8 @@ int bench_engine(const BenchOptions& options) {
   const auto [page, longest_page] = page_seconds();
   report["huge_page_s"] = {{"median", page}, {"longest", longest_page}};
   fmt::print(
-      "longest insertion of {} rows: {:.2f} ms; into warm memory {:.2f} of five fillings, {:.2f} when the "
-      "fastest of each counts (a huge page of the kernel's: {:.2f}, the longest {:.2f})\n"
+      "longest insertion of {} rows: {:.2f} ms; into warm memory, in each of five fillings, {:.2f}; {:.2f} "
+      "when each insertion counts with its fastest time (making a huge page: {:.2f}, at most {:.2f})\n"
       "{:.1f} bytes a row beyond its floats\n",
       kFill, longest * 1e3, fmt::join(warm.each, ", "), warm.least, page * 1e3, longest_page * 1e3, overhead);
   report["formats"] = measure_formats(rows_that_fit(wanted, 3 * 64) / 2, rounds);

@@ -16,15 +16,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Makes the kernel hand out so much memory, and gives it back: the time a hypervisor takes to find it counts
-// for neither side.
+// Makes the kernel hand out this much memory, and gives it back, so that the time a hypervisor takes to find
+// it counts for neither side.
 void warm_memory(uint64_t bytes) {
   const storage::Pages pages(bytes, true);
   for (size_t at = 0; at < pages.size(); at += storage::kHugePage) pages.data()[at] = std::byte{1};
 }
 uint64_t bytes_of(uint64_t rows, uint32_t dim) { return rows * (12 * uint64_t{dim} + 64); }
 
-// What a user could build from a well-kept map in a day: the peer of insertion.
+// What a user could build from a well-maintained map in a day: the peer of insertion.
 class AbseilTable {
  public:
   explicit AbseilTable(uint32_t dim) : dim_(dim), rows_per_slab_(storage::kHugePage / (12 * size_t{dim})) {}
@@ -52,8 +52,8 @@ class AbseilTable {
   std::vector<storage::Pages> slabs_;
 };
 
-// Rows/s of inserting `rows` keys, every fourth of which is asked for again; by the clock, since ours has
-// pages made by another thread.
+// Rows/s of inserting `rows` keys, every fourth of which is asked for again; by the clock, since in ours
+// another thread makes pages.
 double insert_rate(uint64_t rows, const std::function<void(std::span<const int64_t>)>& add) {
   std::vector<int64_t> keys;
   const auto begin = BenchClock::now();
@@ -124,7 +124,8 @@ Json measure_reuse(uint32_t dim, uint64_t rows) {
   storage::MemoryTable table(spec, std::vector<float>(2 * size_t{dim}));
   const std::vector<float> values(kBatch * dim, 0.5f);
   std::vector<int64_t> keys;
-  // Calls with the keys of every `stride`-th number of [begin, end), kBatch at a time; rows a second.
+  // Calls `call` with the keys of every `stride`-th number of [begin, end), kBatch at a time. Returns rows a
+  // second.
   const auto each = [&](uint64_t begin, uint64_t end, uint64_t stride, const auto& call) {
     const auto start = BenchClock::now();
     uint64_t count = 0;

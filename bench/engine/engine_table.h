@@ -39,14 +39,15 @@ struct Engine {
   std::vector<double> insert_seconds;  // of each call with kFill keys
 };
 
-// Of insertion (engine_insert.cc), each printed, too.
+// Measurements of insertion (engine_insert.cc), which are also printed.
 
-// Rows/s of inserting this many rows, beside an abseil map: `rows_per_s`, `abseil_rows_per_s`, `ratio`.
+// Rows/s of inserting this many rows, compared with an abseil map: `rows_per_s`, `abseil_rows_per_s`,
+// `ratio`.
 nlohmann::json measure_insert(uint32_t dim, uint64_t rows, int rounds);
 // The longest insertion into memory that was touched before, in milliseconds. The same rows are filled in
-// five times; `each` is the longest of each filling, `least` the longest when every insertion counts as its
-// fastest of the five: what growth itself costs strikes the same insertion each time, a hypervisor that has
-// to find a page, or lets others run, does not.
+// five times; `each` is the longest of each filling, `least` the longest when every insertion counts with its
+// fastest time of the five: the cost of growth itself hits the same insertion each time, that of a hypervisor
+// which has to find a page, or lets others run, does not.
 struct LongestInsertion {
   std::vector<double> each;
   double least;

@@ -25,19 +25,19 @@ int bench_wire(const BenchOptions& options);
 
 double seconds_since(BenchClock::time_point begin);
 
-// One entry of `targets`, printed as well. `value` holds when it is at least `wanted`.
+// One entry of `targets`, which is also printed. The target holds when `value` is at least `wanted`.
 nlohmann::json target(const std::string& name, double value, double wanted);
-// The same with the most that the machine allowed in this run. Where that is below `wanted`, the target is
-// `met` by 90 % of it; `holds` stays what it is.
+// The same with `limit`, the most that the machine allowed in this run. If that is below `wanted`, the target
+// is `met` by 90 % of it; this does not affect `holds`.
 nlohmann::json target(const std::string& name, double value, double wanted, double limit);
-// The same for one that holds when it is at most `wanted`.
+// The same for a target that holds when `value` is at most `wanted`.
 nlohmann::json target_at_most(const std::string& name, double value, double wanted);
 
-// Of the number at `path`, a JSON pointer, in each of the points.
+// The mean of the numbers at `path`, a JSON pointer, in all points.
 double geometric_mean(const nlohmann::json& points, const std::string& path);
 
-// Begins a report: name, machine, instruction sets and BLAS, also printed. Throws when --report could not be
-// written later.
+// Begins a report: name, machine, instruction sets and BLAS, also printed. Throws if --report cannot be
+// written.
 nlohmann::json begin_report(const std::string& bench, const BenchOptions& options);
 void end_report(const nlohmann::json& report, const BenchOptions& options);
 
@@ -47,7 +47,7 @@ class RandomIds {
   RandomIds(int64_t rows, bool zipf, uint64_t seed) : rows_(rows), zipf_(zipf), random_(seed) {}
   int64_t id();
   double unit() { return unit_(random_); }  // [0, 1)
-  // `bags` bags of 1 to `most` ids, each number as likely, with weights of [0.5, 1.5).
+  // `bags` bags of 1 to `most` ids, each number equally likely, with weights of [0.5, 1.5).
   LookupColumn column(int64_t bags, int64_t most);
 
  private:

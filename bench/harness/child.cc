@@ -52,7 +52,7 @@ struct BenchChild::Process {
 BenchChild::BenchChild(const std::vector<std::string>& words)
     : name_(words.at(0)), process_(std::make_unique<Process>(words, Pipe(), Pipe())) {
   std::string line = read_line();
-  while (!line.starts_with(kReady)) line = read_line();  // libraries may have something to say before
+  while (!line.starts_with(kReady)) line = read_line();  // libraries may print something first
   ready_ = line.substr(std::strlen(kReady));
 }
 

@@ -7,13 +7,13 @@
 
 namespace embers {
 
-// A process of a benchmark. It says one line when it is ready, answers each line that it is told by one line,
-// and ends when its standard input does, or this process. Not for several threads.
+// A process of a benchmark. It prints one line when it is ready, answers each line that it is told with one
+// line, and ends when its standard input or this process ends. Not thread-safe.
 class BenchChild {
  public:
   // Runs `words` (found in PATH) and waits for its first line. kInternal when it ends without one.
   explicit BenchChild(const std::vector<std::string>& words);
-  // This very program in a part of its own: `embers-bench part WORDS...`.
+  // This very program, playing one of its parts: `embers-bench part WORDS...`.
   static BenchChild part(std::vector<std::string> words);
   ~BenchChild();
   BenchChild(BenchChild&& other) noexcept;
@@ -34,7 +34,7 @@ class BenchChild {
   std::string ready_;
 };
 
-// The other side of it: says that it is ready, then answers lines until there are no more.
+// The other end: says that it is ready, then answers lines until there are no more.
 void answer_lines(const std::string& ready,
                   const std::function<std::string(const std::string& line)>& answer);
 

@@ -5,8 +5,8 @@
 namespace embers {
 
 // What the figures of a report depend on: cpu, cores that this process may use, caches and memory in bytes,
-// huge pages, kernel and system, compiler, and the load of the last minute, which tells whether others were
-// at work. What cannot be found out is an empty string or 0.
+// huge pages, kernel and system, compiler, and the load of the last minute, which tells whether other
+// programs were at work. What cannot be found out is an empty string or 0.
 nlohmann::json machine();
 
 }  // namespace embers

@@ -21,7 +21,8 @@ std::string contents(const std::string& path) {
   return out.str();
 }
 
-// The program embers with these arguments; what it says goes to a file. Killed at the end if it still runs.
+// A process of the program embers with these arguments; its output goes to a file. Killed at the end if it
+// still runs.
 class Child {
  public:
   Child(const std::vector<std::string>& arguments, const std::string& log)

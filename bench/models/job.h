@@ -6,10 +6,10 @@
 
 namespace embers {
 
-// Runs a job as a user does who launches it by hand: a master, one shard and one worker, each a process of
-// the program embers, talking through a Unix socket. Waits for their end; the processes end with this one.
-// `dir` takes their logs and the report, which is returned. kInternal with what the master said when the job
-// fails.
+// Runs a job as a user would by hand: a master, one shard and one worker, each a process of the program
+// embers, talking through a Unix socket. Waits for their end; the processes end with this one. `dir` takes
+// their logs and the report, which is returned. If the job fails, throws kInternal with what the master
+// printed.
 nlohmann::json run_as_processes(const std::string& job_file, const std::string& dir);
 
 }  // namespace embers

@@ -1,6 +1,6 @@
-// embers bench lookup: the fused lookup operators beside libtorch's, in one run on one thread each.
+// embers bench lookup: the fused lookup operators compared with libtorch's, in one run on one thread each.
 //
-// 26 columns x batch 4096 x 1 to 20 ids (each number as likely), combiner mean, over one table that the
+// 26 columns x batch 4096 x 1 to 20 ids (each number equally likely), combiner mean, over one table that the
 // columns share; dim 16, 64 and 128; ids uniform, or Zipf (exponent 1, ranks scattered over the table); 1 M
 // and 10 M rows. A *step* is the forward pass of a column and then its backward pass, for all columns. Each
 // side's best of several steps counts, and the sides take turns. Every side's results are compared first.
@@ -119,7 +119,7 @@ void step(Side& side, const std::vector<LookupColumn>& columns, std::span<const 
   side.total = std::min(side.total, forward + backward);
 }
 
-// Sums of what both sides computed, row by row and so in any order.
+// Compares sums of what both sides computed, by row, so that the order of rows does not matter.
 void check_equal(const Side& a, const Side& b) {
   const auto differ = [&](const char* what, double x, double y) {
     if (!(std::abs(x - y) <= kFarther * (1 + std::abs(x))))
@@ -145,7 +145,7 @@ void check_equal(const Side& a, const Side& b) {
          static_cast<double>(b.peer->gradient_rows().size()));
 }
 
-// Bytes a second of reading the rows of these ids, prefetched, and doing next to nothing with them.
+// Bytes a second when the rows of these ids are read, with prefetch, and next to nothing is done with them.
 double row_bandwidth(std::span<const float> table, int64_t dim, const std::vector<LookupColumn>& columns) {
   constexpr size_t kAhead = 16;
   double best = INFINITY, bytes = 0;

@@ -5,7 +5,7 @@
 // differ: *unfused* is a chain of libtorch operators per column (see chain_peer), *fused* is one
 // fused_safe_embedding_lookup_sparse for all columns of one dim. Tables have 10 000 rows a column, as
 // hash_bucket_size in DeepRec's modelzoo, ids are Zipf; one id per feature, or 1 to 20. Both sides start from
-// the same values and must come to the same losses. They take turns, with one thread and with two; a side's
+// the same values and must arrive at the same losses. They take turns, with one thread and with two; a side's
 // time is the better of its two medians.
 //
 //   model.<model>.one_id, .multi_hot     unfused over fused
@@ -30,7 +30,7 @@ using storage::UpdateKernel;
 
 constexpr int64_t kRows = 10'000;  // of each column
 constexpr int64_t kMostIds = 20;
-constexpr size_t kMinibatches = 4;  // that steps go round
+constexpr size_t kMinibatches = 4;  // that steps cycle through
 constexpr double kFarther = 1e-3;   // losses that differ by more are an error
 constexpr std::array<int, 2> kThreads{1, 2};
 

@@ -1,14 +1,14 @@
-// embers bench train: training by embers, in a master, a shard and a worker process, beside the same model in
-// one plain libtorch process.
+// embers bench train: training by embers, in a master, a shard and a worker process, compared with the same
+// model in one plain libtorch process.
 //
 // wide_deep, deepfm and dlrm (dim 16; layers: the zoo's default ones, and with --large those of DeepRec's
 // modelzoo) on generated Criteo data, ids hashed to 100 000 a column, batch 2048, Adam. Both read the same
 // minibatches by the same reader, in the same order; the plain process, this one, reads the next minibatch on
 // a thread of its own while it trains. Sides take turns: embers, plain with one thread, plain with two; each
-// begins anew, and what counts are the epochs after the first, when every row is there. A side's time is its
-// median epoch, the plain one that of the better number of threads. embers pulls a minibatch's rows before
-// the gradients of the one before are applied (prefetch 1); its least test loss must agree with that of a
-// plain run, not timed, that applies gradients as late.
+// begins anew, and only the epochs after the first count, when every row is there. A side's time is its
+// median epoch, that of the plain side with the better number of threads. embers pulls a minibatch's rows
+// before the gradients of the one before are applied (prefetch 1); its least test loss must agree with that
+// of a plain run, not timed, that applies gradients as late.
 //
 //   train.<model>            examples a second of embers over plain
 //   train.<model>.embedding  plain: lookups, their backward and SparseAdam; embers: all of the worker's time
@@ -54,7 +54,7 @@ struct Length {
   uint64_t rows;
   uint32_t epochs;
   int rounds;
-  double farthest;  // that losses may be apart; of few steps, which of their gradients are late shows
+  double farthest;  // that losses may be apart; after few steps, it shows which gradients were late
 };
 
 std::string job_text(const Shape& shape, const std::string& dir, uint32_t epochs) {
@@ -213,7 +213,8 @@ struct Side {
 
 void check_losses(const std::string& model, const Run& embers, const Run& late, double farthest) {
   if (!(std::abs(embers.test_loss - late.test_loss) <= farthest))
-    fail(ErrorCode::kInternal, "{}: the test loss is {} with embers and {} without, gradients as late", model,
+    fail(ErrorCode::kInternal,
+         "{}: the test loss is {} with embers, but {} in the plain run with late gradients", model,
          embers.test_loss, late.test_loss);
 }
 

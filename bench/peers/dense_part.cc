@@ -175,7 +175,7 @@ std::unique_ptr<DensePart> DensePart::make(const std::string& name) {
   if (name == "dlrm") return std::make_unique<DlrmPart>();
   if (name == "deepfm") return std::make_unique<DeepFmPart>();
   if (name == "wdl") return std::make_unique<WdlPart>();
-  fail(ErrorCode::kInvalid, "no dense part of the name '{}'", name);
+  fail(ErrorCode::kInvalid, "there is no dense part named '{}'", name);
 }
 
 }  // namespace embers

@@ -31,7 +31,7 @@ class DensePart {
   static std::unique_ptr<DensePart> make(const std::string& name);
   virtual ~DensePart() = default;
 
-  // Outputs of embeddings, examples x width. Blocks stand side by side in the order of Shape::dims, however
+  // Outputs of embeddings, examples x width. Blocks are side by side in the order of Shape::dims, however
   // many columns each holds; those of the wide part are added up.
   struct Block {
     std::span<const float> values;

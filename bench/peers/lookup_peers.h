@@ -21,10 +21,11 @@ class LookupPeer {
  public:
   virtual ~LookupPeer() = default;
   virtual void forward(const LookupColumn& column) = 0;
-  // Of the column whose forward pass came last; out_gradient[bags x dim]. Keeps the gradient until the next.
+  // The backward pass of the column whose forward pass came last; out_gradient[bags x dim]. The gradient is
+  // kept until the next one.
   virtual void backward(std::span<const float> out_gradient) = 0;
   virtual std::span<const float> output() const = 0;
-  // Rows with a gradient, and their values, to see that all sides computed the same.
+  // Rows with a gradient, and their values, to check that all sides computed the same.
   virtual std::vector<int64_t> gradient_rows() const = 0;
   virtual std::span<const float> gradient_values() const = 0;
 };
@@ -33,8 +34,8 @@ class LookupPeer {
 std::unique_ptr<LookupPeer> embedding_bag_peer(std::span<const float> table, int64_t dim);
 
 // The operators that an unfused safe_embedding_lookup_sparse is made of, one libtorch operator each: prune,
-// fill empty rows, unique, gather, scatter to the ids, segment sum, divide (mean). With max_norm, weights,
-// too. Its gradient is that of the unique rows. Combiner: sum or mean.
+// fill empty rows, unique, gather, scatter to the ids, segment sum, divide (mean). With max_norm, it also has
+// weights. Its gradient is that of the unique rows. Combiner: sum or mean.
 std::unique_ptr<LookupPeer> chain_peer(std::span<const float> table, int64_t dim, Combiner combiner,
                                        std::optional<float> max_norm = {});
 

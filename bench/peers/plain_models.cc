@@ -135,7 +135,8 @@ class Plain : public torch::nn::Module, public PlainModel {
       sparse_adam_.emplace_back(settings_, table->weight);
     }
   }
-  // After all modules are registered (tables are not), under the zoo's names: from its first values.
+  // Call it after all modules are registered under the zoo's names (tables are not): they get the first
+  // values of the zoo's model.
   void end(const job::Job& job) {
     const torch::NoGradGuard no_grad;
     const auto zoo = make_model(job)->named_parameters();
@@ -152,7 +153,7 @@ class Plain : public torch::nn::Module, public PlainModel {
       fail(ErrorCode::kInvalid, "the plain models train with adam, not '{}'", job.optimizer.name);
     for (const data::CategoricalFeature& feature : job.feature_schema().categorical)
       if (feature.buckets == 0)
-        fail(ErrorCode::kInvalid, "feature '{}': a plain model needs its number of ids", feature.name);
+        fail(ErrorCode::kInvalid, "feature '{}': a plain model must know its number of ids", feature.name);
     AdamSettings s;
     for (const auto& [name, value] : {std::pair{"learning_rate", &s.learning_rate},
                                       {"beta_1", &s.beta_1},
@@ -163,7 +164,7 @@ class Plain : public torch::nn::Module, public PlainModel {
     return s;
   }
 
-  // Of the tables, then of the dense parameters; they have none afterwards.
+  // Gradients of the tables, then of the dense parameters; neither have any afterwards.
   Tensors take_gradients() {
     Tensors gradients;
     for (torch::nn::EmbeddingBag& table : tables_)
@@ -172,7 +173,7 @@ class Plain : public torch::nn::Module, public PlainModel {
       gradients.push_back(std::exchange(parameter.mutable_grad(), Tensor()));
     return gradients;
   }
-  // What take_gradients() returned, or nothing.
+  // Takes what take_gradients() returned, or nothing.
   void apply(const Tensors& gradients, Times& times) {
     if (gradients.empty()) return;
     StopWatch watch;

@@ -7,7 +7,7 @@
 
 namespace embers {
 
-// wide_deep, deepfm and dlrm of the zoo as one writes them with libtorch alone, in one process, for
+// wide_deep, deepfm and dlrm of the zoo as one would write them with libtorch alone, in one process, for
 // `embers bench train`: an EmbeddingBag(sparse) a table, SparseAdam on their gradients (operator by operator
 // what torch.optim.SparseAdam does: the C++ library has none), torch::optim::Adam on the rest. Layer sizes,
 // learning rate, betas and epsilon are the job's; first values are those of the zoo's model, of rows drawn
@@ -22,9 +22,9 @@ class PlainModel {
   };
 
   // kInvalid unless the job's model is one of the three, its optimizer adam, and all its categorical features
-  // have a number of ids, of which each table has as many rows. `late`: gradients are applied after those of
-  // the next minibatch were computed, or before an evaluation, as they are where the next minibatch's rows
-  // are pulled ahead.
+  // have a known number of ids, which is the number of rows of their table. `late`: gradients are applied
+  // only after those of the next minibatch have been computed, or before an evaluation, as happens when the
+  // next minibatch's rows are pulled ahead.
   static std::unique_ptr<PlainModel> make(const job::Job& job, bool late = false);
   virtual ~PlainModel() = default;
   // The mean loss; adds to `times`.

@@ -1,4 +1,4 @@
-// embers bench backends: a shard's stores beside raw libmemcached and raw hiredis, in one run.
+// embers bench backends: a shard's stores compared with raw libmemcached and raw hiredis, in one run.
 //
 // Rows of 64 floats in two tables, one without slots and one with Adam's; minibatches of 4096 different keys,
 // drawn uniformly or by Zipf's law (exponent 1). *pull* gathers rows; *push* updates those of the first table

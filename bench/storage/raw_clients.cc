@@ -10,7 +10,7 @@
 namespace embers {
 namespace {
 
-// A connection for reads and one for buffered writes without answers, as fast as libmemcached goes.
+// A connection for reads and one for buffered writes without answers: as fast as libmemcached gets.
 class RawMemcached final : public RawClient {
  public:
   RawMemcached(const std::string& host, uint16_t port) {

@@ -14,9 +14,9 @@ class RawClient {
   virtual ~RawClient() = default;
   // values[i]: a copy of the value under names[i], in one multi-get; all of them are there.
   virtual void get(std::span<const std::string> names, std::span<std::string> values) = 0;
-  // Sets all, pipelined, and waits until the server has.
+  // Sets all, pipelined, and waits until the server has stored them.
   virtual void set(const std::vector<std::string>& names, const std::vector<std::string>& values) = 0;
-  // The same in one command, where the server has one.
+  // The same in one command, if the server has such a command.
   virtual void set_in_one(const std::vector<std::string>& names, const std::vector<std::string>& values) {
     set(names, values);
   }

@@ -1,14 +1,14 @@
 // embers bench storage, work item W: minibatches of 4096 distinct keys of 10 M, rows of 64 float32; pull,
 // then push of gradients that the server applies with Adam. One client and one server process on this host,
 // over a Unix socket; sides one after another, one in memory at a time, embers first and last. Keys come in a
-// random order, each as often as the others. Rows a second; of every side the best of four measurements,
-// taken in turn of the ways listed.
+// random order, each as often as the others. Rows a second; of every side the best of four measurements
+// counts, which go through the listed configurations in turn.
 //
 //   embers      an owner process; a client that makes the worker's calls (plan, route, take rows, push), with
 //               as many minibatches under way as a worker has with a training.prefetch of 2, the default, or
 //               3
 //   redis, memcached   a client that updates (store_client.h), one or two threads; `alone`: its pushes
-//               trust what it pulled, as only the one client of a server may
+//               trust what it pulled, as only a server's sole client may
 //   torch rpc   torch.distributed.rpc, SparseAdam at the server; 1 to 3 minibatches under way, 1 or 2 threads
 //   torch local nn.Embedding(sparse=True) and SparseAdam in one process, two threads
 // Limits, measured in the same run: embers' actors in one process, without a socket; and blocking sockets
@@ -45,8 +45,8 @@ std::string unix_path(const std::string& name) {
       .string();
 }
 
-// The best of this many answers of a client: to these questions in turn, each asked for a moment before to
-// warm up.
+// The best of this many answers of a client to these questions in turn, each of which is first asked briefly
+// to warm up.
 double best(BenchChild& client, const Item& work, const std::string& before,
             const std::vector<std::string>& after, size_t times = kTimes) {
   double most = 0;
@@ -82,7 +82,7 @@ double sockets_only(const Item& work) {
   return static_cast<double>(trips * kBenchKeys) / std::stod(client.ask(std::to_string(trips)));
 }
 
-// Its figures when pushes read anew, and when they do not.
+// Its figures when pushes read rows anew, and when they do not.
 std::pair<double, double> store(const std::string& kind, const Item& work) {
   const std::string path = unix_path(kind);
   const uint64_t mb = (static_cast<uint64_t>(work.rows) * (kRowBytes + 256) >> 20) + 256;

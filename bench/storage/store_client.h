@@ -15,7 +15,7 @@ namespace embers {
 BenchChild start_store(const std::string& kind, const std::string& path, uint64_t memory_mb);
 
 // The part "store-client KIND PATH ROWS", which makes the rows before it is ready: answers "SECONDS THREADS"
-// by rows a second of this many threads, each with a connection and minibatches of its own.
+// with the rows a second of this many threads, each with a connection and minibatches of its own.
 void run_store_client(const std::vector<std::string>& words);
 
 }  // namespace embers

@@ -12,7 +12,7 @@ namespace embers {
 namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(1);  // a probe must not be a load
-constexpr uint64_t kNobody = UINT64_MAX;               // incarnation of no worker of the benchmark
+constexpr uint64_t kNobody = UINT64_MAX;               // an incarnation that no worker has
 
 }  // namespace
 
@@ -40,7 +40,7 @@ struct ControlProbe::Impl {
   Transport transport{system};
   OwnerHandles owner;
   std::atomic<bool> over = false;
-  Latencies latencies;  // of the thread, until it is joined
+  Latencies latencies;  // only the thread uses them, until it is joined
   std::thread thread;
 };
 

@@ -11,10 +11,10 @@ namespace embers {
 // millisecond, one question at a time: how long an order takes while others keep the shard busy.
 class ControlProbe {
  public:
-  // Of the owner that listens there (owner.h); begins at once.
+  // Asks the owner that listens there (owner.h); begins at once.
   explicit ControlProbe(const std::string& address);
   ~ControlProbe();
-  // Ends it; the latencies of its round trips.
+  // Ends it; returns the latencies of its round trips.
   Latencies stop();
 
  private:

@@ -147,7 +147,7 @@ BenchClient::Pulls BenchClient::pull(size_t trips) {
 
 namespace {
 
-// Hands out works: keys, and the gradients that a trainer would make of their rows.
+// Hands out work: keys, and the gradients that a trainer would make of their rows.
 WorkPtr make_work(std::span<const int64_t> keys, uint64_t minibatch) {
   auto work = std::make_shared<Work>();
   work->origin = origin(minibatch);

@@ -11,8 +11,8 @@
 #include "bench/harness/latencies.h"
 #include "worker/work.h"
 
-// An owner process and its client, as a shard process and a worker are: what `embers bench wire` and `embers
-// bench storage` measure of embers.
+// An owner process and its client, which work like a shard process and a worker: embers' side of
+// `embers bench wire` and `embers bench storage`.
 namespace embers {
 
 inline constexpr uint64_t kBenchRun = 1;
@@ -40,15 +40,15 @@ OwnerHandles make_bench_owner(caf::actor_system& system, const std::string& opti
 // The part "owner ADDRESS OPTIMIZER ROWS": serves one until its input ends; ready with its address.
 void serve_bench_owner(const std::string& address, const std::string& optimizer, int64_t rows);
 
-// A worker's end of it.
+// A worker's end of the connection.
 class BenchClient {
  public:
-  // Of an owner process, or of one in this process when `address` is empty (then with that optimizer).
+  // A client of an owner process, or of an owner in this process (with that optimizer) if `address` is empty.
   BenchClient(const std::string& address, const std::string& optimizer, int64_t rows);
   ~BenchClient();
 
-  // Pulls this many minibatches, kBenchOutstanding at a time, each as soon as one is answered; reads of each
-  // reply what read_rows does, and nothing of the rows.
+  // Pulls this many minibatches, kBenchOutstanding at a time, each as soon as one is answered; reads what
+  // read_rows reads of each reply, but not the rows.
   struct Pulls {
     double seconds;
     Latencies latencies;
@@ -56,7 +56,7 @@ class BenchClient {
   Pulls pull(size_t trips);
 
   // For this many seconds: pulls minibatches, takes their rows, and pushes gradients, `depth` minibatches at
-  // a time, with what worker/ does for it. Rows a second.
+  // a time, with everything that worker/ does for it. Returns rows a second.
   double train(double seconds, size_t depth);
 
  private:

@@ -27,7 +27,7 @@ using Socket = Connection::Socket;
 using Buffer = std::vector<uint64_t>;
 
 const size_t kReadyMade = kBenchMinibatches;  // messages
-// Of a server that makes its replies: none is on its way twice.
+// Of a server that makes its replies, so that no buffer is sent again while it is still on its way.
 const size_t kBuffers = 2 * kBenchOutstanding;
 
 struct All {
@@ -61,7 +61,7 @@ class AsioEnd {
   }
   std::function<void(uint64_t correlation)> on_message;
   std::function<void()> on_end = [] { broken("closed"); };
-  // What goes out under this correlation.
+  // What is sent under this correlation.
   Buffer& message(uint64_t correlation) { return out_[correlation % out_.size()]; }
 
   void read() {
@@ -134,7 +134,7 @@ class AsioClient final : public SocketClient {
   uint64_t last_ = 0;
 };
 
-// As many rows as embers' side has, each minibatch's at places that are known.
+// As many rows as embers' side has, and the places of each minibatch's rows.
 class KnownRows {
  public:
   KnownRows() : pages_(kBenchMinibatches * kBenchKeys * kBenchDim * sizeof(float), true) {
@@ -144,7 +144,7 @@ class KnownRows {
       for (const int64_t number : numbers[b]) places_.push_back(rows + number * kBenchDim);
     std::fill_n(rows, places_.size() * kBenchDim, 0.5f);
   }
-  // To the end of `reply`, behind whatever comes before the rows.
+  // Copies to the end of `reply`, after whatever comes before the rows.
   void copy(uint64_t minibatch, Buffer& reply) {
     const size_t first = minibatch % kBenchMinibatches * kBenchKeys;
     auto* const end = reinterpret_cast<float*>(reply.data() + reply.size());
@@ -188,7 +188,7 @@ class BlockingEnd {
   BlockingEnd(Socket socket, size_t in_words, size_t out_words, uint16_t flags)
       : socket_(std::move(socket)), in_(in_words), out_(kReadyMade, Buffer(out_words)), flags_(flags) {
     tune(socket_);
-    // All requests fit, so that neither side waits to write to one that waits to write.
+    // All requests fit, so that the two sides never wait for one another to read.
     socket_.set_option(asio::socket_base::send_buffer_size(4 << 20));
     socket_.native_non_blocking(false);
   }

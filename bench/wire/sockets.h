@@ -3,15 +3,15 @@
 #include <memory>
 #include <string>
 
-// What a wire is measured beside: two programs that move the frames of pulls, and nothing else. A client
+// What the wire is compared with: two programs that move the frames of pulls, and nothing else. A client
 // sends requests for rows as a worker's proxy would, with `outstanding` of them on their way; a server reads
 // each and answers under its correlation. Requests and replies are made once, as many as embers' side has
 // minibatches, and sent in turn. Both read into one buffer again and again, check the header's magic number
 // and size, and look at no byte of the payload.
 //   asio      one io_context and thread on each side, asynchronous; header and payload in one gather write
 //   blocking  one thread on each side; send and recv
-// and two servers for asio's client that do what no server of rows can do without, but no more: for each
-// request they copy as many rows as embers' side from random known places of as many into the reply.
+// and two servers for asio's client that do what no server of rows can avoid, but no more: for each request
+// they copy as many rows as embers' side from random known places of as many into the reply.
 //   rows      asio's server, copying before it writes
 //   rows2     copying on a second thread, so that it goes on while the first one writes
 namespace embers {

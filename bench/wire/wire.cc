@@ -97,7 +97,7 @@ Json measure(const std::string& socket, int rounds, size_t trips) {
     for (int round = 0; round < rounds; ++round) ratios.push_back(sides[0].rates[round] / side.rates[round]);
     json["vs_" + side.name] = median(ratios);
   }
-  std::vector<double> limits;  // what the better of them reaches of asio
+  std::vector<double> limits;  // the better of the two, as a share of asio's rate
   for (int round = 0; round < rounds; ++round)
     limits.push_back(std::max(sides[3].rates[round], sides[4].rates[round]) / sides[1].rates[round]);
   json["limit_vs_asio"] = median(limits);
@@ -109,7 +109,7 @@ struct UnderLoad {
   Latencies pulls, control;
 };
 
-// Of both clients' pulls while both pull, and of a control message meanwhile.
+// Latencies of both clients' pulls while both pull, and of control messages meanwhile.
 UnderLoad latencies_of_two(size_t trips) {
   const std::string rows = std::to_string(kRows);
   const BenchChild server = BenchChild::part({"owner", address("unix", "two"), "sgd", rows});

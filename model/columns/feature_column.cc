@@ -32,7 +32,7 @@ int64_t positive(const std::string& column, const char* parameter, int64_t value
 CategoricalColumn vocabulary_column(const std::string& key, std::optional<int64_t> default_value,
                                     int64_t num_oov_buckets) {
   if (num_oov_buckets < 0) bad(key, "num_oov_buckets is {} but must not be negative", num_oov_buckets);
-  if (num_oov_buckets > 0 && default_value) bad(key, "default_value and num_oov_buckets exclude each other");
+  if (num_oov_buckets > 0 && default_value) bad(key, "default_value and num_oov_buckets cannot be combined");
   CategoricalColumn column = column_of(IdKind::kVocabulary, key);
   column.feature.ids.default_value = default_value;
   column.feature.ids.num_oov_buckets = num_oov_buckets;
@@ -140,7 +140,7 @@ CategoricalColumn bucketized_column(const std::string& numeric_key, std::vector<
   const auto finite = [](double b) { return std::isfinite(b); };
   if (boundaries.empty() || !std::all_of(boundaries.begin(), boundaries.end(), finite) ||
       std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal<>()) != boundaries.end())
-    bad(column.name(), "boundaries must be at least one finite number, each larger than the last");
+    bad(column.name(), "boundaries must be at least one finite number, each larger than the one before");
   column.feature.ids.boundaries = std::move(boundaries);
   return column;
 }
@@ -240,7 +240,7 @@ InputLayerImpl::Column InputLayerImpl::made(DenseColumn dense, const ModelConfig
   column.feature = feature.name;
   if (declared.kind == DenseColumn::Kind::kIndicator) {
     if (feature.buckets == 0)
-      bad(declared.name, "needs a known number of ids, but '{}' may have any: embed it, or hash it",
+      bad(declared.name, "needs a known number of ids, but '{}' may have any number: embed it, or hash it",
           declared.categorical.name());
     column.width = feature.buckets;
     return column;

@@ -48,7 +48,7 @@ TEST(Cpus, ThoseOfThisProcessAreAllowed) {
   expect_error(ErrorCode::kInvalid, {"CPU 8191"}, [] { bind_thread(8191); });
 }
 
-// Of all threads of this process, what Linux says of their CPUs.
+// What Linux says about the CPUs of each thread of this process.
 std::vector<std::string> cpus_of_threads() {
   std::vector<std::string> all;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {

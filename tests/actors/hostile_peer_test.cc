@@ -1,4 +1,4 @@
-// What a server makes of bytes that are no frames of ours: an error and a closed connection, for that peer
+// What a server does with bytes that are not valid frames: an error and a closed connection, for that peer
 // only.
 #include <random>
 

@@ -49,7 +49,7 @@ TEST(LocalModel, KeepsItsSlotsWhenWhatWasPulledTakesItsPlace) {
   EXPECT_NEAR(model.values().span()[7], 5 - 0.1 * 2 / std::sqrt(1 + 4.0 + 4.0), 1e-6);
 }
 
-// Adam's first step is one of the learning rate whatever the gradient, its second one has another bias
+// Adam's first step equals the learning rate, whatever the gradient; its second one has another bias
 // correction.
 TEST(LocalModel, CountsItsStepsOverPulls) {
   LocalModel model(dense({"adam", {{"learning_rate", 0.1}, {"beta_1", 0.9}, {"beta_2", 0.99}}}));
@@ -64,7 +64,7 @@ TEST(LocalModel, CountsItsStepsOverPulls) {
   EXPECT_NEAR(model.values().span()[0], -0.1 * m / std::sqrt(v), 1e-6);
 }
 
-// As its owner leaves it out, and all other chunks go on.
+// As its owner does, the model leaves the chunk out, and all other chunks go on.
 TEST(LocalModel, AnInfiniteGradientChangesNothingOfItsChunk) {
   LocalModel model(dense({"adam", {{"learning_rate", 0.1}}}));
   model.replace(std::vector<float>(2 * kDenseChunk, 1.0f));

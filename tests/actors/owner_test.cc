@@ -237,7 +237,7 @@ TEST(AsyncPush, BeginsTheStalenessOfItsEpochAnew) {
 }
 
 // Zhang et al., "Staleness-aware Async-SGD" (2016): the learning rate is divided by the staleness, if that is
-// above 1. Buffers are set, so they know no learning rate.
+// above 1. Buffers are assigned, so the learning rate does not matter to them.
 TEST(AsyncPush, HasItsLearningRateDividedByItsStalenessIfTheJobSaysSo) {
   TableSpec buffers = table(kBufferTable, 2);
   buffers.update_rule = {"assign", {}};

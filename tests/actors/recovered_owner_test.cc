@@ -167,7 +167,7 @@ TEST_P(RecoveredOwner, OfAnAsyncJobKnowsWhatWasAppliedAndGoesOn) {
   const auto disturbed = work(true);
   end();
   std::filesystem::remove_all(dir_.path());
-  // Another run of the job, for what its rows would have been.
+  // Another run of the job, to see what its rows would have been.
   const ServerProcess other = GetParam() == "redis" ? ServerProcess::redis() : ServerProcess::memcached();
   OwnerConfig c = config(false);
   c.servers = {other.address()};
@@ -194,7 +194,7 @@ TEST_P(RecoveredOwner, OfASyncJobHasWhatWasStagedAndCommitsIt) {
   EXPECT_EQ(stats().get().getVersion(), 1);
   EXPECT_EQ(stats().get().getExamples(), 20);
   EXPECT_EQ(push(origin(0, 1), {1, 1}), Outcomes::DUPLICATE);
-  commit(1, {0, 1});  // asked again, done before
+  commit(1, {0, 1});  // asked for again, though already done
   EXPECT_EQ(rows()[2], -101);
   commit(2, {2});
   EXPECT_EQ(rows()[2], -102);

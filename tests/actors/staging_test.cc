@@ -1,4 +1,4 @@
-// The way of a push through an owner: it is taken apart once, whatever is asked of it later.
+// How a push goes through an owner: it is parsed once, whatever is asked of it later.
 #include "actors/owner/staging.h"
 
 #include <gtest/gtest.h>

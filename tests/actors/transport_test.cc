@@ -73,7 +73,7 @@ TEST_P(Transports, MoreRequestsThanMayBeInFlightAreAllAnswered) {
   for (uint32_t i = 0; i < kRequests; ++i) ASSERT_EQ(values[i], i);
 }
 
-// Whoever sends writes to the socket itself, so that many threads are at one connection.
+// Each sender writes to the socket itself, so many threads use one connection.
 TEST_P(Transports, ManyThreadsAskAtOnceThroughOneConnection) {
   constexpr uint32_t kThreads = 4, kEach = 40;
   std::vector<std::thread> threads;
@@ -133,7 +133,7 @@ TEST_P(Transports, AClosedLinkTellsItsReason) {
   });
 }
 
-// The sender of requests stands for the peer: its end is the peer's end.
+// The actor that sends requests stands for the peer: when the peer ends, so does that actor.
 TEST_P(Transports, TheServedActorNoticesTheEndOfAPeer) {
   std::promise<Error> ended;
   caf::actor_system& system = server_.system;

@@ -43,7 +43,7 @@ inline ShardActor::behavior_type fake_shard(ShardActor::stateful_pointer<FakeSha
   };
 }
 
-// As one process of a job: an actor system and a transport.
+// Like one process of a job: an actor system and a transport.
 struct OneSide {
   System system;
   Transport transport{system};
@@ -79,7 +79,7 @@ struct AskingSide : OneSide {
       : link(Link::open(transport, std::move(endpoints), hello, timeout)),
         shard(link->proxy<ShardInterface>(Destination::kShard)) {}
 
-  // Value of the floats of one pull, all the same; `words` are told apart by minibatch.
+  // The value of the floats of one pull, which are all the same; pulls are told apart by their minibatch.
   float pull(uint64_t minibatch, uint32_t floats) {
     caf::scoped_actor self{system};
     return value_of(ask(self.ptr(), shard, pull_request(minibatch, floats)), floats);
@@ -105,7 +105,7 @@ struct AskingSide : OneSide {
   ShardActor shard;
 };
 
-// A peer that says what it wants, byte by byte.
+// A peer that may send anything, byte by byte.
 class RawPeer {
  public:
   explicit RawPeer(const Endpoint& server) : socket_(io_) {

@@ -67,12 +67,12 @@ says "HOST:PORT"
 few 2 shard --master nonsense
 says "HOST:PORT"
 
-# What it takes to be seen here: a command that computes.
+# A command that computes, for comparison: here libtorch must be seen.
 run 1 op
 grep -q libtorch <<<"$libraries" || fail "embers op was not seen to load libtorch"
 says '{"error":'
 
-# Input that cannot be read is no empty input.
+# Input that cannot be read does not count as empty input.
 for input in '&-' "$work"; do
   status=0
   eval "\"\$embers\" op --lines <${input/#\/*/\"$work\"}" >"$work/out" 2>&1 || status=$?
@@ -80,7 +80,7 @@ for input in '&-' "$work"; do
   says "cannot read cases from standard input"
 done
 
-# A program that lost the others.
+# A program without the other programs beside it.
 mkdir "$work/alone"
 cp "$embers" "$work/alone/embers"
 embers="$work/alone/embers"

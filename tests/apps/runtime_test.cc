@@ -21,7 +21,7 @@ namespace {
 
 using namespace testing_support;
 
-// What the scheduler says of a thread that ran `first`, and of one that it started afterwards.
+// The scheduling policies of a thread that ran `first`, and of a thread that it started afterwards.
 std::pair<int, int> policies_after(const std::function<void()>& first) {
   std::pair<int, int> policies;
   std::thread([&] {
@@ -48,7 +48,7 @@ TEST(RunAsBatch, LeavesAPolicyThatWasGiven) {
 using work_atom = caf::atom_constant<caf::atom("work")>;
 using ask_atom = caf::atom_constant<caf::atom("ask")>;
 
-// As a shard whose workers keep it busy: its mailbox is never empty.
+// Like a shard whose workers keep it busy: its mailbox is never empty.
 caf::behavior busy(caf::event_based_actor* self, int messages) {
   for (int i = 0; i < messages; ++i) self->send(self, work_atom::value);
   return {[self](work_atom) { self->send(self, work_atom::value); }};
@@ -112,7 +112,7 @@ TEST(SignalWatchDeath, ASecondSignalEndsTheProcessAtOnce) {
       testing::ExitedWithCode(128 + SIGINT), "");
 }
 
-// A child of this process, by the kernel's word: no zombie, and gone when it is killed.
+// Whether the kernel still knows the process, even if only as a zombie.
 bool runs(int pid) { return ::kill(pid, 0) == 0; }
 
 TEST(Child, IsGoneAfterItsEnd) {
@@ -156,7 +156,7 @@ TEST(Child, EndsWithItsParentEvenIfThatIsKilled) {
   EXPECT_TRUE(runs(pid));
   ::kill(parent, SIGKILL);
   ::waitpid(parent, nullptr, 0);
-  // Its new parent, whoever that is, may take a while to notice.
+  // Its new parent, whichever process that is, may take a while to notice.
   EXPECT_TRUE(testing_support::wait_until([&] {
     const std::string status = testing_support::read_file(fmt::format("/proc/{}/stat", pid));
     return status.empty() || status.find(") Z ") != std::string::npos;

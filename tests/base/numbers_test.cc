@@ -41,7 +41,7 @@ bool is_special(NumberType type, uint16_t half) {
   return (half & exponent) == exponent;
 }
 
-// Numbers around every half and between, and random bits.
+// Every half, the middle between two halves, numbers next to these, and random bits.
 std::vector<float> many_floats() {
   std::vector<float> floats{0.0f,     -0.0f,    kInf,    -kInf,   std::nanf(""), 65504.0f,
                             65519.0f, 65520.0f, 1e6f,    -1e6f,   3.3e38f,       3.4e38f,
@@ -81,7 +81,7 @@ TEST(Numbers, EveryHalfComesBackAsItWas) {
     }
 }
 
-// No half is nearer than the one chosen; of two as near, the even one.
+// No half is nearer than the one chosen; of two that are equally near, the even one is chosen.
 TEST(Numbers, AreRoundedToTheNearestHalf) {
   for (const NumberType type : kHalves)
     for (const float x : many_floats()) {
@@ -128,7 +128,7 @@ TEST(Numbers, EveryWayToConvertFloat16GivesTheSameBits) {
   }
 }
 
-// Of many roundings the mean is the number, and each is one of its two neighbours.
+// The mean of many roundings is the number, and each of them is one of its two neighbours.
 TEST(Numbers, StochasticRoundingIsRightOnAverage) {
   constexpr int kTries = 4000;
   for (const NumberType type : kHalves)

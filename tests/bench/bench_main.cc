@@ -1,4 +1,4 @@
-// main of every benchmark program: runs as the embers command does.
+// The main function of every benchmark program: uses the allocator settings of the embers command.
 #include <benchmark/benchmark.h>
 
 #include "base/tune_malloc.h"

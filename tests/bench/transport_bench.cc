@@ -1,6 +1,6 @@
 // Pull round trips between a client and a server of this host, each with an actor system and a transport of
 // its own.
-//   pull/<tcp|unix>/<outstanding>   4096 int64 keys -> 4096 x 64 floats (1 MiB), so many on their way at once
+//   pull/<tcp|unix>/<outstanding>   4096 int64 keys -> 4096 x 64 floats (1 MiB), that many outstanding
 // "items" are round trips, "bytes" the rows.
 
 #include <benchmark/benchmark.h>

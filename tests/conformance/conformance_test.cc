@@ -110,7 +110,7 @@ std::pair<int, Json> run_command(const std::string& text) {
   return {status, Json::parse(result)};
 }
 
-// Of `embers op --lines`.
+// Status and answers of `embers op --lines`.
 std::pair<int, std::vector<Json>> run_lines(const std::string& text) {
   const auto [status, result] = run_words("op --lines", text);
   std::vector<Json> answers;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the cases of this folder: make_cases.py [DIRECTORY]. Expected results come from reference.py; those of bad input
-and of non-finite numbers stand here. Inputs are multiples of 1/8, which float32 holds exactly."""
+and of non-finite numbers are written here. Inputs are multiples of 1/8, which float32 holds exactly."""
 import itertools
 import json
 import os
@@ -43,7 +43,7 @@ def split(rows, sizes):
 
 
 def deal(rows, count, strategy):
-    """Rows as TensorFlow spreads them: as even as can be, the first partitions one larger."""
+    """Rows as TensorFlow spreads them: as evenly as possible, the first partitions one larger."""
     if strategy == "mod":
         return [rows[p::count] for p in range(count)]
     sizes = [len(rows) // count + (p < len(rows) % count) for p in range(count)]

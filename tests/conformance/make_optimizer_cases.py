@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes optimizers/*.json: make_optimizer_cases.py [DIRECTORY]. Needs python3-torch (Debian's 1.13); the tests do not.
 
-Every optimizer makes the same 100 sparse steps, each on a few of the rows and with another learning rate. What torch.optim
-has is run by torch.optim in float64: SparseAdam on the whole table, the others with each row a parameter of its own, which
-is stepped only where it has a gradient and whose count of steps is the model's. The others, clipping and schedules follow
-their published formulas, a step at a time in float64."""
+Every optimizer makes the same 100 sparse steps, each on a few of the rows and with a different learning rate. Optimizers that
+torch.optim has are run by torch.optim in float64: SparseAdam on the whole table, the rest with each row as a parameter of its
+own, which makes a step only when it has a gradient, but counts the model's steps. Other optimizers, clipping and schedules
+follow their published formulas, a step at a time in float64."""
 import json
 import math
 import os
@@ -21,7 +21,7 @@ start = {f"k{r}": [rng.randint(-16, 16) / 8 for _ in range(DIM)] for r in range(
 
 
 def make_step(t):
-    # k5 comes late and seldom, one row's gradient is zero now and then.
+    # k5 comes late and seldom; now and then the gradient of a row is zero.
     keys = [k for k in start if rng.random() < 0.4 and (k != "k5" or t % 17 == 16)] or ["k0"]
     rng.shuffle(keys)
     grads = [[0.0] * DIM if rng.random() < 0.05 else [rng.randint(-16, 16) / 8 for _ in range(DIM)] for _ in keys]

@@ -1,4 +1,4 @@
-"""The published definitions of the lookup operators, one step after another, in float64 and without any thought of speed.
+"""The published definitions of the lookup operators, one step after another, in float64 and without regard to speed.
 
 Forward and backward follow tf.nn.embedding_lookup, embedding_lookup_sparse and safe_embedding_lookup_sparse as
 TensorFlow 2 documents and composes them, each step named after the TensorFlow operator whose documented result

@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage: up_to_date.sh PYTHON: fails when make_cases.py writes other cases than those in this folder.
+# usage: up_to_date.sh PYTHON: fails if make_cases.py writes cases that differ from those in this folder.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 fresh="$(mktemp -d)"

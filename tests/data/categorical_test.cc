@@ -44,7 +44,8 @@ TEST(HashBucket, ANumberIsHashedAsItsDecimalText) {
 }
 
 // TensorFlow's test_get_sparse_tensors_simple of crossed_column: the buckets of a two-dimensional number with
-// boundaries (0, 1), whose second dimension counts on, crossed with strings; hash_bucket_size 5, hash_key 5.
+// boundaries (0, 1), in whose second dimension the numbers of the buckets go on, crossed with strings;
+// hash_bucket_size 5, hash_key 5.
 TEST(Cross, GivesTensorFlowsIds) {
   Categorical cross = column_of(IdKind::kCrossed, 5);
   cross.hash_key = 5;

@@ -254,7 +254,7 @@ TEST(Compression, TheCopyIsKeptInTheIndexFolderAndUsedAgain) {
 
 class SavedIndex : public ::testing::Test {
  protected:
-  // Damages that no check but reading the saved index would notice: proof that it was used, or rebuilt.
+  // Tests can tell by the saved file itself whether it was used or rebuilt.
   std::string saved() const { return index_dir_ + "/train.index"; }
   std::string bytes() const {
     std::ifstream file(saved(), std::ios::binary);

@@ -20,20 +20,20 @@ import sys
 import tempfile
 import tomllib
 
-SKIPPED = re.compile(r"^(\.|build)")  # folders of the root that are no part of the tree
+SKIPPED = re.compile(r"^(\.|build)")  # folders of the root that are not part of the tree
 CODE = r"(?:h|cc|inc|py|sh|capnp|md|toml|supp)"
-FOREIGN = re.compile(r"^(build|torch|caf|boost)/|^(job|mine)\.toml$")  # not in this tree: libraries', built, or anybody's
+FOREIGN = re.compile(r"^(build|torch|caf|boost)/|^(job|mine)\.toml$")  # not in this tree: of libraries, the build, or users
 USERS = {"data/census/"}  # made by the user
 MOST_README_LINES = 150
-# Sections of the job file that are written elsewhere in the same way.
+# Sections of the job file with the same keys as a section elsewhere.
 SAME_SECTION = {"storage.tables.optimizer": "optimizer", "storage.tables.optimizer.schedule": "optimizer.schedule"}
 # { name, parameters }
 ONLY_A_NAME = {"columns.initializer", "storage.tables.initializer", "storage.tables.constraint"}
 # Sections with keys that belong to a model, an update rule or a schedule.
 FREE_SECTIONS = {"model", "optimizer", "optimizer.schedule"}
-# Parameters that are documented once for all.
+# Parameters that are documented once, for all rules.
 EVERYWHERE = {"clipvalue", "clipnorm", "global_clipnorm", "initial_learning_rate", "warmup_steps", "warmup_target"}
-UNKNOWN = "zzzzzzzzzzzzzzzz"  # a name near none
+UNKNOWN = "zzzzzzzzzzzzzzzz"  # resembles no name
 # Targets of benchmarks, named like keys.
 TARGETS = re.compile(r"^(storage\.(vs|limit)_|model\.(<|\w+\.)|train\.)")
 
@@ -485,7 +485,7 @@ GOOD = {
     "base/README.md": "# base\n\n`a.h`, `base/a.h`, `a.*`\n",
 }
 
-# What is changed: (file, old, new), "" for appending; what must be said.
+# What is changed (file, old, new; with "" as old, new is appended), and which mistake must then be found.
 PLANTED = [
     (None, "", "", None),
     ("README.md", "", "[x](docs/none.md)", "README.md:4: the link leads nowhere: docs/none.md"),

@@ -71,7 +71,7 @@ TEST_P(Backend, AJobGoesOnFromACheckpointOfAnotherBackend) {
 TEST_P(Backend, WorkersReadTheLatestRowsStraightFromTheServers) {
   const auto expect_direct = [&](const Words& words) {
     folder_.train(words + backend(GetParam()));
-    // Of its owner a key is only asked until it has a row.
+    // The owner of a key is only asked for it until it has a row.
     const auto report = folder_.report();
     EXPECT_GT(report["rows_read_directly"], 5 * report["rows_read_through_owners"].get<double>())
         << report.dump();
@@ -131,7 +131,7 @@ TEST_P(Backend, RowsAreSpreadOverAllOfTheJobsOwnServers) {
   EXPECT_EQ(folder_.train(kSync + backend(GetParam()) + set({"storage.own_servers=3"})), expected);
 }
 
-// A job in whose middle something happens to one of its two servers ends with a message that names it.
+// When something happens to one of a job's two servers, the job ends with a message that names that server.
 void expect_loss_reported(JobFolder& folder, const std::string& name, std::vector<ServerProcess> servers,
                           const std::function<void(ServerProcess&)>& happens) {
   // Without end, but for the server's.
@@ -189,7 +189,8 @@ TEST_P(Backend, AServerThatStopsAnsweringEndsTheJob) {
   expect_loss_reported(folder_, GetParam(), two(start), [](ServerProcess& server) { server.stop(); });
 }
 
-// A job with more rows than its server has memory for; `words`: of the server, whose memory they limit.
+// A job with more rows than its server has memory for; `words` are the server's options that limit its
+// memory.
 void expect_full_server_reported(JobFolder& folder, const std::string& name, const Words& words) {
   std::string records;
   for (int i = 0; i < 3000; ++i) records += "red," + std::to_string(i) + ",t,1,yes\n";
@@ -248,7 +249,7 @@ TEST_P(Backend, AnAddressThatIsNoneIsRefusedWithItsPlace) {
 }
 
 TEST_P(Backend, AModelWithoutEmbeddingLayersNeedsNoServer) {
-  // Nobody listens there, and nobody is asked.
+  // No server listens there, and none is needed.
   EXPECT_EQ(folder_.run(Words{"train", folder_.job()} + folder_.probe("dense_only") + backend(GetParam()) +
                         set({"storage.servers=127.0.0.1:1"})),
             0)

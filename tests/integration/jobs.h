@@ -31,17 +31,17 @@ inline Words set(const Words& values) {
   return words;
 }
 
-// Where UCI's adult.data and adult.test are: $EMBERS_CENSUS_DIR, else where the build was told.
+// Where UCI's adult.data and adult.test are: $EMBERS_CENSUS_DIR, or else the folder that the build was given.
 inline std::string census_dir() {
   const char* const given = std::getenv("EMBERS_CENSUS_DIR");
   return given != nullptr && *given != '\0' ? given : path_of(EMBERS_CENSUS_DIR);
 }
 
-// For tests that need them.
+// For tests that need these files.
 #define SKIP_WITHOUT_CENSUS()                                      \
   if (!std::filesystem::exists(census_dir() + "/adult.data"))      \
   GTEST_SKIP() << "UCI's census files are not in " << census_dir() \
-               << " (the environment's EMBERS_CENSUS_DIR says where they are)"
+               << " (set the environment variable EMBERS_CENSUS_DIR to their folder)"
 
 // A folder with data and a job file, and the processes of one job over them.
 class JobFolder {
@@ -76,7 +76,7 @@ class JobFolder {
   }
   const std::string& output() const { return output_; }
 
-  // Trains in one process; the dump of all rows.
+  // Trains in one process; returns the dump of all rows.
   std::string train(const Words& words) {
     EXPECT_EQ(run(Words{"train", job(), "--dump-rows", path("rows"), "--report", path("out.json")} + words),
               0)
@@ -130,7 +130,7 @@ class JobFolder {
 class Cluster {
  public:
   // Starts a master at a free address (a Unix socket of the folder, or TCP on a port that it chooses), owners
-  // and workers. With `one_process` one process of these options has all owners.
+  // and workers. With `one_process`, a single process with these options has all owners.
   Cluster(JobFolder& folder, int shards, int workers, const Words& words = {}, bool unix_socket = false,
           const Words& one_process = {})
       : folder_(folder) {

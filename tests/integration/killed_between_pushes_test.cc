@@ -53,8 +53,8 @@ OptimizerActor deadly_optimizer(caf::actor_system& system, const OptimizerActor&
   return system.spawn(behavior, real);
 }
 
-// Runs the job with two workers; with `kill`, the first one dies between its two pushes of a minibatch. The
-// row dump.
+// Runs the job with two workers; with `kill`, the first one dies between its two pushes of a minibatch.
+// Returns the row dump.
 std::string run(const TempDir& dir, bool kill, Report* report) {
   caf::actor_system_config settings;
   settings.set("scheduler.policy", caf::atom("sharing"));

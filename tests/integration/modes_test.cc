@@ -33,7 +33,7 @@ void train_census(JobFolder& folder, const Words& settings) {
       << folder.output();
 }
 
-// Examples that the last line of progress in the log speaks of.
+// The number of examples in the log's last line of progress.
 uint64_t examples_so_far(const Process& master) {
   const std::string log = master.output(), before = "%  ";
   const size_t end = log.rfind(" examples  ");
@@ -139,8 +139,8 @@ TEST(Staleness, ModulatesTheLearningRateInOneProcessAndInSeveral) {
   check();
 }
 
-// Without prefetch nobody but the worker changes rows, so those of colors, which every minibatch holds, are
-// pulled by every third.
+// Without prefetch, the worker is the only one that changes rows. The rows of colors, which every minibatch
+// uses, are pulled with every third minibatch.
 TEST(RowCache, SparesPullsAndIsReported) {
   JobFolder folder;
   folder.train(set({"training.prefetch=0"}));
@@ -187,7 +187,7 @@ TEST(Halves, CensusReachesTheAccuracyOfFloat32) {
   EXPECT_GE(folder.report()["accuracy"], 0.870);
 }
 
-// One worker: what its trainer waited and computed fills its time.
+// One worker: the time that its trainer waits and computes is all of its time.
 TEST(StageSeconds, SayWhereTheTimeWent) {
   JobFolder folder;
   folder.train(slow(folder) + set({"training.epochs=1"}));
@@ -200,7 +200,7 @@ TEST(StageSeconds, SayWhereTheTimeWent) {
   EXPECT_EQ(report["epochs"][0]["stage_seconds"], stages);
 }
 
-// A single worker without prefetch is the only one who changes the model: its local copy follows every
+// A single worker without prefetch is the only one that changes the model: its local copy follows every
 // change.
 TEST(GetModelSteps, OfASingleWorkerChangeNothing) {
   JobFolder folder;

@@ -9,7 +9,7 @@ namespace {
 const Words kSync = set({"training.mode=sync", "training.grads_to_wait=3"});
 const Words kTwo = {"--owners", "2"};
 
-// What Linux says of the CPUs of each thread of a process, or of this one.
+// What Linux says about the CPUs of each thread of a process, or of this one.
 std::vector<std::string> cpus_of_threads(const std::string& pid) {
   std::vector<std::string> all;
   std::error_code gone;

@@ -198,7 +198,7 @@ TEST_P(Rejoin, AProcessWithoutTheJournalIsRefusedAndTheJobWaitsOn) {
   expect_each_record_applied_once(3);
 }
 
-// What hangs may wake up and write: only its end makes its place free.
+// A process that hangs may wake up and write: its place is free only when it has ended.
 TEST_P(Rejoin, AHungShardIsReplacedOnceItHasEnded) {
   start(Stop::kAll, count() + set({"job.heartbeat_timeout=5"}));
   ASSERT_TRUE(proxy_->wait_until_stopped()) << cluster_->master->output();

@@ -1,4 +1,4 @@
-// What the program says of its own keys.
+// What the program says about its own keys.
 #include <gtest/gtest.h>
 
 #include "job/job.h"

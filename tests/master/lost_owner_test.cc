@@ -1,5 +1,5 @@
-// Jobs whose owners are lost and come back. An owner process is a relay of the test's own before a real
-// owner, which keeps what its journal would.
+// Jobs whose owners are lost and come back. A relay in front of a real owner stands for an owner process; the
+// real owner keeps what the journal would.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@ constexpr auto kSync = job::Mode::kSync;
 // What a test and the actors of its job share. Any thread.
 struct Shared {
   std::atomic<bool> dies_at_commit = false,
-                    dies_at_stats = false;  // the next owner that is asked so ends instead
+                    dies_at_stats = false;  // the next owner that is asked for either ends instead
   std::atomic<uint32_t> next = 0;           // shard whose rows the next process holds
   std::mutex mutex;
   std::string events;                         // guarded by mutex, as all below
@@ -62,7 +62,7 @@ class RemoteJob : public Job {
       caf::anon_send_exit(relay, caf::exit_reason::user_shutdown);
   }
 
-  // A process joins that, if it is let in, holds what owner `shard` holds; the answer.
+  // Joins as a process that, if it is accepted, holds what owner `shard` holds; returns the answer.
   Message<wire::JoinReply> join_owner(uint32_t shard) {
     shared_->next = shard;
     owner_processes_.push_back(std::make_unique<caf::scoped_actor>(system_));

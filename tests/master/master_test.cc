@@ -91,7 +91,8 @@ TEST(Master, LeasesWhatAWorkerGaveBackOrLeftBehind) {
   EXPECT_FALSE(job.result().error);
 }
 
-// An owner refused it as stale: it is computed again, by whoever asks first, and its version waits for it.
+// An owner refused it as stale: it is computed again, by the worker that asks first, and its version waits
+// for it.
 TEST(Master, LeasesARefusedMinibatchOfASyncVersionAgainOnTheSameVersion) {
   Job job({.mode = job::Mode::kSync, .minibatches = 4, .workers = 2, .grads_to_wait = 2});
   Worker first(job), second(job);
@@ -102,7 +103,7 @@ TEST(Master, LeasesARefusedMinibatchOfASyncVersionAgainOnTheSameVersion) {
   EXPECT_EQ(again.get().getMinibatches()[0].getMinibatch(), 0);
   EXPECT_EQ(again.get().getMinibatches()[0].getAttempt(), 2);
   EXPECT_EQ(again.get().getVersion(), 0);
-  EXPECT_FALSE(first.done(refused, 0)) << "it is not his any more";
+  EXPECT_FALSE(first.done(refused, 0)) << "the minibatch is no longer its own";
   second.finish(again);
   first.leave();
   EXPECT_EQ(second.work_to_the_end(), (std::vector<uint64_t>{2, 3}));

@@ -101,7 +101,7 @@ class Worker {
         [&](wire::LeaseRequest::Builder b) { b.setIncarnation(incarnation_); });
   }
   Lease lease() { return ask(self_.ptr(), job_.master_, lease_request()); }
-  // A lease that may be long in coming.
+  // A lease that may take a while to come.
   std::future<Lease> lease_later() {
     return std::async(std::launch::async, [this, request = lease_request()] {
       caf::scoped_actor other{job_.system_};

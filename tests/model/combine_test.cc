@@ -111,7 +111,7 @@ std::vector<float> weighted(Combiner combiner, const std::vector<int32_t>& posit
   return Calls({{kBet, 2}}, {{0, combiner, {position, offsets, weights}}}).out.front();
 }
 
-// As tf.nn.embedding_lookup_sparse, which does not leave out weights; dedupe.h says who does.
+// Like tf.nn.embedding_lookup_sparse, which does not leave out weights; dedupe.h says what does.
 TEST(Combine, WeighsRows) {
   EXPECT_EQ(weighted(Combiner::kSum, {0, 1}, {2, 0.5}), (std::vector<float>{7, 14}));
   EXPECT_EQ(weighted(Combiner::kMean, {0, 1, 1}, {2, 1, 1}), (std::vector<float>{5.5, 11}));
@@ -281,7 +281,7 @@ TEST(CombineGradient, AddsUpCallsThatClipDifferently) {
   for (size_t k = 0; k < sum.size(); ++k) EXPECT_NEAR(together[k], sum[k], 1e-4);
 }
 
-// Places are counted, so that nothing is sorted: what sorting gives must come out, bit by bit.
+// Places are counted instead of sorted; the result must be the same as with sorting, bit for bit.
 TEST(CombineGradient, IsThatOfTheOperators) {
   const Shared shared;
   for (const CombineCall& call : shared.calls) {

@@ -130,7 +130,7 @@ TEST(Discovery, NamesLayersWithoutATableAsKerasDoes) {
             (std::vector<std::string>{"embedding", "t", "embedding_1", "embedding_2"}));
   EXPECT_EQ(tables_of({unnamed, unnamed, toy::options("embedding_1", 4, {})}),
             (std::vector<std::string>{"embedding", "embedding_2", "embedding_1"}))
-      << "a name that was given is left out, wherever it stands";
+      << "a name that was given is left out, wherever it occurs";
 }
 
 TEST(Discovery, NamesAModelsLayersTheSameEveryTime) {

@@ -1,5 +1,5 @@
 // What Embedding layers take: examples without ids, ids to prune, other integers, sparse tensors, weights;
-// and what they say of ids: masks, and names of tables.
+// and the masks of ids and the names of tables that they give.
 #include "tests/model/embedding_testing.h"
 
 namespace embers {
@@ -102,7 +102,7 @@ TEST_F(Lookup, TakesSparseTensors) {
     });
     const StepResult result = train({ids_of<int64_t>(Ints(4)), ids_of<int64_t>(Ints(4))});
     EXPECT_EQ(seen_.sizes(), (std::vector<int64_t>{2, 2, kDim}));
-    // The operators know what comes out.
+    // The operators give the expected result.
     torch::Tensor table = toy::Server::dense(0, kRows, kDim).set_requires_grad(true);
     SparseIdTensors same = ids;
     if (weighted) same.weights = ids.weights.detach().clone().set_requires_grad(true);

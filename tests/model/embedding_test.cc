@@ -299,8 +299,8 @@ TEST_F(Lookup, CombinesAllCallsThatWereLookedUpAheadInOneNode) {
   train({ids_of<int64_t>(Ints{{1}, {2, 3}}), ids_of<int64_t>(Ints{{4}, {5}})});
 }
 
-// What a model keeps of an earlier minibatch is not written over, though results are made in memory that is
-// used again.
+// What a model keeps from an earlier minibatch is not overwritten, even though results are put into memory
+// that is used again.
 TEST_F(Lookup, ACallWithoutGradientsLeavesTheOthersTheirs) {
   make({toy::options("t", kDim, {"a"}), toy::options("u", kDim, {"b"}, Combiner::kSum)},
        [&](toy::ToyModel&, const Batch& batch) {

@@ -48,7 +48,7 @@ inline torch::Tensor weights_like(const torch::Tensor& t) {
   return at::arange(1, t.numel() + 1).to(torch::kFloat).view(t.sizes()) / 7;
 }
 
-// Dense reference of a combiner over examples' ids; `power` as count^-power.
+// Dense reference of a combiner over examples' ids, which multiplies sums by count^-power.
 inline torch::Tensor reference(const torch::Tensor& weight, const Ints& examples, double power) {
   std::vector<torch::Tensor> rows;
   for (const std::vector<int64_t>& ids : examples) {

@@ -90,7 +90,7 @@ TEST(CategoricalColumns, RefuseWhatTensorFlowRefuses) {
        [] {
          categorical_column_with_vocabulary_list("a", {std::string("x"), std::string("x")});
        }},
-      {{"'a'", "exclude each other"},
+      {{"'a'", "cannot be combined"},
        [] { categorical_column_with_vocabulary_list("a", std::vector<int64_t>{1}, 0, 1); }},
       {{"'a'", "num_oov_buckets is -1"},
        [] { categorical_column_with_vocabulary_list("a", std::vector<int64_t>{1}, std::nullopt, -1); }},

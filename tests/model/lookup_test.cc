@@ -107,7 +107,8 @@ class Generator {
   std::mt19937_64 random_;
 };
 
-// Slow and obvious, in double: which row an id is by dealing all ids out, everything else by its definition.
+// Slow and obvious, in double: finds the row of an id by dealing all ids out, and everything else by its
+// definition.
 struct Slow {
   const Input& in;
   std::vector<std::vector<double>> rows;  // by id
@@ -220,8 +221,8 @@ void check_gradient(const Input& in, Slow& slow, const RowGradients& grads,
   }
 }
 
-// What training does with such a pass: how rows are clipped is found once a row, ahead or while combining,
-// and gradients are added up where the rows are. The same bits must come out.
+// How training uses such a pass: the clipping of each row is found once, ahead or while combining, and
+// gradients are added up where the rows are. The result must be the same, bit for bit.
 void check_dense(const Input& in, const RowKernels& kernels, LookupPass& pass, LookupWorkspace& workspace,
                  const std::vector<float>& out, const std::vector<float>& gradient,
                  const RowGradients& sorted) {

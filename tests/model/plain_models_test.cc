@@ -48,7 +48,7 @@ TEST_P(PlainModelTest, LearnsWhatItSees) {
   EXPECT_LT(model->evaluate(minibatch(0)), 0.9 * before);
 }
 
-// So the second minibatch finds what the first one found, an evaluation all that was learnt.
+// So the second minibatch sees the same values as the first one, and an evaluation sees all that was learnt.
 TEST_P(PlainModelTest, LateGradientsAreAppliedAfterTheNextOnes) {
   const auto fresh = PlainModel::make(job_), prompt = PlainModel::make(job_),
              late = PlainModel::make(job_, true);

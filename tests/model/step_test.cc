@@ -20,7 +20,7 @@ using toy::Ints;
 const std::vector<job::Feature> kFeatures{toy::feature("a", KeyKind::kInt64), toy::numeric("x"),
                                           toy::numeric("y")};
 
-// Logistic model over two numerics, one embedding of dim 2 and whatever a test puts between.
+// Logistic model over two numerics, one embedding of dim 2 and whatever a test puts in between.
 class Logistic : public Model {
  public:
   Logistic() {

@@ -1,4 +1,4 @@
-// Every model in the box, on every mixture of features.
+// Every built-in model, on every mixture of features.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -8,7 +8,7 @@
 namespace embers {
 namespace {
 
-// Two categorical features, one of them multi-valued, and two numerics; the label follows from both sorts.
+// Two categorical features, one of them multi-valued, and two numerics; the label follows from both kinds.
 data::Minibatch teacher(int64_t n, bool categorical, bool numeric, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# bad_kinds.sh CAPNP PLUGIN SOURCE INCLUDE: schemas that give messages a wrong kind are refused when embers is built.
+# bad_kinds.sh CAPNP PLUGIN SOURCE INCLUDE: schemas with wrong kinds of messages are refused when embers is built.
 set -u
 capnp=$1 plugin=$2 source=$3 include=$4
 dir=$(mktemp -d)

@@ -1,4 +1,4 @@
-// What the schemas' annotations say of messages.
+// What the schemas' annotations say about messages.
 #include "schema/messages.h"
 
 #include <gtest/gtest.h>

@@ -383,7 +383,7 @@ TEST(Outputs, ThatCannotBeWrittenAreFoundOutWithoutTrying) {
   expect_error(ErrorCode::kInvalid, {"is a directory"}, [&] { check_file(dir / ""); });
 }
 
-// A full disk, played by the limit on file sizes.
+// A full disk, simulated by the limit on file sizes.
 TEST_F(Checkpoint, AFullDiskLeavesTheOldOne) {
   save(at_, 1);
   const auto writer = CheckpointWriter::make(at_);

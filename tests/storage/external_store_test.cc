@@ -1,4 +1,4 @@
-// What external stores promise beside the contract that all stores share.
+// What external stores promise besides the contract that all stores share.
 #include "storage/external/external_store.h"
 
 #include <algorithm>
@@ -96,7 +96,7 @@ TEST_P(External, RowsOfAnEarlierRunCountAsAbsent) {
   EXPECT_EQ(gather(*store, ints({5, 6})), (Rows{-1, -1}));
   EXPECT_EQ(store->add_if_absent(0, ints({5}), Rows{3}), 1u);
   EXPECT_EQ(scan(*store), (Rows{3, 0}));
-  // The earlier run, should it still go on, is told.
+  // The earlier run, if it is still going on, is told.
   expect_error(ErrorCode::kLost, {servers_[0].address(), "another run", "'job'"},
                [&] { before->update(0, ints({6}), Rows{1}, add_one); });
 }
@@ -202,7 +202,7 @@ TEST_P(External, AServerThatStoppedIsReportedInTimeAndAskedNoMore) {
     expect_error(ErrorCode::kLost, {servers_[0].address(), "3 rows", "--resume"}, action);
   };
   lost([&] { gather(*store, ints({1})); });
-  servers_[0].kill();  // nobody asks: what is said is the same
+  servers_[0].kill();  // it is not asked again, so the message is the same
   lost([&] { store->update(0, ints({1}), Rows{1}, add_one); });
   lost([&] { store->publish(1); });
 }
@@ -437,8 +437,8 @@ float look_up(Store& store, const Keys& key, float initial, std::mutex* guard) {
   return row[0];
 }
 
-// Two workers meet each new key at once; `stores` are one for both with a lock, as their shard orders them,
-// or two.
+// Two workers meet each new key at once; `stores` are the same one for both, with a lock, since their shard
+// orders them, or two.
 void race(std::array<Store*, 2> stores, std::mutex* guard) {
   constexpr int kKeys = 100'000;
   std::array<Rows, 2> read{Rows(kKeys), Rows(kKeys)};
@@ -468,7 +468,7 @@ TEST_P(External, TwoWorkersThatMeetANewKeyReadTheSameRow) {
   race({a.get(), b.get()}, nullptr);
 }
 
-// --- servers that are none -----------------------------------------------------------------------
+// --- servers that cannot be used -----------------------------------------------------------------
 
 TEST_P(External, AnAddressWhereNobodyListensIsNamed) {
   const std::string address = "127.0.0.1:" + std::to_string(testing_support::free_port());
@@ -511,7 +511,7 @@ TEST(Memcached, RowsThatDoNotFitAreRefusedAtTheStart) {
   EXPECT_EQ(row, Rows(300'000, 5));
 }
 
-// Fills the server until something is said. Returns what.
+// Fills the server until there is an error. Returns its message.
 std::string fill(Store& store) {
   constexpr size_t kRows = 1000, kDim = 256;
   try {

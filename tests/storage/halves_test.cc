@@ -111,7 +111,7 @@ TEST(Halves, TakeHalfTheMemoryOfARow) {
   EXPECT_NEAR(whole.resident_bytes() - half.resident_bytes(), size_t{kRows} * kDim * 2, kHugePage);
 }
 
-// Steps of a hundredth of what one half differs from the next: rounded to nearest they are lost.
+// Steps of a hundredth of the difference between one half and the next: rounded to nearest, they are lost.
 TEST(Halves, StochasticRoundingAddsUpWhatNearestLoses) {
   constexpr int kSteps = 1000;
   constexpr uint32_t kDim = 100;

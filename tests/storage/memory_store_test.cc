@@ -78,7 +78,7 @@ TEST(KeyOfHash, UndoesHashKey) {
   }
 }
 
-// Of any number of buckets: a cell gives back the hash that was put into its home, and no other one matches
+// With any number of buckets: a cell gives back the hash that was put into its home, and no other one matches
 // it. Small and large, with hashes as close together and as far apart as can be.
 TEST(RowBucket, HoldsWholeHashes) {
   std::mt19937_64 random(11);

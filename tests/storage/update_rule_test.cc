@@ -108,7 +108,7 @@ TEST(UpdateRule, AZeroGradientNeverMakesANumberThatIsNone) {
     const auto optimizer = make(name, name == "adamw" ? Params{{"weight_decay", 0}} : Params{});
     Floats row{1, -2}, slots = slot_init(*optimizer, 2);
     for (uint64_t t = 1; t < 5; ++t) optimizer->apply({t, 0.1}, row, slots, Floats{0, 0});
-    // FTRL's row is a function of its sums alone: 0 while they are.
+    // FTRL's row is a function of its sums alone: 0 while they are 0.
     EXPECT_EQ(row, name.ends_with("ftrl") ? (Floats{0, 0}) : (Floats{1, -2})) << name;
   }
 }
@@ -298,9 +298,8 @@ TEST(Apply, ARowThatWouldNotBeFiniteIsLeftAsItWasSlotsIncluded) {
   EXPECT_EQ(all, (Floats{-3, -3, 1, 1, 2, 2, 0, 0, 3, 3, 0, 0}));
 }
 
-// A square that overflows stands in a slot, while the row itself would stay as it is.
-// For optimizers with a loop of their own (adam) and those without, of dims around a cache line; every fifth
-// row overflows.
+// For optimizers with a loop of their own (adam) and those without, with dims around a cache line; every
+// fifth row overflows.
 TEST(Apply, ABatchIsItsRowsOneAfterAnotherWithoutThoseThatWouldNotBeFinite) {
   constexpr size_t kRows = 40;
   for (const std::string name : {"adam", "adamw", "sgd", "ftrl"})
@@ -346,6 +345,7 @@ TEST(Apply, ABatchIsItsRowsOneAfterAnotherWithoutThoseThatWouldNotBeFinite) {
     }
 }
 
+// A square that overflows would end up in a slot, although the row itself would not change.
 TEST(Apply, ARowWhoseSlotsWouldNotBeFiniteIsLeftOutToo) {
   const auto store = make_memory_store();
   const auto adagrad = make("adagrad", {{"initial_accumulator_value", 0.5}});

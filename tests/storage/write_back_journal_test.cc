@@ -94,7 +94,8 @@ TEST_F(Journal, NoVersionAndNoNoteIsForgottenWhenTheValuesBeginAnew) {
     EXPECT_EQ(journal->version(3), 5u);
     EXPECT_EQ(journal->version(0), 1u);
     EXPECT_EQ(journal->take_notes(), (Notes{"a", "b"}));
-    // Cut off with a file that is due to begin anew: the tables that are not taken up yet keep theirs.
+    // The process dies when the file is due to begin anew: tables that are not added again yet keep their
+    // versions.
     begin(*journal, 0, 2, many);
   }
   {

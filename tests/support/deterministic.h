@@ -11,7 +11,7 @@
 
 namespace embers::testing_support {
 
-// How a request went, once it went.
+// How a request ended, once it has.
 template <class T>
 struct Outcome {
   std::optional<Message<typename KindOf<T>::Reply>> reply;
@@ -31,7 +31,7 @@ class Deterministic {
   Deterministic() : system_(config()) {}
 
   caf::actor_system& system() { return system_; }
-  // Until nobody has a message left.
+  // Runs until no actor has a message left.
   void run() { dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler()).run(); }
 
   // Lets one actor with a message run.

@@ -9,7 +9,7 @@
 
 namespace embers::testing_support {
 
-// Expects action() to throw an Error of this code whose text contains every one of `parts`.
+// Expects action() to throw an Error with this code whose text contains each of `parts`.
 template <class Action>
 void expect_error(ErrorCode code, std::initializer_list<std::string> parts, const Action& action) {
   try {

@@ -2,7 +2,7 @@
 //   count       a table "count/<feature>" of dim 1, zeros at first, per categorical feature. Its loss is
 //               minus the sum of all rows looked up, so with sgd, learning rate 1 and reduction sum each
 //               row ends as the number of records that held its key. Scores are 0.5.
-//   slow        as wide_deep, a deep table per categorical feature, but sleeps model.sleep_ms (10) a forward
+//   slow        like wide_deep, a deep table per categorical feature; sleeps model.sleep_ms (10) a forward
 //   dense_only  logistic regression on the numeric features
 //   batchnorm   dense_only behind a BatchNorm1d, for buffers
 //   throws      a forward that throws "no way forward" at its 10th call

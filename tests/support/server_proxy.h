@@ -14,7 +14,7 @@
 namespace embers::testing_support {
 
 // Stands before a memcached or Redis server and stops the traffic at a place in a shard's write-backs, until
-// it is told to go on. So a test can kill a process at a known place, without counting on time.
+// it is told to go on. So a test can kill a process at a known place, without relying on timing.
 class ServerProxy {
  public:
   enum class Stop {

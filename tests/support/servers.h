@@ -23,7 +23,7 @@ inline sockaddr_in loopback(uint16_t port) {
   return address;
 }
 
-// A port of the loopback that nobody listens on now.
+// A port of the loopback interface that is free at the moment.
 inline uint16_t free_port() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = loopback(0);
@@ -43,7 +43,7 @@ inline bool is_listening(uint16_t port) {
   return connected;
 }
 
-// A memcached or Redis server of a test's own, on a port of the loopback; killed at the end.
+// A memcached or Redis server of a test's own, on a port of the loopback interface; killed at the end.
 class ServerProcess {
  public:
   static ServerProcess memcached(std::vector<std::string> words = {"-M"}) {

@@ -42,7 +42,7 @@ DirectReader::behavior_type scripted_servers(DirectReader::pointer, std::shared_
   }};
 }
 
-// Owners at version 9, whose rows are 2. What they are asked, by anyone.
+// Owners at version 9, whose rows are 2, and the keys that they are asked for.
 struct Asked {
   std::optional<Error> error;
   bool silent = false;

@@ -21,7 +21,7 @@ class Arrivals {
     values_.push_back(value);
     changed_.notify_all();
   }
-  // All of them, once there are so many; or what came in 20 s.
+  // All of them, once there are this many; or what has come after 20 s.
   std::vector<T> wait_for(size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(20), [&] { return values_.size() >= count; });

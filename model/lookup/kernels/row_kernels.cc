@@ -33,8 +33,8 @@ const RowKernels& choose_row_kernels(const char* wanted) {
     if (std::string_view(each->instructions) == wanted) return *each;
     names.push_back(each->instructions);
   }
-  fail(ErrorCode::kInvalid, "the environment's EMBERS_ROW_KERNELS is '{}', but this machine runs: {}", wanted,
-       fmt::join(names, ", "));
+  fail(ErrorCode::kInvalid, "the environment variable EMBERS_ROW_KERNELS is '{}', but this machine runs: {}",
+       wanted, fmt::join(names, ", "));
 }
 
 const RowKernels& row_kernels() {

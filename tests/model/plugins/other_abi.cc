@@ -1,4 +1,4 @@
-// A model library built for an embers of another time. Its factory must not be called.
+// A model library built for another version of embers. Its factory must not be called.
 #include <cstdint>
 #include <cstdlib>
 
