@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "base/cpus.h"
@@ -52,9 +53,9 @@ JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> co
     owner.page_filler = page_filler;
     config->local_owners.push_back(spawn_owner(system, owner));
   }
-  std::promise<JobResult> ended;
+  Outcome<JobResult> ended;
   show_on(console, *config);
-  config->on_end = [&](JobResult result) { ended.set_value(std::move(result)); };
+  config->on_end = [&](JobResult result) { ended.give(std::move(result)); };
   std::vector<std::shared_ptr<WorkerConfig>> workers(config->workers);
   const LocalMasterActor master = spawn_master(system, config);
   const SignalWatch watch(
@@ -63,7 +64,7 @@ JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> co
     workers[w] = worker_config(setup, *config, caf::actor_cast<MasterActor>(master), w == 0);
     spawn_worker(system, workers[w]);
   }
-  JobResult result = ended.get_future().get();
+  JobResult result = ended.wait();
   console.finish();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
   config->local_owners.clear();

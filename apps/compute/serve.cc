@@ -1,7 +1,6 @@
 // embers master and embers worker: a job in several processes; its owners are in apps/shard/.
 #include <spdlog/spdlog.h>
 
-#include <future>
 #include <optional>
 
 #include "actors/routing/remote_owner.h"
@@ -11,6 +10,7 @@
 #include "apps/compute/job_servers.h"
 #include "apps/compute/job_setup.h"
 #include "apps/process/joining.h"
+#include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "worker/worker.h"
@@ -64,9 +64,9 @@ int serve_master(const MasterOptions& options) {
     server->serve<OptimizerInterface>(Destination::kOptimizer, config->local_owners[0].optimizer);
     server->serve<ShardInterface>(Destination::kShard, config->local_owners[0].shard);
   }
-  std::promise<JobResult> ended;
+  Outcome<JobResult> ended;
   show_on(console, *config);
-  config->on_end = [&](JobResult result) { ended.set_value(std::move(result)); };
+  config->on_end = [&](JobResult result) { ended.give(std::move(result)); };
   const LocalMasterActor master = spawn_master(system, config);
   server->serve<MasterInterface>(Destination::kMaster, caf::actor_cast<MasterActor>(master));
   server->start();
@@ -75,7 +75,7 @@ int serve_master(const MasterOptions& options) {
   for (const Endpoint& e : server->endpoints())
     console.event(fmt::format("job '{}' at {}: waiting for {} shards and {} workers", config->job.job.name,
                               e.text(), config->shards - config->local_owners.size(), config->workers));
-  const JobResult result = ended.get_future().get();
+  const JobResult result = ended.wait();
   console.finish();
   server->stop();
   transport.stop();
@@ -118,15 +118,15 @@ int serve_worker(const JoinOptions& options) {
   config->drop_owner = [](const OwnerHandles& owner) {
     drop_remote_owner(owner, "the shard has moved to another process");
   };
-  std::promise<std::optional<Error>> ended;
-  config->on_end = [&](std::optional<Error> error) { ended.set_value(std::move(error)); };
+  Outcome<std::optional<Error>> ended;
+  config->on_end = [&](std::optional<Error> error) { ended.give(std::move(error)); };
   const WorkerActor worker = spawn_worker(system, config);
   spdlog::info("worker of job '{}', master {}", setup.job.job.name, options.master);
   const SignalWatch watch([&](const std::string& signal) {
     spdlog::info("{}: finishing what is under way, then leaving", signal);
     caf::anon_send(worker, leave_atom::value);
   });
-  const std::optional<Error> error = ended.get_future().get();
+  const std::optional<Error> error = ended.wait();
   transport.stop();
   end_member(error);
 }

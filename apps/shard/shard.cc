@@ -5,7 +5,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <future>
 #include <mutex>
 #include <thread>
 
@@ -13,6 +12,7 @@
 #include "actors/owner/owner.h"
 #include "actors/transport/server.h"
 #include "apps/process/joining.h"
+#include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "apps/shard/owner_life.h"
@@ -25,21 +25,7 @@ namespace {
 
 // How the job ended for this process: what the first of its owners heard from the master, or that it lost the
 // master. Any thread.
-class Verdict {
- public:
-  void give(std::optional<Error> error) {
-    std::call_once(once_, [&] { given_.set_value(std::move(error)); });
-  }
-  bool comes_within(std::chrono::seconds most) const {
-    return future_.wait_for(most) == std::future_status::ready;
-  }
-  const std::optional<Error>& wait() const { return future_.get(); }
-
- private:
-  std::once_flag once_;
-  std::promise<std::optional<Error>> given_;
-  const std::shared_future<std::optional<Error>> future_ = given_.get_future().share();
-};
+using Verdict = Outcome<std::optional<Error>>;
 
 // Where an owner listens unless told otherwise: a free port at the address that reaches the master, and a
 // Unix socket without a file, which nobody would remove after a SIGKILL.
