@@ -34,12 +34,14 @@ class Session final : public caf::monitorable_actor {
   struct Open {
     FrameHeader request;
     MakeFrame make_frame;
+    std::shared_ptr<Arrival> arrival;  // of the request
   };
   template <class Reply>
   static std::optional<OutFrame> make_frame(const caf::type_erased_tuple& content,
                                             const FrameHeader& request);
   // Remembers a question, and returns the id under which its answer will come.
-  caf::message_id remember(const FrameHeader& request, MakeFrame make_frame);
+  caf::message_id remember(const FrameHeader& request, MakeFrame make_frame,
+                           std::shared_ptr<Arrival> arrival);
 
   const std::shared_ptr<Connection> connection_;
   Mutex mutex_;
@@ -53,8 +55,8 @@ void answer_error(Connection& connection, const FrameHeader& request, const Erro
 template <class T, class Actor>
 void Session::ask(const Actor& actor, const FrameHeader& header, Message<T> question) {
   caf::actor_cast<caf::abstract_actor*>(actor)->eq_impl(
-      remember(header, make_frame<typename KindOf<T>::Reply>), caf::strong_actor_ptr(ctrl()), nullptr,
-      std::move(question));
+      remember(header, make_frame<typename KindOf<T>::Reply>, question.arrival()),
+      caf::strong_actor_ptr(ctrl()), nullptr, std::move(question));
 }
 
 template <class Reply>

@@ -53,7 +53,7 @@ Transport::~Transport() { stop(); }
 
 std::shared_ptr<Connection> Transport::adopt(Connection::Socket socket) {
   tune(socket);
-  auto connection = std::make_shared<Connection>(loop_, std::move(socket));
+  auto connection = std::make_shared<Connection>(loop_, flow_, std::move(socket));
   const MutexLock lock(mutex_);
   std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
   connections_.push_back(connection);

@@ -28,6 +28,10 @@ class Transport {
   boost::asio::io_context& io() { return loop_->context; }
   const std::shared_ptr<EventLoop>& loop() { return loop_; }
 
+  // Transports of one process share their flow. Call before the first connection.
+  void share(std::shared_ptr<Flow> flow) { flow_ = std::move(flow); }
+  const std::shared_ptr<Flow>& flow() const { return flow_; }
+
   // Makes a connection from a connected socket, and keeps track of it.
   std::shared_ptr<Connection> adopt(Connection::Socket socket);
 
@@ -41,6 +45,7 @@ class Transport {
  private:
   caf::actor_system& system_;
   const std::shared_ptr<EventLoop> loop_ = std::make_shared<EventLoop>();
+  std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   Mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);

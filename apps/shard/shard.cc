@@ -61,12 +61,11 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
 class JoinedOwner {
  public:
   // Reaches the master and listens.
-  JoinedOwner(caf::actor_system& system, const ShardOptions& options,
+  JoinedOwner(caf::actor_system& system, const ShardOptions& options, std::shared_ptr<Flow> flow,
               std::shared_ptr<storage::PageFiller> page_filler)
-      : transport_(system),
-        options_(options),
-        page_filler_(std::move(page_filler)),
-        master_(reach_master(transport_, options.join)) {
+      : transport_(system), options_(options), page_filler_(std::move(page_filler)) {
+    transport_.share(std::move(flow));
+    master_ = reach_master(transport_, options.join);
     const auto endpoints = options.listen.empty() ? default_endpoints(parse_endpoint(options.join.master))
                                                   : parse_endpoints(options.listen);
     server_ = Server::listen(transport_, endpoints, {master_.run, false});
@@ -125,7 +124,7 @@ class JoinedOwner {
   Transport transport_;
   const ShardOptions& options_;
   const std::shared_ptr<storage::PageFiller> page_filler_;
-  const MasterLink master_;
+  MasterLink master_;
   std::shared_ptr<Server> server_;
   OwnerLife life_;
 };
@@ -172,10 +171,11 @@ int serve_shard(const ShardOptions& options) {
   check_listen(options);
   SystemConfig system_config(options.owners);
   caf::actor_system system(system_config);
+  const auto flow = std::make_shared<Flow>();
   const auto page_filler = std::make_shared<storage::PageFiller>();
   JoinedOwners owners;
   for (uint32_t i = 0; i < options.owners; ++i)
-    owners.push_back(std::make_unique<JoinedOwner>(system, options, page_filler));
+    owners.push_back(std::make_unique<JoinedOwner>(system, options, flow, page_filler));
   const auto verdict = std::make_shared<Verdict>();
   join_all(owners, cpus, verdict);
   const SignalWatch watch([&](const std::string& signal) {
