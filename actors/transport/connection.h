@@ -30,6 +30,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Socket = boost::asio::generic::stream_protocol::socket;
   static constexpr size_t kMaxInFlight = 256;
   static constexpr int kFinishSeconds = 2;
+  static constexpr size_t kHandshakeWords = 128;  // of a message of the handshake: 1 KiB
 
   Connection(std::shared_ptr<EventLoop> loop, std::shared_ptr<Flow> flow, Socket socket);
 
@@ -45,8 +46,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Tells the peer why in an ErrorReply, then ends the connection.
   void reject(const Error& why);
   void close(const Error& why);
-  // The peer has shaken hands: from now on messages may be large (io thread).
+  // The peer has shaken hands: from now on messages may be large (io thread). Before that, they must be
+  // small, and still smaller after distrust().
   void trust() { max_words_ = kMaxMessageWords; }
+  void distrust() { max_words_ = kHandshakeWords; }
   bool trusted() const { return max_words_ == kMaxMessageWords; }
   // Replaces the handlers from the next frame on (io thread; also from within on_frame).
   void set_handlers(std::function<void(InFrame)> on_frame, std::function<void(const Error&)> on_close);

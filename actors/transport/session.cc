@@ -43,7 +43,7 @@ void answer_error(Connection& connection, const FrameHeader& request, const Erro
   connection.send(out_frame(make_error(error.code(), error.what()),
                             static_cast<Destination>(request.destination), request.correlation,
                             FrameHeader::kReply | FrameHeader::kError));
-  if (error.code() == ErrorCode::kBadFrame) connection.finish();
+  if (error.code() == ErrorCode::kBadFrame || error.code() == ErrorCode::kDenied) connection.finish();
 }
 
 }  // namespace embers

@@ -55,8 +55,23 @@ void add_job_options(CLI::App& app, JobOptions& o, bool trains) {
       ->check(kNotEmpty);
 }
 
+// `job_dir`: what the directory is for here.
+CLI::Option* add_access(CLI::App& app, AccessOptions& o, const char* job_dir) {
+  CLI::Option* const option = app.add_option("--job-dir", o.job_dir, job_dir)->check(kNotEmpty);
+  app.add_option("--secret-file", o.secret_file,
+                 "file with the job's secret, instead of the one in the job directory")
+      ->envname("EMBERS_SECRET_FILE");
+  app.add_flag("--insecure", o.insecure,
+               "use no secret, even between hosts: for networks that are closed to strangers");
+  return option;
+}
+
 void add_join_options(CLI::App& app, JoinOptions& o) {
-  app.add_option("--master", o.master, "address of the master: HOST:PORT or unix:/path")->required();
+  CLI::Option* const master =
+      app.add_option("--master", o.master, "address of the master: HOST:PORT or unix:/path")
+          ->check(kNotEmpty);
+  add_access(app, o.access, "directory of the job, where the master's address and the secret are")
+      ->excludes(master);
   app.add_option("--connect-timeout", o.connect_timeout, "seconds to keep trying to reach it")
       ->check(kSeconds)
       ->capture_default_str();
@@ -93,6 +108,8 @@ void add_master(CLI::App& app, Chosen& chosen) {
   master->add_option("--listen", options.listen, "HOST:PORT or unix:/path (may be repeated)")
       ->capture_default_str()
       ->allow_extra_args(false);
+  add_access(*master, options.access,
+             "directory for the master's address and the job's secret, which is made at first use");
   master->add_option(
       "--shards,--owners", options.shards,
       "shards to wait for: the sum of --owners over all shard processes (default: storage.shards)");

@@ -9,6 +9,7 @@
 #include "apps/compute/console.h"
 #include "apps/compute/job_servers.h"
 #include "apps/compute/job_setup.h"
+#include "apps/process/job_dir.h"
 #include "apps/process/joining.h"
 #include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
@@ -36,13 +37,16 @@ int serve_master(const MasterOptions& options) {
   if (options.shards > 0) overrides.push_back(fmt::format("storage.shards={}", options.shards));
   if (options.workers > 0) overrides.push_back(fmt::format("training.workers={}", options.workers));
   Console console;
+  job::Job job = load_job(options.job, overrides);
+  std::optional<JobDir> job_dir;
+  if (!options.access.job_dir.empty()) job_dir.emplace(options.access.job_dir);
   SystemConfig system_config;
   caf::actor_system system(system_config);
-  Transport transport(system);
-  job::Job job = load_job(options.job, overrides);
+  Transport transport(system, credentials(options.access, [&] { return job_dir->secret(); }));
   // Listens before it reads data and model, so that peers that come early wait instead of being refused.
   const uint64_t run = random_number();
   const auto server = Server::listen(transport, parse_endpoints(options.listen), {run, true});
+  if (job_dir) job_dir->announce(server->endpoints());
   const JobSetup setup = set_up(std::move(job), Purpose::kTrain, index_dir_of(options.job.output));
   const auto lock = lock_output(options.job);
   const auto config = master_config(setup, options.job);
@@ -50,7 +54,7 @@ int serve_master(const MasterOptions& options) {
   auto own_servers = provide_servers(*config, server_host(options.listen));
   for (const auto& own : own_servers) console.event(own->describe());
   config->connect_owner = [&](const std::vector<std::string>& endpoints, uint64_t incarnation) {
-    return remote_owner(transport, endpoints, true, {run, incarnation},
+    return remote_owner(transport, endpoints, true, {run, incarnation, wire::Role::MASTER},
                         duration<double>(options.connect_timeout), true);
   };
   config->drop_owner = [](const OwnerHandles& owner) {
@@ -77,6 +81,7 @@ int serve_master(const MasterOptions& options) {
                               e.text(), config->shards - config->local_owners.size(), config->workers));
   const JobResult result = ended.wait();
   console.finish();
+  if (job_dir) job_dir->withdraw();
   server->stop();
   transport.stop();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
@@ -93,16 +98,17 @@ int serve_master(const MasterOptions& options) {
 // --- worker --------------------------------------------------------------------------------------
 
 int serve_worker(const JoinOptions& options) {
+  const JobAccess access = find_job(options);
   SystemConfig system_config;
   caf::actor_system system(system_config);
-  Transport transport(system);
-  MasterLink master = reach_master(transport, options);
+  Transport transport(system, access.credentials);
+  MasterLink master = reach_master(transport, access, options, wire::Role::WORKER);
   JobSetup setup = set_up(std::move(master.job), Purpose::kTrain, master.index_dir);
   auto config = std::make_shared<WorkerConfig>();
   config->job = setup.job;
   config->run = master.run;
   config->master = master.actor;
-  config->master_name = "the master at " + options.master;
+  config->master_name = access.master;
   config->host = host_name();
   config->boot_id = boot_id();
   config->runner = setup.runner;
@@ -112,8 +118,8 @@ int serve_worker(const JoinOptions& options) {
   config->connect_owner = [&transport, run = master.run, here = boot_id(), timeout = options.connect_timeout](
                               size_t, const std::vector<std::string>& endpoints, const std::string& there,
                               uint64_t incarnation) {
-    return remote_owner(transport, endpoints, !here.empty() && here == there, {run, incarnation},
-                        duration<double>(timeout), false);
+    return remote_owner(transport, endpoints, !here.empty() && here == there,
+                        {run, incarnation, wire::Role::WORKER}, duration<double>(timeout), false);
   };
   config->drop_owner = [](const OwnerHandles& owner) {
     drop_remote_owner(owner, "the shard has moved to another process");
@@ -121,7 +127,7 @@ int serve_worker(const JoinOptions& options) {
   Outcome<std::optional<Error>> ended;
   config->on_end = [&](std::optional<Error> error) { ended.give(std::move(error)); };
   const WorkerActor worker = spawn_worker(system, config);
-  spdlog::info("worker of job '{}', master {}", setup.job.job.name, options.master);
+  spdlog::info("worker of job '{}', {}", setup.job.job.name, access.master);
   const SignalWatch watch([&](const std::string& signal) {
     spdlog::info("{}: finishing what is under way, then leaving", signal);
     caf::anon_send(worker, leave_atom::value);
