@@ -18,6 +18,8 @@ namespace embers {
 // From texts to endpoints, and back; kInvalid naming a text that is not an address.
 std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts);
 std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
+// Whether only processes of this host reach it: a Unix socket, or a host whose addresses are all loopback.
+bool is_of_this_host(const Endpoint& endpoint);
 
 // The master as this process reaches it, and what it says about the job.
 struct MasterLink {
