@@ -12,6 +12,7 @@
 #include "master/evaluation.h"
 #include "master/report.h"
 #include "schema/table_spec.h"
+#include "storage/external/key_value_server.h"
 
 namespace embers {
 
@@ -48,6 +49,7 @@ struct MasterConfig {
   std::vector<std::string> settings;         // what a worker must agree with, besides the model
   uint64_t test_minibatches = 0;             // 0: no evaluation
   std::string index_dir;                     // passed on to workers
+  storage::ServerLogin server_login;         // of the job's servers, passed on to all members
   std::string output;                        // checkpoint directory, or ""
   uint32_t save_every = 0;                   // epochs; 0: only at the end
   std::string resume;                        // checkpoint to go on from (or to evaluate), or ""

@@ -144,6 +144,8 @@ Message<wire::JoinReply> MasterState::join_reply(const Member& member) const {
     auto buckets = b.initOwnerOfBucket(map.buckets());
     for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.owner_of_bucket[i]);
     b.setTakesOver(member.owner && away.contains(member.number));
+    b.setServerUser(config->server_login.user);
+    b.setServerPassword(config->server_login.password);
     if (!member.owner) write_owner_list(b.initOwners(config->shards), *config, members);
   });
 }

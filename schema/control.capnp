@@ -38,6 +38,8 @@ struct JoinReply $M.kind(67) {
   ownerOfBucket @4 :List(UInt16);
   owners @5 :List(Owner);            # in order of their numbers; only for workers
   takesOver @6 :Bool;                # owner: continues where a lost process of this shard was cut off
+  serverUser @7 :Text;               # what the job's memcached or Redis servers ask for: secret
+  serverPassword @8 :Text;           # "": they ask for nothing
   struct Owner {
     endpoints @0 :List(Text);
     bootId @1 :Text;

@@ -65,6 +65,7 @@ LIBRARIES = {
     "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/raw_clients)[.]cc$", r"$."),
     "OpenSSL": (r"openssl/", r"actors/transport/secret.cc$", r"$."),
     "hiredis": (r"hiredis/", r"(storage/external/redis_server|bench/storage/raw_clients)[.]cc$", r"$."),
+    "libsasl2": (r"sasl/", r"apps/process/sasl_passwords[.]cc$", r"$."),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]*)')

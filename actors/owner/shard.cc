@@ -130,8 +130,8 @@ class Rows {
       return;
     }
     auto external = storage::make_external_store(
-        storage::connect_servers(config_.backend, config_.servers, config_.timeouts), config_.external,
-        config_.page_filler);
+        storage::connect_servers(config_.backend, config_.servers, config_.timeouts, config_.login),
+        config_.external, config_.page_filler);
     external_ = external.get();
     store_ = std::move(external);
   }

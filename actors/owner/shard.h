@@ -29,6 +29,7 @@ struct OwnerConfig {
   std::string backend = "memory";     // memory | memcached | redis
   std::vector<std::string> servers;   // of memcached or Redis
   storage::ServerTimeouts timeouts;   // of the servers
+  storage::ServerLogin login;         // what the servers ask for
   storage::ExternalOptions external;  // whose rows they hold
   bool takes_over = false;            // from a lost process of the owner, through its journal
   std::optional<int> cpu;             // that the shard actor is bound to, in a thread of its own

@@ -49,6 +49,7 @@ JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> co
   const auto page_filler = std::make_shared<storage::PageFiller>();
   for (uint32_t s = 0; s < config->shards; ++s) {
     OwnerConfig owner = owner_config(config->job, config->run, s, config->model.tables, map);
+    owner.login = config->server_login;
     owner.cpu = cpu_of(cpus, s);
     owner.page_filler = page_filler;
     config->local_owners.push_back(spawn_owner(system, owner));

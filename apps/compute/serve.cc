@@ -21,11 +21,12 @@ namespace {
 
 using std::chrono::duration;
 
-// Where the job's own servers listen: at the master's address, since shards can reach that.
-std::string server_host(const std::vector<std::string>& listen) {
+// Where the job's own servers listen: at the address of the master that members on other hosts reach, if any
+// can.
+std::optional<std::string> server_host(const std::vector<std::string>& listen) {
   for (const Endpoint& endpoint : parse_endpoints(listen))
-    if (!endpoint.unix_socket) return endpoint.host;
-  return "127.0.0.1";
+    if (!is_of_this_host(endpoint)) return endpoint.host;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ int serve_master(const MasterOptions& options) {
   const auto config = master_config(setup, options.job);
   config->run = run;
   auto own_servers = provide_servers(*config, server_host(options.listen));
-  for (const auto& own : own_servers) console.event(own->describe());
+  if (own_servers)
+    for (const std::string& line : own_servers->describe()) console.event(line);
   config->connect_owner = [&](const std::vector<std::string>& endpoints, uint64_t incarnation) {
     return remote_owner(transport, endpoints, true, {run, incarnation, wire::Role::MASTER},
                         duration<double>(options.connect_timeout), true);
@@ -85,7 +87,7 @@ int serve_master(const MasterOptions& options) {
   server->stop();
   transport.stop();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
-  own_servers.clear();
+  own_servers.reset();
   try {
     conclude(result, options.job.report);
   } catch (const Error& e) {

@@ -15,8 +15,9 @@ int train(const TrainOptions& train_options) {
   const JobSetup setup = set_up(load_job(options), Purpose::kTrain, index_dir_of(options.output));
   const auto lock = lock_output(options);
   const auto config = master_config(setup, options);
-  const auto servers = provide_servers(*config, "127.0.0.1");
-  for (const auto& server : servers) console.event(server->describe());
+  const auto servers = provide_servers(*config, std::nullopt);
+  if (servers)
+    for (const std::string& line : servers->describe()) console.event(line);
   console.event(
       fmt::format("job '{}': {} training records in {} minibatches, {} tables, {} workers, {} shards",
                   setup.job.job.name, config->train_records, config->train_minibatches,

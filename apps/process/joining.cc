@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <thread>
 
@@ -26,6 +29,16 @@ std::vector<std::string> texts(const std::vector<Endpoint>& endpoints) {
   std::vector<std::string> out;
   for (const Endpoint& e : endpoints) out.push_back(e.text());
   return out;
+}
+
+bool is_of_this_host(const Endpoint& endpoint) {
+  if (endpoint.unix_socket) return true;
+  boost::asio::io_context io;
+  boost::system::error_code unknown;
+  const auto found = boost::asio::ip::tcp::resolver(io).resolve(endpoint.host, endpoint.port, unknown);
+  return !found.empty() && std::all_of(found.begin(), found.end(), [](const auto& address) {
+    return address.endpoint().address().is_loopback();
+  });
 }
 
 Credentials credentials(const AccessOptions& options, const std::function<Secret()>& from_dir) {

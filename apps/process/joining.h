@@ -20,6 +20,8 @@ namespace embers {
 // From texts to endpoints, and back; kInvalid naming a text that is not an address.
 std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts);
 std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
+// Whether only processes of this host reach it: a Unix socket, or a host whose addresses are all loopback.
+bool is_of_this_host(const Endpoint& endpoint);
 
 // What a process proves itself with, beside a master's job directory or as a member; `from_dir` finds the
 // secret of the directory if that is where it is. kInvalid for a file that holds no secret, or that other

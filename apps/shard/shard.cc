@@ -57,6 +57,7 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
   OwnerConfig config = owner_config(master.job, master.run, reply.getNumber(), std::move(tables),
                                     read_owner_map(reply, UINT16_MAX));
   config.takes_over = reply.getTakesOver();
+  config.login = {reply.getServerUser(), reply.getServerPassword()};
   return config;
 }
 
