@@ -8,11 +8,13 @@
 #include "actors/transport/server.h"
 #include "apps/compute/compute.h"
 #include "apps/compute/console.h"
+#include "apps/compute/evaluate.h"
 #include "apps/compute/job_servers.h"
 #include "apps/compute/job_setup.h"
 #include "apps/process/joining.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
+#include "base/files/output_file.h"
 #include "worker/worker.h"
 
 namespace embers {
@@ -39,13 +41,18 @@ int serve_master(const MasterOptions& options) {
   SystemConfig system_config;
   caf::actor_system system(system_config);
   Transport transport(system);
+  const bool evaluates = options.task != Task::kTrain;
+  for (const std::string& files : use_test_files(options.data)) overrides.push_back(files);
+  if (!options.out.empty()) check_file(options.out);
   job::Job job = load_job(options.job, overrides);
   // Listens before it reads data and model, so that peers that come early wait instead of being refused.
   const uint64_t run = random_number();
   const auto server = Server::listen(transport, parse_endpoints(options.listen), {run, true});
-  const JobSetup setup = set_up(std::move(job), Purpose::kTrain, index_dir_of(options.job.output));
+  const JobSetup setup = set_up(std::move(job), evaluates ? Purpose::kEvaluate : Purpose::kTrain,
+                                index_dir_of(options.job.output));
   const auto lock = lock_output(options.job);
-  const auto config = master_config(setup, options.job);
+  const auto config =
+      evaluates ? evaluation_config(setup, options.job, options.out) : master_config(setup, options.job);
   config->run = run;
   auto own_servers = provide_servers(*config, server_host(options.listen));
   for (const auto& own : own_servers) console.event(own->describe());
@@ -82,7 +89,7 @@ int serve_master(const MasterOptions& options) {
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
   own_servers.clear();
   try {
-    conclude(result, options.job.report);
+    evaluates ? conclude_evaluation(result, options.job.report) : conclude(result, options.job.report);
   } catch (const Error& e) {
     fmt::print(stderr, "embers: error: {}\n", e.what());
     end_process(exit_status(e.code()));
@@ -97,7 +104,8 @@ int serve_worker(const JoinOptions& options) {
   caf::actor_system system(system_config);
   Transport transport(system);
   MasterLink master = reach_master(transport, options);
-  JobSetup setup = set_up(std::move(master.job), Purpose::kTrain, master.index_dir);
+  JobSetup setup = set_up(std::move(master.job), master.evaluates ? Purpose::kEvaluate : Purpose::kTrain,
+                          master.index_dir);
   auto config = std::make_shared<WorkerConfig>();
   config->job = setup.job;
   config->run = master.run;
