@@ -87,8 +87,16 @@ void MasterState::worker_failed(wire::FailRequest::Reader request) {
 
 void MasterState::over() {
   phase = Phase::kOver;
+  if (!evaluator) return report_end();
+  const auto dropped = [this] { report_end(); };
+  self->request(evaluator, kFailSeconds, drop_atom::value).then(dropped, [dropped](caf::error&) {
+    dropped();
+  });
+}
+
+void MasterState::report_end() {
   report.workers_joined = members.workers_joined();
-  if (config->on_end) config->on_end({error, std::move(report), std::move(evaluation)});
+  if (config->on_end) config->on_end({error, std::move(report)});
   self->quit();
 }
 

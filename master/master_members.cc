@@ -30,6 +30,7 @@ Message<wire::JobReply> MasterState::describe_job() const {
     b.setText(source.text);
     write_texts(b.initOverrides(source.overrides.size()), source.overrides);
     b.setIndexDir(config->index_dir);
+    b.setEvaluates(config->task == MasterConfig::Task::kEvaluate);
   });
 }
 
@@ -281,7 +282,7 @@ void MasterState::report_progress() {
     p.minibatches = book().done();
     p.total_minibatches = book().total();
     const auto since = p.evaluating ? evaluation_start : epoch_start;
-    p.examples = p.evaluating ? evaluation.examples() : stats.examples;
+    p.examples = p.evaluating ? evaluation_examples : stats.examples;
     p.seconds = std::chrono::duration<double>(Clock::now() - since).count();
     const uint64_t before = p.evaluating ? 0 : epoch_first_examples;
     if (p.seconds > 0) p.examples_per_second = static_cast<double>(p.examples - before) / p.seconds;

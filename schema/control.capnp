@@ -15,6 +15,7 @@ struct JobReply $M.kind(65) {
   text @2 :Text;                     # its TOML
   overrides @3 :List(Text);          # --set a.b=c, in order
   indexDir @4 :Text;                 # where record indexes are kept, or ""
+  evaluates @5 :Bool;                # a saved model is used: no training data, and rows stay in memory
 }
 
 struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) $M.sentBy([owner, worker, reader]) {

@@ -31,9 +31,14 @@ struct AccessOptions {
   bool insecure = false;    // --insecure
 };
 
+enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
+
 struct MasterOptions {
-  JobOptions job;
+  JobOptions job;  // resume: to evaluate or predict, the model's directory
   AccessOptions access;
+  Task task = Task::kTrain;       // --task
+  std::vector<std::string> data;  // --data: files instead of the job's test files
+  std::string out;                // --out: CSV file
   std::vector<std::string> listen{"127.0.0.1:7700"};
   uint32_t shards = 0, workers = 0;  // 0: as the job file says
   double connect_timeout = 20;       // seconds

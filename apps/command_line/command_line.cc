@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "apps/command_line/describe.h"
@@ -101,10 +102,48 @@ void add_train(CLI::App& app, Chosen& chosen) {
   add_pin(*train, options.pin);
 }
 
+// What the master's job is: options of one task mean nothing to another.
+void add_task(CLI::App& master, MasterOptions& o, Chosen& chosen) {
+  static const std::map<std::string, Task> tasks{
+      {"train", Task::kTrain}, {"evaluate", Task::kEvaluate}, {"predict", Task::kPredict}};
+  const auto words = std::make_shared<std::pair<std::string, std::string>>("train", "");
+  auto& [task, model] = *words;
+  master
+      .add_option(
+          "--task", task,
+          "train; or use the model of --model: evaluate it on the test files, or predict their scores")
+      ->check(CLI::IsMember({"train", "evaluate", "predict"}))
+      ->capture_default_str();
+  master.add_option("--model", model, "evaluate, predict: directory that training saved with --output")
+      ->check(kNotEmpty);
+  master.add_option("--data", o.data, "evaluate, predict: files to use instead of the job's test files");
+  master.add_option("--out", o.out, "predict: CSV file: record,score,label")->check(kNotEmpty);
+  master.callback([&, words] {
+    const std::string task = words->first;
+    o.task = tasks.at(task);
+    o.job.resume = o.task == Task::kTrain ? o.job.resume : words->second;
+    chosen = o;
+    const auto needs = [&](const char* option) {
+      if (master.count(option) == 0)
+        fail(ErrorCode::kInvalid, "--task {} needs {}; see embers help master", task, option);
+    };
+    const auto refuses = [&](std::initializer_list<const char*> options) {
+      for (const char* option : options)
+        if (master.count(option) > 0)
+          fail(ErrorCode::kInvalid, "{} means nothing with --task {}; see embers help master", option, task);
+    };
+    if (o.task == Task::kTrain) return refuses({"--model", "--data", "--out"});
+    refuses({"--output", "--save-every", "--resume", "--dump-rows"});
+    needs("--model");
+    o.task == Task::kPredict ? needs("--out") : refuses({"--out"});
+  });
+}
+
 void add_master(CLI::App& app, Chosen& chosen) {
   const auto [master, options] = add_command<MasterOptions>(
       app, chosen, "master", "run the master of a job that shard and worker processes join");
   add_job_options(*master, options.job, true);
+  add_task(*master, options, chosen);
   master->add_option("--listen", options.listen, "HOST:PORT or unix:/path (may be repeated)")
       ->capture_default_str()
       ->allow_extra_args(false);

@@ -7,6 +7,7 @@
 #include "actors/transport/server.h"
 #include "apps/compute/compute.h"
 #include "apps/compute/console.h"
+#include "apps/compute/evaluate.h"
 #include "apps/compute/job_servers.h"
 #include "apps/compute/job_setup.h"
 #include "apps/process/job_dir.h"
@@ -14,6 +15,7 @@
 #include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
+#include "base/files/output_file.h"
 #include "worker/worker.h"
 
 namespace embers {
@@ -38,6 +40,9 @@ int serve_master(const MasterOptions& options) {
   if (options.shards > 0) overrides.push_back(fmt::format("storage.shards={}", options.shards));
   if (options.workers > 0) overrides.push_back(fmt::format("training.workers={}", options.workers));
   Console console;
+  const bool evaluates = options.task != Task::kTrain;
+  for (const std::string& files : use_test_files(options.data)) overrides.push_back(files);
+  if (!options.out.empty()) check_file(options.out);
   job::Job job = load_job(options.job, overrides);
   std::optional<JobDir> job_dir;
   if (!options.access.job_dir.empty()) job_dir.emplace(options.access.job_dir);
@@ -48,9 +53,11 @@ int serve_master(const MasterOptions& options) {
   const uint64_t run = random_number();
   const auto server = Server::listen(transport, parse_endpoints(options.listen), {run, true});
   if (job_dir) job_dir->announce(server->endpoints());
-  const JobSetup setup = set_up(std::move(job), Purpose::kTrain, index_dir_of(options.job.output));
+  const JobSetup setup = set_up(std::move(job), evaluates ? Purpose::kEvaluate : Purpose::kTrain,
+                                index_dir_of(options.job.output));
   const auto lock = lock_output(options.job);
-  const auto config = master_config(setup, options.job);
+  const auto config =
+      evaluates ? evaluation_config(setup, options.job, options.out) : master_config(setup, options.job);
   config->run = run;
   auto own_servers = provide_servers(*config, server_host(options.listen));
   if (own_servers)
@@ -89,7 +96,7 @@ int serve_master(const MasterOptions& options) {
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
   own_servers.reset();
   try {
-    conclude(result, options.job.report);
+    evaluates ? conclude_evaluation(result, options.job.report) : conclude(result, options.job.report);
   } catch (const Error& e) {
     fmt::print(stderr, "embers: error: {}\n", e.what());
     end_process(exit_status(e.code()));
@@ -105,7 +112,8 @@ int serve_worker(const JoinOptions& options) {
   caf::actor_system system(system_config);
   Transport transport(system, access.credentials);
   MasterLink master = reach_master(transport, access, options, wire::Role::WORKER);
-  JobSetup setup = set_up(std::move(master.job), Purpose::kTrain, master.index_dir);
+  JobSetup setup = set_up(std::move(master.job), master.evaluates ? Purpose::kEvaluate : Purpose::kTrain,
+                          master.index_dir);
   auto config = std::make_shared<WorkerConfig>();
   config->job = setup.job;
   config->run = master.run;

@@ -10,6 +10,7 @@
 
 #include "actors/ask.h"
 #include "apps/process/job_dir.h"
+#include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 
 namespace embers {
@@ -93,7 +94,9 @@ MasterLink reach_master(Transport& transport, const JobAccess& access, const Joi
     text.overrides.insert(text.overrides.end(), options.set.begin(), options.set.end());
     master.run = r.getJob();
     master.index_dir = r.getIndexDir();
+    master.evaluates = r.getEvaluates();
     master.job = job::parse_job(std::move(text));
+    if (master.evaluates) keep_rows_in_memory(master.job);
   });
   return master;
 }

@@ -46,6 +46,7 @@ struct MasterLink {
   uint64_t run = 0;
   job::Job job;
   std::string index_dir;
+  bool evaluates = false;  // a saved model, on the test set
 };
 
 // Connects, which may take options.connect_timeout, and asks for the job. kUnavailable when there is no
