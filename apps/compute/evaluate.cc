@@ -4,12 +4,13 @@
 #include "apps/compute/cluster.h"
 #include "apps/compute/compute.h"
 #include "base/files/output_file.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 namespace {
 
 JobResult run_evaluation(const EvaluateOptions& options) {
-  Console console;
+  Console console(standard_error());
   const JobSetup setup = set_up(load_job(options.job), Purpose::kEvaluate, "", options.data);
   const auto config = master_config(setup, options.job);
   config->task = MasterConfig::Task::kEvaluate;

@@ -13,6 +13,7 @@
 #include "apps/process/joining.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
+#include "base/log/standard_error.h"
 #include "worker/worker.h"
 
 namespace embers {
@@ -35,7 +36,7 @@ int serve_master(const MasterOptions& options) {
   std::vector<std::string> overrides;
   if (options.shards > 0) overrides.push_back(fmt::format("storage.shards={}", options.shards));
   if (options.workers > 0) overrides.push_back(fmt::format("training.workers={}", options.workers));
-  Console console;
+  Console console(standard_error());
   SystemConfig system_config;
   caf::actor_system system(system_config);
   Transport transport(system);
@@ -70,8 +71,8 @@ int serve_master(const MasterOptions& options) {
   const LocalMasterActor master = spawn_master(system, config);
   server->serve<MasterInterface>(Destination::kMaster, caf::actor_cast<MasterActor>(master));
   server->start();
-  const SignalWatch watch(
-      [&](const std::string& signal) { caf::anon_send(master, stop_atom::value, signal); });
+  std::optional<SignalWatch> watch(
+      std::in_place, [&](const std::string& signal) { caf::anon_send(master, stop_atom::value, signal); });
   for (const Endpoint& e : server->endpoints())
     console.event(fmt::format("job '{}' at {}: waiting for {} shards and {} workers", config->job.job.name,
                               e.text(), config->shards - config->local_owners.size(), config->workers));
@@ -81,10 +82,11 @@ int serve_master(const MasterOptions& options) {
   transport.stop();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
   own_servers.clear();
+  watch.reset();  // from now on a signal ends the process
   try {
     conclude(result, options.job.report);
   } catch (const Error& e) {
-    fmt::print(stderr, "embers: error: {}\n", e.what());
+    say_error(e.what());
     end_process(exit_status(e.code()));
   }
   end_process(0);

@@ -5,6 +5,7 @@
 #include "actors/ask.h"
 #include "actors/transport/client.h"
 #include "apps/process/runtime.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 
@@ -39,7 +40,7 @@ MasterLink reach_master(Transport& transport, const JoinOptions& options) {
 }
 
 void end_member(const std::optional<Error>& error) {
-  if (error) fmt::print(stderr, "embers: error: {}\n", error->what());
+  if (error) say_error(error->what());
   end_process(error ? exit_status(error->code()) : 0);
 }
 
