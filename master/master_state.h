@@ -92,8 +92,10 @@ struct MasterState {
   // membership
   void join_owner(Member& member);
   OwnerHandles connect_owner(const Member& member);  // and watches it
-  void check_owner(wire::JoinRequest::Reader request) const;
-  void check_worker(wire::JoinRequest::Reader request);
+  void check_owner(const Member& joining) const;
+  void check_worker(wire::JoinRequest::Reader request) const;
+  void accept_numeric_settings(wire::JoinRequest::Reader request);
+  std::vector<std::string> numeric_differences(wire::JoinRequest::Reader request) const;
   void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
   void answer_joins();
   Message<wire::JoinReply> join_reply(const Member& member) const;

@@ -13,6 +13,7 @@ ARROWS = """
 base:
 base/floats:          base
 base/files:           base
+base/log:             base
 schema:               base
 job/document:         base
 job/sections:         base schema job/document

@@ -1,7 +1,7 @@
 // Parses the command line. Every option of every command is defined here, and only here.
 #include "apps/command_line/command_line.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +14,7 @@
 #include "apps/command_line/describe.h"
 #include "apps/command_line/op_help.h"
 #include "base/errors.h"
+#include "base/log/standard_error.h"
 #include "base/tune_malloc.h"
 
 namespace embers {
@@ -318,23 +319,41 @@ int parse_and_run(int argc, const char* const* argv, const std::function<int(con
   return run(*chosen);
 }
 
+// spdlog's own sinks write in the thread that logs.
+class StandardErrorSink final : public spdlog::sinks::sink {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    standard_error().line(at_present(std::string_view(message.payload.data(), message.payload.size())));
+  }
+  void flush() override {}
+  void set_pattern(const std::string&) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
+};
+
+int run_to_the_end(int argc, const char* const* argv, const std::function<int(const Command&)>& run) {
+  try {
+    return parse_and_run(argc, argv, run);
+  } catch (const Error& e) {
+    say_error(e.what());
+    return exit_status(e.code());
+  } catch (const std::exception& e) {
+    say_error(e.what());
+    return 1;
+  }
+}
+
 }  // namespace
 
 int run_program(int argc, const char* const* argv, const std::function<int(const Command&)>& run) {
   tune_malloc();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGCHLD, SIG_DFL);  // a parent may leave it ignored, which would hide how children end
-  spdlog::set_default_logger(spdlog::stderr_color_mt("embers"));
-  spdlog::set_pattern("%H:%M:%S %v");
-  try {
-    return parse_and_run(argc, argv, run);
-  } catch (const Error& e) {
-    fmt::print(stderr, "embers: error: {}\n", e.what());
-    return exit_status(e.code());
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "embers: error: {}\n", e.what());
-    return 1;
-  }
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("embers", std::make_shared<StandardErrorSink>()));
+  say_last_words_in_crashes();
+  const int status = run_to_the_end(argc, argv, run);
+  say_last_words();
+  return status;
 }
 
 }  // namespace embers

@@ -7,12 +7,13 @@
 #include "apps/compute/compute.h"
 #include "apps/process/owner_config.h"
 #include "base/files/output_file.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 namespace {
 
 int run_evaluation(const EvaluateOptions& options, const std::string& predictions) {
-  Console console;
+  Console console(standard_error());
   const JobSetup setup = set_up(load_job(options.job, use_test_files(options.data)), Purpose::kEvaluate, "");
   const auto config = evaluation_config(setup, options.job, predictions);
   conclude_evaluation(run_in_process(setup, config, console), options.job.report);

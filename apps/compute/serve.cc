@@ -16,6 +16,7 @@
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "base/files/output_file.h"
+#include "base/log/standard_error.h"
 #include "worker/worker.h"
 
 namespace embers {
@@ -39,7 +40,7 @@ int serve_master(const MasterOptions& options) {
   std::vector<std::string> overrides;
   if (options.shards > 0) overrides.push_back(fmt::format("storage.shards={}", options.shards));
   if (options.workers > 0) overrides.push_back(fmt::format("training.workers={}", options.workers));
-  Console console;
+  Console console(standard_error());
   const bool evaluates = options.task != Task::kTrain;
   for (const std::string& files : use_test_files(options.data)) overrides.push_back(files);
   if (!options.out.empty()) check_file(options.out);
@@ -83,8 +84,8 @@ int serve_master(const MasterOptions& options) {
   const LocalMasterActor master = spawn_master(system, config);
   server->serve<MasterInterface>(Destination::kMaster, caf::actor_cast<MasterActor>(master));
   server->start();
-  const SignalWatch watch(
-      [&](const std::string& signal) { caf::anon_send(master, stop_atom::value, signal); });
+  std::optional<SignalWatch> watch(
+      std::in_place, [&](const std::string& signal) { caf::anon_send(master, stop_atom::value, signal); });
   for (const Endpoint& e : server->endpoints())
     console.event(fmt::format("job '{}' at {}: waiting for {} shards and {} workers", config->job.job.name,
                               e.text(), config->shards - config->local_owners.size(), config->workers));
@@ -95,10 +96,11 @@ int serve_master(const MasterOptions& options) {
   transport.stop();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
   own_servers.reset();
+  watch.reset();  // from now on a signal ends the process
   try {
     evaluates ? conclude_evaluation(result, options.job.report) : conclude(result, options.job.report);
   } catch (const Error& e) {
-    fmt::print(stderr, "embers: error: {}\n", e.what());
+    say_error(e.what());
     end_process(exit_status(e.code()));
   }
   end_process(0);

@@ -5,13 +5,14 @@
 #include "apps/compute/compute.h"
 #include "apps/compute/job_servers.h"
 #include "apps/process/runtime.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 
 int train(const TrainOptions& train_options) {
   const JobOptions& options = train_options.job;
   const std::vector<int> cpus = parse_pin(train_options.pin);
-  Console console;
+  Console console(standard_error());
   const JobSetup setup = set_up(load_job(options), Purpose::kTrain, index_dir_of(options.output));
   const auto lock = lock_output(options);
   const auto config = master_config(setup, options);

@@ -12,6 +12,7 @@
 #include "apps/process/job_dir.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 namespace {
@@ -102,7 +103,7 @@ MasterLink reach_master(Transport& transport, const JobAccess& access, const Joi
 }
 
 void end_member(const std::optional<Error>& error) {
-  if (error) fmt::print(stderr, "embers: error: {}\n", error->what());
+  if (error) say_error(error->what());
   end_process(error ? exit_status(error->code()) : 0);
 }
 

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <mutex>
 
 #include "tests/master/master_testing.h"
 #include "tests/support/expect_error.h"
@@ -460,6 +462,91 @@ TEST(Master, RefusesAWorkerWithOtherSettingsNamingThem) {
                  worker.join({}, {"data.shuffle = true", "training.batch_size = 32"});
                });
   worker.join({}, {"data.shuffle = true", "training.batch_size = 64"});
+}
+
+TEST(Master, ARefusedWorkerDoesNotDecideTheNumericSettingsOfASyncJob) {
+  Job job({.mode = job::Mode::kSync, .workers = 2, .settings = {"data.shuffle = true"}});
+  Worker refused(job, false), first(job, false), other(job, false), second(job, false);
+  expect_error(ErrorCode::kMismatch, {"data.shuffle"},
+               [&] { refused.join({}, {"data.shuffle = false"}, {"blas = SKYLAKEX"}); });
+  first.join({}, {"data.shuffle = true"}, {"blas = HASWELL"});
+  expect_error(ErrorCode::kMismatch, {"blas = HASWELL at the first worker", "blas = SKYLAKEX at worker"},
+               [&] { other.join({}, {"data.shuffle = true"}, {"blas = SKYLAKEX"}); });
+  second.join({}, {"data.shuffle = true"}, {"blas = HASWELL"});
+}
+
+// Owners that join one after another, as the processes of `embers shard --owners` do.
+class JoiningOwners {
+ public:
+  explicit JoiningOwners(uint32_t shards)
+      : job_({.shards = shards, .change = [this](MasterConfig& config) {
+                owners_ = std::exchange(config.local_owners, {});
+                config.connect_owner = [this](const auto&, uint64_t) { return owners_.at(connected_++); };
+              }}) {}
+
+  // The process with this number joins with one owner, `more` of its owners come after it.
+  void join(uint64_t pid, uint32_t more) {
+    connections_.push_back(std::make_unique<caf::scoped_actor>(job_.system_));
+    ask(connections_.back()->ptr(), job_.master_,
+        make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
+          b.setRole(wire::Role::OWNER);
+          b.setHost("there");
+          b.setPid(pid);
+          b.setMore(more);
+        }));
+  }
+
+ private:
+  std::vector<OwnerHandles> owners_;
+  std::atomic<size_t> connected_ = 0;
+  Job job_;
+  std::vector<std::unique_ptr<caf::scoped_actor>> connections_;  // end before the job
+};
+
+// Otherwise its first owner would have joined when its second is refused, and the job would lose that one.
+TEST(Master, RefusesAShardProcessForWhichOthersThatAreStillJoiningLeaveTooFewPlaces) {
+  JoiningOwners owners(3);
+  owners.join(1, 1);
+  expect_error(ErrorCode::kInvalid,
+               {"3 shards, of which 2 have not joined yet", "still joining: 1", "2 owners"},
+               [&] { owners.join(2, 1); });
+  owners.join(3, 0);
+  expect_error(ErrorCode::kInvalid, {"1 has not joined yet", "still joining: 1", "1 owner does not fit"},
+               [&] { owners.join(4, 0); });
+  owners.join(1, 0);
+  expect_error(ErrorCode::kInvalid, {"all have joined"}, [&] { owners.join(4, 0); });
+}
+
+// Nothing has been computed with its settings.
+TEST(Master, AWorkerThatLeavesBeforeASyncJobStartsDoesNotDecideTheNumericSettings) {
+  Job job({.mode = job::Mode::kSync, .workers = 2});
+  Worker gone(job, false), first(job, false), second(job, false);
+  gone.join({}, {}, {"blas = SKYLAKEX"});
+  gone.leave();
+  first.join({}, {}, {"blas = HASWELL"});
+  second.join({}, {}, {"blas = HASWELL"});
+  first.leave();
+  expect_error(ErrorCode::kMismatch, {"blas = HASWELL at the first worker"},
+               [&] { Worker(job, false).join({}, {}, {"blas = SKYLAKEX"}); });
+}
+
+TEST(Master, SaysOfNoRefusedWorkerThatItsNumericSettingsDiffer) {
+  std::mutex mutex;
+  std::string events;  // guarded by mutex
+  Job job({.workers = 2, .settings = {"data.shuffle = true"}, .change = [&](MasterConfig& config) {
+             config.on_event = [&](const std::string& line) {
+               const std::lock_guard lock(mutex);
+               events += line + '\n';
+             };
+           }});
+  Worker first(job, false), refused(job, false), second(job, false);
+  first.join({}, {"data.shuffle = true"}, {"blas = HASWELL"});
+  expect_error(ErrorCode::kMismatch, {"data.shuffle"},
+               [&] { refused.join({}, {"data.shuffle = false"}, {"blas = SKYLAKEX"}); });
+  second.join({}, {"data.shuffle = true"}, {"blas = ZEN"});
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(events.find("SKYLAKEX"), std::string::npos) << events;
+  EXPECT_NE(events.find("blas = HASWELL at the first worker, blas = ZEN at"), std::string::npos) << events;
 }
 
 TEST(MasterStop, WhileEvaluatingEndsWithoutItsMetrics) {
