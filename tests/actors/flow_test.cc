@@ -251,7 +251,9 @@ TEST(Flow, PullsThatWaitForAVersionLetPushesPass) {
   for (int i = 0; i < 3; ++i)
     self->send(client.shard, make_pull(origin(1, 1), wire::ReadMode::EXACT, true, {&slices, 1}));
   ask(self.ptr(), client.optimizer, push_of(0, 1024));
-  ask(self.ptr(), client.optimizer, make_message<wire::CommitRequest>([](wire::CommitRequest::Builder b) {
+  caf::scoped_actor master{side.system};
+  ask(master.ptr(), side.owner.optimizer,
+      make_message<wire::CommitRequest>([](wire::CommitRequest::Builder b) {
         b.setVersion(1);
         b.initMinibatches(1)[0].setAttempt(1);
         b.getMinibatches()[0].setWeight(1);
