@@ -187,7 +187,11 @@ TEST(Master, EvaluatesWithSeveralWorkers) {
 // Counts nothing until it is let go, as if it waited for a disk. Its thread waits, as a real one's would.
 class HeldEvaluator {
  public:
-  ~HeldEvaluator() { let_go(); }
+  // Lets it go before the job ends, whatever the test found.
+  struct Release {
+    ~Release() { held.let_go(); }
+    HeldEvaluator& held;
+  };
   void let_go() {
     if (!std::exchange(is_let_go_, true)) go_.set_value();
   }
@@ -224,6 +228,7 @@ TEST(Master, AnswersWhileScoresAreSummedUp) {
   Job job({.minibatches = 1, .test_minibatches = 3, .change = [&](MasterConfig& c) {
              c.spawn_evaluator = evaluator.spawner();
            }});
+  const HeldEvaluator::Release at_end{evaluator};
   Worker worker(job), other(job);
   worker.finish(worker.lease());
   worker.finish(worker.lease());
@@ -244,6 +249,7 @@ TEST(Master, LeasesNoMoreThanItsEvaluatorKeepsUpWith) {
              c.spawn_evaluator = evaluator.spawner();
              c.job.training.batch_size = 1u << 31;  // two of them are under way at most
            }});
+  const HeldEvaluator::Release at_end{evaluator};
   Worker worker(job);
   worker.finish(worker.lease());
   for (uint64_t i = 0; i < 2; ++i) {
