@@ -104,7 +104,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
 }
 
 // What the master's job is: options of one task mean nothing to another.
-void add_task(CLI::App& master, MasterOptions& o, Chosen& chosen) {
+void add_task(CLI::App& master, MasterOptions& o) {
   static const std::map<std::string, Task> tasks{
       {"train", Task::kTrain}, {"evaluate", Task::kEvaluate}, {"predict", Task::kPredict}};
   const auto words = std::make_shared<std::pair<std::string, std::string>>("train", "");
@@ -119,11 +119,11 @@ void add_task(CLI::App& master, MasterOptions& o, Chosen& chosen) {
       ->check(kNotEmpty);
   master.add_option("--data", o.data, "evaluate, predict: files to use instead of the job's test files");
   master.add_option("--out", o.out, "predict: CSV file: record,score,label")->check(kNotEmpty);
-  master.callback([&, words] {
+  // Runs before the command's own callback, which keeps the options alive and must stay.
+  master.parse_complete_callback([&, words] {
     const std::string task = words->first;
     o.task = tasks.at(task);
     o.job.resume = o.task == Task::kTrain ? o.job.resume : words->second;
-    chosen = o;
     const auto needs = [&](const char* option) {
       if (master.count(option) == 0)
         fail(ErrorCode::kInvalid, "--task {} needs {}; see embers help master", task, option);
@@ -144,7 +144,7 @@ void add_master(CLI::App& app, Chosen& chosen) {
   const auto [master, options] = add_command<MasterOptions>(
       app, chosen, "master", "run the master of a job that shard and worker processes join");
   add_job_options(*master, options.job, true);
-  add_task(*master, options, chosen);
+  add_task(*master, options);
   master->add_option("--listen", options.listen, "HOST:PORT or unix:/path (may be repeated)")
       ->capture_default_str()
       ->allow_extra_args(false);

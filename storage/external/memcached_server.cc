@@ -58,7 +58,8 @@ class MemcachedServer final : public KeyValueServer {
   MemcachedServer(const std::string& address, const ServerTimeouts& timeouts, const ServerLogin& login)
       : address_(address), timeouts_(timeouts), login_(login) {
     const memcached_return_t rc = connect();
-    if (rc == MEMCACHED_AUTH_FAILURE || rc == MEMCACHED_AUTH_PROBLEM)
+    const memcached_return_t last = memcached_last_error(reads_.get());
+    if (!login.password.empty() && (last == MEMCACHED_AUTH_FAILURE || last == MEMCACHED_AUTH_PROBLEM))
       fail(
           ErrorCode::kUnreachable,
           "memcached server {} refused the password of the job's servers, or the package libsasl2-modules is "

@@ -191,7 +191,7 @@ TEST(Link, GivesUpOnAnAddressWhereNobodyListensAndNamesIt) {
 }
 
 TEST(Link, GivesUpOnANameThatDoesNotResolve) {
-  AskingSide client({parse_endpoint("no-such-host.invalid:7700")}, kWorker, 0.1s);
+  AskingSide client({parse_endpoint("no-such-host.invalid:7700")}, kWorker, 0.1s, {{}, true});
   expect_error(ErrorCode::kUnreachable, {"no-such-host.invalid:7700", "cannot resolve the host"},
                [&] { client.pull(1, 1); });
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ inline const ExternalKind kRedisAtUnixSocket{
     "redis", testing_support::ServerProcess::redis_at_unix_socket, {}, " at a Unix socket"};
 
 inline std::vector<testing_support::ServerProcess> start_servers(const ExternalKind& kind, int n) {
+  std::signal(SIGPIPE, SIG_IGN);  // as embers does: hiredis writes to Unix sockets whose server is gone
   std::vector<testing_support::ServerProcess> servers;
   for (int i = 0; i < n; ++i) servers.push_back(kind.start(kind.words));
   return servers;
