@@ -15,6 +15,7 @@
 #include <system_error>
 #include <vector>
 
+#include "apps/process/child.h"
 #include "base/errors.h"
 #include "storage/external/key_value_server.h"
 
@@ -70,7 +71,10 @@ PrivateFolder::PrivateFolder(size_t room) : folder_(room) {
   watcher_ = boost::process::child(
       "/bin/sh", boost::process::args({"-c", kWatch, "embers-cleanup", folder_.path}),
       (boost::process::std_out & boost::process::std_err) > boost::process::null,
-      boost::process::std_in < in.get(), boost::process::extend::on_exec_setup = [](auto&) { ::setsid(); });
+      boost::process::std_in < in.get(), boost::process::extend::on_exec_setup = [](auto&) {
+        inherit_only_standard_streams();
+        ::setsid();
+      });
 }
 
 PrivateFolder::~PrivateFolder() {
