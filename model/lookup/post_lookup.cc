@@ -10,7 +10,7 @@ namespace embers {
 namespace {
 
 constexpr int64_t kBagsPerRange = 256;
-constexpr int64_t kBagsAhead = 64;
+constexpr int64_t kIdsAhead = 2048;
 
 float divisor(Combiner combiner, const float* weight, int64_t begin, int64_t end) {
   float sum = 0;
@@ -53,13 +53,15 @@ NormTask norms_of(const LocalTable& table, const RowClips& clips) {
   return {table.origin(), table.dim(), clips.max_norm, clips.inverse.data(), clips.factor.data()};
 }
 
-// Finds how rows are clipped a few bags ahead of combining them, so that they come from memory once. Dedupe
-// numbers rows as they appear first: each few bags bring a few new rows, next to one another.
+// Finds how rows are clipped some bags ahead of combining them, so that they come from memory once. Dedupe
+// numbers rows as they appear first: so many bags bring new rows that lie next to one another.
 void find_clips_and_combine(const CombineTask& task, const LookupPass& pass, const RowKernels& kernels) {
   const NormTask norms = norms_of(*pass.table, *pass.clips);
+  const auto ids = static_cast<int64_t>(pass.ids());
+  const int64_t bags = ids <= kIdsAhead ? pass.bags() : std::max(kIdsAhead * pass.bags() / ids, int64_t{1});
   int64_t found = 0;
-  for (int64_t bag = 0; bag < pass.bags(); bag += kBagsAhead) {
-    const int64_t end = std::min(bag + kBagsAhead, pass.bags());
+  for (int64_t bag = 0; bag < pass.bags(); bag += bags) {
+    const int64_t end = std::min(bag + bags, pass.bags());
     const int64_t after = pass.first_of(end);
     int32_t last = -1;
     for (int64_t p = pass.first_of(bag); p < after; ++p) last = std::max(last, task.place32[p]);
