@@ -38,7 +38,8 @@ actors:               base schema
 actors/transport:     base schema actors
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
-master:               base schema job data storage actors
+master/state:         base schema job storage/update_rules actors/owner
+master:               base schema job data storage actors master
 worker:               base schema job data model actors storage
 apps/command_line:    base job
 apps/process:         base schema job storage actors apps/command_line
@@ -57,7 +58,7 @@ bench:                base schema model apps/command_line apps/process bench
 
 # library: its headers | files that may include them themselves | files that may see them through others' headers
 LIBRARIES = {
-    "CAF": (r"caf/", r"(actors|master|worker|apps|bench)/", r"(actors|master|worker|apps|bench)/"),
+    "CAF": (r"caf/", r"(actors|master(?!/state/)|worker|apps|bench)/", r"(actors|master(?!/state/)|worker|apps|bench)/"),
     "libtorch": (r"(torch|ATen|c10)/", r"(model|bench/peers)/", r"(model|bench|apps/op|apps/compute)/"),
     "Asio": (r"boost/asio", r"(actors/transport|apps/process|bench/wire)/", r"(actors|master|worker|apps|bench)/"),
     "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|worker|apps|bench)/"),
@@ -168,6 +169,8 @@ def self_test():
         ("worker/sub/a.cc", '  #include "master/master.h"', "worker/ may not include master/"),
         ("storage/a.cc", '#include "store.h"', '"store.h" is not a path'),
         ("data/a.h", "#include <caf/all.hpp>", "CAF has no place"),
+        ("master/state/a.h", "#include <caf/all.hpp>", "CAF has no place"),
+        ("master/a.h", "#include <caf/all.hpp>", ""),
         ("worker/a.cc", "#include <torch/types.h>", "libtorch has no place"),
         ("apps/a.cc", "#include <ATen/Parallel.h>", "libtorch has no place"),
         ("worker/a.cc", '#include "model/seen.h"', "libtorch has no place here, but comes with model/seen.h, torch/"),

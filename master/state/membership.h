@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <caf/all.hpp>
-
 namespace embers {
 
 // A process (or an actor of this process) that joined the job.
@@ -20,7 +18,7 @@ struct Member {
   uint64_t pid = 0;
   std::vector<std::string> endpoints;  // owners
   std::string boot_id;
-  caf::actor_addr sender;  // its connection: monitored
+  uint64_t link = 0;  // its connection, which is watched
   std::chrono::steady_clock::time_point last_seen;
 
   std::string describe() const;  // "worker 2 (pid 4711 on host)"
@@ -29,19 +27,21 @@ struct Member {
 // Who is in the job. Plain state, owned by the master.
 class Membership {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Time = std::chrono::steady_clock::time_point;
 
-  // Numbers the member and gives it an incarnation that was never used before. An owner that takes the place
-  // of a lost one gets the lost one's number.
-  Member& add(Member member, std::optional<uint32_t> number = std::nullopt);
+  // Numbers a worker, and gives the member an incarnation that was never used before. Owners come with the
+  // number of their place.
+  Member& add(Member member, Time now);
   void remove(uint64_t incarnation) { members_.erase(incarnation); }
   Member* find(uint64_t incarnation);
-  Member* find(const caf::actor_addr& sender);
-  Member* find_owner(uint32_t number);
+  const Member* find(uint64_t incarnation) const;
+  const Member* find_owner(uint32_t number) const;
+  // The incarnations of all members whose connection this is; one process may be several owners.
+  std::vector<uint64_t> behind(uint64_t link) const;
   // Everybody counts as seen at this moment.
-  void grant_time(Clock::time_point now);
+  void grant_time(Time now);
   // A member that has been silent since before `deadline`.
-  Member* silent_since(Clock::time_point deadline);
+  const Member* silent_since(Time deadline) const;
   size_t workers() const { return count(false); }
   size_t owners() const { return count(true); }
   uint32_t workers_joined() const { return workers_joined_; }

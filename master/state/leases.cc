@@ -1,11 +1,11 @@
-#include "master/leases.h"
+#include "master/state/leases.h"
 
 #include <algorithm>
 
 namespace embers {
 
-LeaseBook::LeaseBook(uint64_t total, uint64_t first, const std::vector<uint64_t>& again)
-    : total_(total), next_(std::min(first, total)), limit_(total) {
+LeaseBook::LeaseBook(uint64_t total, uint64_t first, const std::vector<uint64_t>& again, uint64_t last_lease)
+    : total_(total), next_(std::min(first, total)), limit_(total), last_lease_(last_lease) {
   for (const uint64_t minibatch : again)
     if (minibatch < next_) again_.emplace(minibatch, 0);  // those from `first` on are to be done anyway
 }

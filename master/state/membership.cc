@@ -1,4 +1,4 @@
-#include "master/membership.h"
+#include "master/state/membership.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@ std::string Member::describe() const {
   return fmt::format("{} {} (pid {} on {})", owner ? "shard" : "worker", number, pid, host);
 }
 
-Member& Membership::add(Member member, std::optional<uint32_t> number) {
+Member& Membership::add(Member member, Time now) {
   member.incarnation = ++last_incarnation_;
-  member.number = number ? *number : member.owner ? static_cast<uint32_t>(owners()) : workers_joined_++;
-  member.last_seen = Clock::now();
+  if (!member.owner) member.number = workers_joined_++;
+  member.last_seen = now;
   return members_[member.incarnation] = std::move(member);
 }
 
@@ -22,25 +22,31 @@ Member* Membership::find(uint64_t incarnation) {
   return found == members_.end() ? nullptr : &found->second;
 }
 
-Member* Membership::find(const caf::actor_addr& sender) {
-  for (auto& [incarnation, member] : members_)
-    if (member.sender == sender) return &member;
-  return nullptr;
+const Member* Membership::find(uint64_t incarnation) const {
+  const auto found = members_.find(incarnation);
+  return found == members_.end() ? nullptr : &found->second;
 }
 
-Member* Membership::find_owner(uint32_t number) {
-  for (auto& [incarnation, member] : members_)
+const Member* Membership::find_owner(uint32_t number) const {
+  for (const auto& [incarnation, member] : members_)
     if (member.owner && member.number == number) return &member;
   return nullptr;
 }
 
-Member* Membership::silent_since(Clock::time_point deadline) {
-  for (auto& [incarnation, member] : members_)
+std::vector<uint64_t> Membership::behind(uint64_t link) const {
+  std::vector<uint64_t> found;
+  for (const auto& [incarnation, member] : members_)
+    if (member.link == link) found.push_back(incarnation);
+  return found;
+}
+
+const Member* Membership::silent_since(Time deadline) const {
+  for (const auto& [incarnation, member] : members_)
     if (member.last_seen < deadline) return &member;
   return nullptr;
 }
 
-void Membership::grant_time(Clock::time_point now) {
+void Membership::grant_time(Time now) {
   for (auto& [incarnation, member] : members_) member.last_seen = now;
 }
 

@@ -1,8 +1,6 @@
-#include "master/versions.h"
+#include "master/state/versions.h"
 
 #include <algorithm>
-
-#include "actors/owner/norms.h"
 
 namespace embers {
 
@@ -15,30 +13,16 @@ VersionWindow::VersionWindow(uint64_t version, uint64_t first, uint64_t total, u
       window_(window),
       reduction_(reduction) {}
 
-void VersionWindow::fill(wire::CommitRequest::Builder commit) const {
+Commit VersionWindow::commit(storage::SquaredNorms norms) const {
   uint64_t examples = 0;
   for (const auto& [minibatch, done] : done_) examples += done.examples;
-  commit.setVersion(version_ + 1);
-  auto parts = commit.initMinibatches(done_.size());
-  unsigned i = 0;
+  Commit commit{version_ + 1, {}, std::move(norms)};
   for (const auto& [minibatch, done] : done_) {
-    parts[i].setMinibatch(minibatch);
-    parts[i].setAttempt(done.attempt);
     const double share =
         examples == 0 ? 0.0 : static_cast<double>(done.examples) / static_cast<double>(examples);
-    parts[i++].setWeight(reduction_ == job::Reduction::kMean ? share : 1.0);
+    commit.parts.push_back({minibatch, done.attempt, reduction_ == job::Reduction::kMean ? share : 1.0});
   }
-}
-
-Message<wire::CommitRequest> VersionWindow::commit(const storage::SquaredNorms& norms) const {
-  return make_message<wire::CommitRequest>([&](wire::CommitRequest::Builder b) {
-    fill(b);
-    write_norms(b, norms);
-  });
-}
-
-Message<wire::NormsRequest> VersionWindow::norms_request() const {
-  return make_message<wire::NormsRequest>([&](wire::NormsRequest::Builder b) { fill(b.initCommit()); });
+  return commit;
 }
 
 void VersionWindow::advance() {

@@ -2,12 +2,24 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
-#include "actors/message_types.h"
 #include "job/job.h"
 #include "storage/update_rules/clipping.h"
 
 namespace embers {
+
+// What all owners are asked to apply as one step: the minibatches of a version, in order.
+struct Commit {
+  struct Part {
+    uint64_t minibatch = 0;
+    uint32_t attempt = 0;
+    double weight = 0;  // mean: its examples / examples of the version; sum: 1
+  };
+  uint64_t version = 0;  // that the step makes
+  std::vector<Part> parts;
+  storage::SquaredNorms norms;  // of the version's gradients, where they are clipped by norm
+};
 
 // Sync mode: which minibatches make the next version. Version v consumes `window` of them in the epoch's
 // order; an epoch's last version may be short. Plain state, owned by the master.
@@ -26,15 +38,11 @@ class VersionWindow {
   bool ready() const { return begin_ < limit_ && done_.size() == limit_ - begin_; }
   // The commit that makes the next version: minibatches in order, weighted by examples for a mean. `norms`:
   // of its gradients, where they are clipped by norm.
-  Message<wire::CommitRequest> commit(const storage::SquaredNorms& norms = {}) const;
-  // The question for those norms, which is asked before the commit.
-  Message<wire::NormsRequest> norms_request() const;
+  Commit commit(storage::SquaredNorms norms = {}) const;
   // The commit is acknowledged: on to the next window.
   void advance();
 
  private:
-  void fill(wire::CommitRequest::Builder commit) const;
-
   struct Done {
     uint32_t attempt;
     uint64_t examples;

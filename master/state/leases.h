@@ -23,8 +23,10 @@ class LeaseBook {
     std::vector<Part> parts;
   };
 
-  // Minibatches [first, total) and those of `again` are to be done; the others are.
-  explicit LeaseBook(uint64_t total = 0, uint64_t first = 0, const std::vector<uint64_t>& again = {});
+  // Minibatches [first, total) and those of `again` are to be done; the others are. Ids of leases go on after
+  // `last_lease`, so that what is said late about a lease of another book is not taken for one of this.
+  explicit LeaseBook(uint64_t total = 0, uint64_t first = 0, const std::vector<uint64_t>& again = {},
+                     uint64_t last_lease = 0);
 
   // Minibatches from `limit` on are not granted until it is raised.
   void set_limit(uint64_t limit) { limit_ = limit; }
@@ -41,8 +43,10 @@ class LeaseBook {
 
   bool finished() const { return next_ == total_ && again_.empty() && held_.empty(); }
   bool idle() const { return held_.empty(); }
+  size_t held() const { return held_.size(); }
   size_t held_by(uint64_t worker) const;
   uint64_t total() const { return total_; }
+  uint64_t last_lease() const { return last_lease_; }
   uint64_t done() const { return next_ - again_.size() - held_.size(); }
   // The cursor of a book that is idle: the first minibatch never granted, and those before it that are not
   // done.
@@ -60,7 +64,7 @@ class LeaseBook {
   uint64_t total_;
   uint64_t next_;
   uint64_t limit_;
-  uint64_t last_lease_ = 0;
+  uint64_t last_lease_;
   std::map<uint64_t, uint32_t> again_;  // minibatch -> attempts so far
   std::map<uint64_t, Held> held_;       // by minibatch
 };

@@ -1,4 +1,4 @@
-#include "master/clocks.h"
+#include "master/state/clocks.h"
 
 #include <algorithm>
 

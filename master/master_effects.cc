@@ -1,0 +1,192 @@
+// The master's actor: what is done about events.
+#include "actors/errors.h"
+#include "master/master_actor.h"
+#include "master/messages.h"
+#include "master/snapshot.h"
+
+namespace embers {
+namespace {
+
+using begin_atom = caf::atom_constant<caf::atom("begin")>;
+
+// An actor that runs `work` when told to begin, reports how it went, and ends.
+void run_once(caf::blocking_actor* self, const std::function<void(caf::blocking_actor*)>& work) {
+  self->receive([&](begin_atom) -> caf::result<void> {
+    try {
+      work(self);
+      return caf::unit;
+    } catch (const Error& e) {
+      return to_caf(e);
+    } catch (const std::exception& e) {
+      return to_caf(Error(ErrorCode::kInternal, e.what()));
+    }
+  });
+}
+
+}  // namespace
+
+// --- answers, people -------------------------------------------------------------------------------
+
+void MasterActorState::perform(const Effect::Answer& e) {
+  const auto promise = promises.extract(e.ticket);
+  if (!promise) return;
+  std::visit(
+      [&](const auto& reply) {
+        const auto message = write(reply, *config);
+        using Wanted = caf::typed_response_promise<std::decay_t<decltype(message)>>;
+        std::get<Wanted>(promise.mapped()).deliver(message);
+      },
+      e.reply);
+}
+
+void MasterActorState::perform(const Effect::Refuse& e) {
+  const auto promise = promises.extract(e.ticket);
+  if (!promise) return;
+  std::visit([&](auto& p) { p.deliver(to_caf(e.error)); }, promise.mapped());
+}
+
+void MasterActorState::perform(const Effect::Say& e) {
+  if (config->on_event) config->on_event(e.line);
+}
+
+void MasterActorState::perform(const Effect::ShowProgress& e) {
+  Progress progress = e.progress;
+  progress.loss = recent.loss();
+  progress.auc = recent.auc();
+  config->on_progress(progress);
+}
+
+void MasterActorState::perform(const Effect::Entered& e) {
+  if (e.phase == Phase::kEvaluating) evaluation = {};
+  if (e.phase == Phase::kOver) end();
+}
+
+// --- owners ----------------------------------------------------------------------------------------
+
+const OwnerHandles* MasterActorState::owner(uint32_t number, uint64_t incarnation) const {
+  if (incarnation == 0) return &config->local_owners.at(number);
+  const auto found = owners.find(incarnation);
+  return found == owners.end() ? nullptr : &found->second;
+}
+
+void MasterActorState::perform(const Effect::Connect& e) {
+  try {
+    const OwnerHandles handles = config->connect_owner(e.endpoints, e.incarnation);
+    for (const caf::actor_addr& link : {handles.optimizer.address(), handles.shard.address()}) {
+      owner_links[link] = {e.number, e.incarnation};
+      self->monitor(link);
+    }
+    owners.emplace(e.incarnation, handles);
+    holders[e.number] = e.incarnation;
+    happened(Event::Connected{e.incarnation});
+  } catch (const Error& why) {
+    happened(Event::NotConnected{e.incarnation, why});
+  }
+}
+
+void MasterActorState::perform(const Effect::Drop& e) {
+  const auto dropped = owners.extract(e.incarnation);
+  if (!dropped) return;
+  std::erase_if(owner_links, [&](const auto& link) { return link.second.incarnation == e.incarnation; });
+  std::erase_if(holders, [&](const auto& holder) { return holder.second == e.incarnation; });
+  if (config->drop_owner) config->drop_owner(dropped.mapped());
+}
+
+template <class T>
+void MasterActorState::ask(const Effect::Ask& e, const OptimizerActor& whom, const Message<T>& question) {
+  using Answer = typename KindOf<T>::Reply;
+  const auto failed = [this, number = e.number, incarnation = e.incarnation, id = e.id](const Error& why) {
+    happened(Event::OwnerFailed{number, incarnation, id, why});
+  };
+  self->request(whom, caf::infinite, question)
+      .then(
+          [this, number = e.number, incarnation = e.incarnation, id = e.id,
+           failed](const Message<Answer>& reply) {
+            guarded(
+                KindOf<Answer>::kind,
+                [&] {
+                  happened(Event::OwnerAnswered{number, incarnation, id, read_answer(reply.get())});
+                },
+                failed);
+          },
+          [failed](caf::error& error) { failed(from_caf(error)); });
+}
+
+void MasterActorState::perform(const Effect::Ask& e) {
+  const OwnerHandles* const whom = owner(e.number, e.incarnation);
+  if (whom == nullptr)
+    return happened(Event::OwnerFailed{e.number, e.incarnation, e.id,
+                                       Error(ErrorCode::kUnavailable, "the connection has ended")});
+  std::visit([&](const auto& question) { ask(e, whom->optimizer, write(question)); }, e.question);
+}
+
+void MasterActorState::perform(const Effect::Tell& e) {
+  const OwnerHandles* const whom = owner(e.number, e.incarnation);
+  if (whom == nullptr) return happened(Event::OwnerTold{});
+  self->request(whom->optimizer, e.timeout, make_message<wire::EndRequest>([&](wire::EndRequest::Builder b) {
+                  b.setOk(e.ok);
+                  b.setMessage(e.message);
+                }))
+      .then([this](const Message<wire::Empty>&) { happened(Event::OwnerTold{}); },
+            [this](caf::error&) { happened(Event::OwnerTold{}); });
+}
+
+// --- work in the background ------------------------------------------------------------------------
+
+void MasterActorState::background(std::function<void(caf::blocking_actor*)> work,
+                                  std::function<void()> then) {
+  const auto helper = self->spawn<caf::detached>(run_once, std::move(work));
+  self->request(helper, caf::infinite, begin_atom::value)
+      .then([then = std::move(then)] { then(); },
+            [this](caf::error& e) { happened(Event::WorkFailed{from_caf(e)}); });
+}
+
+SnapshotContext MasterActorState::snapshot_context() const {
+  SnapshotContext context{{}, job->map(), config->model};
+  context.owners = config->local_owners;
+  for (const auto& [number, incarnation] : holders) context.owners.push_back(owners.at(incarnation));
+  return context;
+}
+
+void MasterActorState::perform(const Effect::Prepare& e) {
+  auto at = std::make_shared<Cursor>();
+  background(
+      [at, here = e.here, context = snapshot_context(), c = config](caf::blocking_actor* b) {
+        if (!c->resume.empty()) *at = load_checkpoint(b, context, c->resume);
+        if (c->resume.empty()) init_dense(b, context, *c->dense, *c->buffers);
+        if (c->task == MasterConfig::Task::kTrain) check_same_epoch(*at, here, c->resume);
+        resume_owners(b, context, *at);
+      },
+      [this, at] { happened(Event::Prepared{*at}); });
+}
+
+void MasterActorState::perform(const Effect::Save& e) {
+  if (!e.checkpoint && !e.rows) return happened(Event::Saved{});
+  background(
+      [save = e.checkpoint, rows = e.rows, at = e.at, context = snapshot_context(),
+       c = config](caf::blocking_actor* b) {
+        if (save) save_checkpoint(b, context, c->output, c->job.job.name, at);
+        if (rows) dump_rows(b, context, c->dump_rows);
+      },
+      [this, checkpoint = e.checkpoint] { happened(Event::Saved{checkpoint}); });
+}
+
+// --- scores ----------------------------------------------------------------------------------------
+
+void MasterActorState::perform(const Effect::CountTrained&) { recent.add(std::move(evaluated)); }
+
+void MasterActorState::perform(const Effect::CountEvaluated& e) {
+  evaluation.add(e.minibatch, std::move(evaluated));
+}
+
+void MasterActorState::perform(const Effect::Score&) {
+  const Evaluation::Metrics m = evaluation.metrics();
+  happened(Event::Scored{m.loss, m.auc, m.accuracy, m.examples});
+}
+
+void MasterActorState::end() {
+  if (config->on_end) config->on_end({job->error(), job->report(), std::move(evaluation)});
+  self->quit();
+}
+
+}  // namespace embers

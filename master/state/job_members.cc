@@ -1,0 +1,207 @@
+// Who is in the job: joins, heartbeats, losses.
+#include <algorithm>
+
+#include "master/state/job_state.h"
+
+namespace embers {
+namespace {
+
+const char* const kGivenUp = "the master has given up on this worker: start a new one";
+
+}  // namespace
+
+// For those who ask a failed job for anything: they are told why it failed.
+void JobState::check_failed(uint64_t incarnation) {
+  if (!error_) return;
+  if (members_.find(incarnation)) told_.insert(incarnation);
+  throw Error(ErrorCode::kJobFailed, error_->what());
+}
+
+Member& JobState::member(uint64_t incarnation) {
+  Member* const found = members_.find(incarnation);
+  if (!found) throw Error(ErrorCode::kFenced, kGivenUp);
+  return *found;
+}
+
+void JobState::take(const Event::Join& e) {
+  check_failed(0);
+  if (over_or_failed()) fail(ErrorCode::kJobFailed, "the job is over");
+  Member member;
+  member.owner = e.owner;
+  member.host = e.host;
+  member.pid = e.pid;
+  member.endpoints = e.endpoints;
+  member.boot_id = e.boot_id;
+  member.link = e.link;
+  e.owner ? check_owner(e) : check_worker(e);
+  if (e.owner) member.number = *place_for_owner();
+  const Member& added = members_.add(std::move(member), now_);
+  say(fmt::format("{} joined", added.describe()));
+  if (!e.owner) {
+    alone_since_ = now_;
+    waiting_joins_.push_back({e.ticket, added.incarnation, now_});
+    return;
+  }
+  Place& place = places_[added.number];
+  place.holder = Place::Holder::kConnecting;
+  place.incarnation = added.incarnation;
+  place.join = e.ticket;
+  effect(Effect::Connect{added.number, added.incarnation, added.endpoints});
+}
+
+// A process with more owners than there are places is refused as a whole. Otherwise some of its owners would
+// have to leave again, as lost owners.
+void JobState::check_owner(const Event::Join& e) const {
+  const size_t free = std::count_if(places_.begin(), places_.end(),
+                                    [](const Place& p) { return p.holder == Place::Holder::kNobody; });
+  const size_t come = size_t{1} + e.more;
+  if (free == 0)
+    fail(ErrorCode::kInvalid, "this job has {} shards and all have joined{}", config_->shards,
+         config_->model.has_embeddings() ? ""
+                                         : " (its model has no Embedding layer and needs no shard process)");
+  if (come > free)
+    fail(ErrorCode::kInvalid,
+         "this job has {} shards, of which {} {} not joined yet: a process with {} owners does not fit "
+         "(--owners)",
+         config_->shards, free, free == 1 ? "has" : "have", come);
+}
+
+// Only a worker that agrees in everything else is one that others are compared with.
+void JobState::check_worker(const Event::Join& e) {
+  const std::string where = fmt::format("worker pid {} on {}", e.pid, e.host);
+  if (const std::string d = signature_difference(model_signature_, e.model); !d.empty())
+    fail(ErrorCode::kMismatch, "the model differs: {} ({})", d, where);
+  check_settings(e.settings, where);
+  if (numeric_settings_.empty()) numeric_settings_ = e.numeric;
+  for (size_t i = 0; i < std::max(e.numeric.size(), numeric_settings_.size()); ++i) {
+    const std::string a = i < numeric_settings_.size() ? numeric_settings_[i] : "nothing";
+    const std::string b = i < e.numeric.size() ? e.numeric[i] : "nothing";
+    if (a == b) continue;
+    const std::string difference =
+        fmt::format("numeric settings differ: {} at the first worker, {} at {}", a, b, where);
+    if (sync())
+      fail(ErrorCode::kMismatch,
+           "{}; a sync job gives the same weights only with the same settings on all workers", difference);
+    say(difference);
+  }
+}
+
+// With different values or data, a worker would compute minibatches other than those that are counted.
+void JobState::check_settings(const std::vector<std::string>& theirs, const std::string& where) const {
+  const auto first_missing = [](const std::vector<std::string>& lines, const std::vector<std::string>& from) {
+    const auto it = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+      return std::find(from.begin(), from.end(), line) == from.end();
+    });
+    return it == lines.end() ? std::string("no such value") : *it;
+  };
+  if (theirs == config_->settings) return;
+  fail(ErrorCode::kMismatch, "the job differs: {} at the master, {} at the worker ({})",
+       first_missing(config_->settings, theirs), first_missing(theirs, config_->settings), where);
+}
+
+void JobState::answer_joins() {
+  if (waiting_joins_.empty() || owners_missing() || paused_) return;
+  for (const Waiting& w : std::exchange(waiting_joins_, {}))
+    effect(Effect::Answer{w.ticket, join_reply(*members_.find(w.incarnation))});
+}
+
+Reply::Join JobState::join_reply(const Member& member) const {
+  return {member.incarnation, member.number, map_version_,
+          member.owner && places_[member.number].away.has_value(),
+          member.owner ? std::vector<Reply::Address>() : addresses()};
+}
+
+std::vector<Reply::Address> JobState::addresses() const {
+  std::vector<Reply::Address> all(config_->shards);
+  for (const auto& [incarnation, member] : members_.all())
+    if (member.owner) all.at(member.number) = {member.endpoints, member.boot_id};
+  return all;
+}
+
+void JobState::take(const Event::Heartbeat& e) {
+  if (e.incarnation != 0) {
+    check_failed(e.incarnation);
+    Member* const member = members_.find(e.incarnation);
+    if (!member)
+      fail(ErrorCode::kFenced,
+           "the master has given up on this process after {} s without a sign of life, and given its work to "
+           "others",
+           config_->job.job.heartbeat_timeout);
+    member->last_seen = now_;
+    if (e.stop && member->owner) stop(member->describe() + " was asked to stop");
+  }
+  effect(
+      Effect::Answer{e.ticket, Reply::Heartbeat{beat(), config_->job.job.heartbeat_timeout, map_version_}});
+}
+
+void JobState::take(const Event::Leave& e) {
+  if (const Member* const member = members_.find(e.incarnation); member && !member->owner) {
+    say(fmt::format("{} left", member->describe()));
+    forget_worker(e.incarnation);
+    clocks_.remove(e.incarnation);
+    train_book_.revoke(e.incarnation);
+    eval_book_.revoke(e.incarnation);
+  }
+  effect(Effect::Answer{e.ticket, Reply::Empty{}});
+}
+
+void JobState::take(const Event::LinkDown& e) {
+  for (const uint64_t incarnation : members_.behind(e.link)) lose(incarnation, e.why);
+}
+
+void JobState::lose(uint64_t incarnation, const std::string& why) {
+  const Member& member = *members_.find(incarnation);
+  member.owner ? lose_owner(member.number, why) : lose_worker(incarnation, why);
+}
+
+// It is fenced at every owner first, so that nothing from it arrives after others have begun its work. Until
+// then it holds the others up (bounded): what it was given is done before what follows.
+void JobState::lose_worker(uint64_t incarnation, const std::string& why) {
+  const std::string who = members_.find(incarnation)->describe();
+  forget_worker(incarnation);
+  if (over_or_failed()) return;  // all members go
+  say(fmt::format("lost {}: {}", who, why));
+  ++report_.workers_lost;
+  if (phase_ == Phase::kEnding) return;
+  ask_owners(Question::Fence{incarnation}, {Then::What::kFenced, incarnation});
+}
+
+void JobState::forget_worker(uint64_t incarnation) {
+  members_.remove(incarnation);
+  for (std::vector<Waiting>* list : {&waiting_joins_, &waiting_leases_, &waiting_owners_})
+    std::erase_if(*list, [&](const Waiting& w) {
+      if (w.incarnation != incarnation) return false;
+      refuse(w.ticket, Error(ErrorCode::kFenced, "the master has given up on this worker"));
+      return true;
+    });
+  alone_since_ = now_;
+}
+
+// A worker that asks again no longer waits for its earlier answer.
+void JobState::wait(std::vector<Waiting>& list, Waiting request) {
+  std::erase_if(list, [&](const Waiting& w) {
+    if (w.incarnation != request.incarnation) return false;
+    refuse(w.ticket, Error(ErrorCode::kUnavailable, "the worker asked again before it was answered"));
+    return true;
+  });
+  list.push_back(request);
+}
+
+void JobState::check_silence() {
+  // A process that is still joining does not know its incarnation, so heartbeats cannot cover it. Its
+  // connection is watched instead.
+  for (const Waiting& w : waiting_joins_) members_.find(w.incarnation)->last_seen = now_;
+  const double timeout = config_->job.job.heartbeat_timeout;
+  while (const Member* silent = members_.silent_since(after(-timeout))) {
+    lose(silent->incarnation, fmt::format("no sign of life for {} s", timeout));
+    if (over_or_failed()) return;
+  }
+  const bool needs_workers = phase_ == Phase::kTraining || phase_ == Phase::kEvaluating;
+  if (needs_workers && members_.workers() == 0 &&
+      seconds_since(alone_since_) > config_->job.job.worker_timeout)
+    fail_job(Error(ErrorCode::kLost,
+                   fmt::format("no worker is left, and none has joined for {} s (job.worker_timeout)",
+                               config_->job.job.worker_timeout)));
+}
+
+}  // namespace embers
