@@ -76,7 +76,10 @@ void JobState::over() {
 }
 
 void JobState::refuse_joins(const Error& why) {
-  for (const Waiting& w : std::exchange(waiting_joins_, {})) refuse(w.ticket, why);
+  for (const Waiting& w : std::exchange(waiting_joins_, {})) {
+    members_.remove(w.incarnation);
+    refuse(w.ticket, why);
+  }
   for (Place& place : places_)
     if (place.holder == Place::Holder::kConnecting) {
       place.holder = Place::Holder::kNobody;

@@ -49,6 +49,7 @@ void JobState::answered(const Questions::Open& question) {
       stats_ = add_up(answers);
       report_.total.owners = stats_;
       alone_since_ = now_;
+      window_ = VersionWindow(stats_.version, 0, 0, 1, config_->job.training.reduction);
       if (config_->task == JobConfig::Task::kEvaluate)
         begin_evaluation();
       else
