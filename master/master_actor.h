@@ -86,9 +86,10 @@ struct MasterActorState {
   bool handling = false;
 
   Ticket last_ticket = 0;
-  std::map<Ticket, std::variant<Promise<wire::JoinReply>, Promise<wire::LeaseReply>, Promise<wire::DoneReply>,
-                                Promise<wire::HeartbeatReply>, Promise<wire::OwnersReply>,
-                                Promise<wire::Empty>>>
+  std::map<Ticket,
+           std::variant<Promise<wire::JoinReply>, Promise<wire::LeaseReply>, Promise<wire::DoneReply>,
+                        Promise<wire::HeartbeatReply>, Promise<wire::OwnersReply>, Promise<wire::OrderReply>,
+                        Promise<wire::Empty>>>
       promises;  // of requests that are not answered yet
   uint64_t last_link = 0;
   std::map<caf::actor_addr, uint64_t> links;         // peers

@@ -1,5 +1,7 @@
 #include "master/messages.h"
 
+#include <array>
+
 #include "actors/owner/norms.h"
 #include "actors/owner/staleness.h"
 #include "schema/codec.h"
@@ -84,6 +86,10 @@ Event::Heartbeat read(wire::HeartbeatRequest::Reader request) {
 
 Event::Owners read(wire::OwnersRequest::Reader request) {
   return {0, request.getIncarnation(), request.getMapVersion()};
+}
+
+Event::Orders read(wire::OrderRequest::Reader request) {
+  return {0, request.getIncarnation(), request.getReceived(), request.getCarriedOut()};
 }
 
 Event::Fail read(wire::FailRequest::Reader request) {
@@ -171,6 +177,17 @@ Message<wire::OwnersReply> write(const Reply::Owners& reply, const MasterConfig&
   return make_message<wire::OwnersReply>([&](wire::OwnersReply::Builder b) {
     b.setMapVersion(reply.map_version);
     write_addresses(b.initOwners(reply.owners.size()), reply.owners, config);
+  });
+}
+
+Message<wire::OrderReply> write(const Order& reply, const MasterConfig&) {
+  using Kind = wire::OrderReply::Order;
+  static constexpr std::array kinds{Kind::NONE,  Kind::HOLD,     Kind::RELEASE,
+                                    Kind::DRAIN, Kind::EVALUATE, Kind::CHECKPOINT};
+  return make_message<wire::OrderReply>([&](wire::OrderReply::Builder b) {
+    b.setNumber(reply.number);
+    b.setOrder(kinds.at(static_cast<size_t>(reply.what)));
+    b.setValue(reply.value);
   });
 }
 

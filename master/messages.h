@@ -13,6 +13,7 @@ Event::Lease read(wire::LeaseRequest::Reader request);
 Event::Done read(wire::DoneRequest::Reader request);
 Event::Heartbeat read(wire::HeartbeatRequest::Reader request);
 Event::Owners read(wire::OwnersRequest::Reader request);
+Event::Orders read(wire::OrderRequest::Reader request);
 Event::Fail read(wire::FailRequest::Reader request);
 Event::Leave read(wire::LeaveRequest::Reader request);
 // What JobState does not look at.
@@ -29,6 +30,7 @@ Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig& c
 Message<wire::DoneReply> write(const Reply::Done& reply, const MasterConfig& config);
 Message<wire::HeartbeatReply> write(const Reply::Heartbeat& reply, const MasterConfig& config);
 Message<wire::OwnersReply> write(const Reply::Owners& reply, const MasterConfig& config);
+Message<wire::OrderReply> write(const Order& reply, const MasterConfig& config);
 Message<wire::Empty> write(const Reply::Empty& reply, const MasterConfig& config);
 
 Message<wire::FenceRequest> write(const Question::Fence& question);

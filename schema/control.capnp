@@ -119,6 +119,28 @@ struct HeartbeatReply $M.kind(73) {
   mapVersion @2 :UInt32;             # a worker that knows an older one sends OwnersRequest
 }
 
+struct OrderRequest $M.kind(78) $M.reply("OrderReply") $M.servedBy(master) {
+  # What am I to do? Every member may have one of these at the master: the only way by which the master speaks first. Answered
+  # when there is an order, or by none after some seconds, so that both ends notice silence.
+  incarnation @0 :UInt64;
+  received @1 :UInt64;               # number of the last order that it has received, 0 before the first
+  carriedOut @2 :UInt64;             # number of the last order that it has carried out; they are carried out in turn
+}
+
+struct OrderReply $M.kind(79) {
+  number @0 :UInt64;                 # 1, 2, ... for each member; 0: none
+  order @1 :Order;
+  value @2 :UInt64;                  # hold, release: the cut
+  enum Order {
+    none @0;
+    hold @1;                         # finish pushes that have begun, begin no new one
+    release @2;                      # push again
+    drain @3;                        # finish what is leased, then leave
+    evaluate @4;                     # take evaluation leases too
+    checkpoint @5;                   # write what the cut holds
+  }
+}
+
 struct FailRequest $M.kind(74) $M.reply("Empty") $M.servedBy(master) {
   # The sender met an error that ends the job (bad data, a model that throws). The master stops everything with this error.
   incarnation @0 :UInt64;

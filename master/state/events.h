@@ -77,6 +77,16 @@ struct OwnerCounts {
 // Nothing but "done"; of Norms; of Stats.
 using OwnerAnswer = std::variant<std::monostate, storage::SquareSums, OwnerCounts>;
 
+// --- members ---------------------------------------------------------------------------------------
+
+// What a member is to do.
+struct Order {
+  enum class What : uint8_t { kNone, kHold, kRelease, kDrain, kEvaluate, kCheckpoint };
+  uint64_t number = 0;  // of the member's orders: 1, 2, ...; 0: none
+  What what = What::kNone;
+  uint64_t value = 0;  // kHold, kRelease: the cut
+};
+
 // --- what happens ----------------------------------------------------------------------------------
 
 struct Event {
@@ -115,6 +125,11 @@ struct Event {
     Ticket ticket = 0;
     uint64_t incarnation = 0;
     uint32_t map_version = 0;  // that the worker knows
+  };
+  struct Orders {
+    Ticket ticket = 0;
+    uint64_t incarnation = 0;
+    uint64_t received = 0, carried_out = 0;  // numbers of the last ones
   };
   struct Fail {
     Ticket ticket = 0;
@@ -179,7 +194,7 @@ struct Event {
   };
 
   Time at;
-  std::variant<Join, Lease, Done, Heartbeat, Owners, Fail, Leave, Stop, Tick, LinkDown, Connected,
+  std::variant<Join, Lease, Done, Heartbeat, Owners, Orders, Fail, Leave, Stop, Tick, LinkDown, Connected,
                NotConnected, OwnerDown, OwnerAnswered, OwnerFailed, OwnerTold, Prepared, Scored, Saved,
                WorkFailed>
       what;
@@ -219,7 +234,7 @@ struct Reply {
     std::vector<Address> owners;
   };
   struct Empty {};
-  using Any = std::variant<Join, Lease, Done, Heartbeat, Owners, Empty>;
+  using Any = std::variant<Join, Lease, Done, Heartbeat, Owners, Order, Empty>;
 };
 
 struct Effect {

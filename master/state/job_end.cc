@@ -42,6 +42,11 @@ void JobState::fail_job(const Error& why) {
       told_.insert(w.incarnation);
       refuse(w.ticket, reply);
     }
+  for (const auto& [incarnation, member] : members_.all())
+    if (const auto ticket = orders_.forget(incarnation)) {
+      told_.insert(incarnation);
+      refuse(*ticket, reply);
+    }
   tell_owners(false, why.what(), kFailSeconds);
 }
 
@@ -73,17 +78,19 @@ void JobState::over() {
   refuse_joins(over);
   for (std::vector<Waiting>* list : {&waiting_leases_, &waiting_owners_})
     for (const Waiting& w : std::exchange(*list, {})) refuse(w.ticket, over);
+  for (const auto& [incarnation, member] : members_.all())
+    if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, over);
 }
 
 void JobState::refuse_joins(const Error& why) {
   for (const Waiting& w : std::exchange(waiting_joins_, {})) {
-    members_.remove(w.incarnation);
+    remove(w.incarnation, why);
     refuse(w.ticket, why);
   }
   for (Place& place : places_)
     if (place.holder == Place::Holder::kConnecting) {
       place.holder = Place::Holder::kNobody;
-      members_.remove(place.incarnation);
+      remove(place.incarnation, why);
       refuse(place.join, why);
     }
 }

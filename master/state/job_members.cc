@@ -6,6 +6,8 @@
 namespace embers {
 namespace {
 
+constexpr std::chrono::seconds kOrderWait(10);  // until a member is told that there is no order
+const char* const kAskedAgain = "it was asked again before it was answered";
 const char* const kGivenUp = "the master has given up on this worker: start a new one";
 
 }  // namespace
@@ -166,14 +168,34 @@ void JobState::lose_worker(uint64_t incarnation, const std::string& why) {
   ask_owners(Question::Fence{incarnation}, {Then::What::kFenced, incarnation});
 }
 
-void JobState::forget_worker(uint64_t incarnation) {
+// Takes the member out of the books of all members, and refuses what it waits for.
+void JobState::remove(uint64_t incarnation, const Error& why) {
   members_.remove(incarnation);
+  if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, why);
   for (std::vector<Waiting>* list : {&waiting_joins_, &waiting_leases_, &waiting_owners_})
     std::erase_if(*list, [&](const Waiting& w) {
       if (w.incarnation != incarnation) return false;
-      refuse(w.ticket, Error(ErrorCode::kFenced, "the master has given up on this worker"));
+      refuse(w.ticket, why);
       return true;
     });
+}
+
+void JobState::take(const Event::Orders& e) {
+  check_failed(e.incarnation);
+  if (over_or_failed()) fail(ErrorCode::kJobFailed, "the job is over");
+  Member& asking = member(e.incarnation);
+  const auto earlier = orders_.ask(e.incarnation, e.ticket, e.received, e.carried_out, now_);
+  if (earlier) refuse(*earlier, Error(ErrorCode::kUnavailable, kAskedAgain));
+  asking.last_seen = now_;
+  answer_orders();
+}
+
+void JobState::answer_orders() {
+  for (const Orders::Settled& s : orders_.ready(now_ - kOrderWait)) effect(Effect::Answer{s.ticket, s.order});
+}
+
+void JobState::forget_worker(uint64_t incarnation) {
+  remove(incarnation, Error(ErrorCode::kFenced, "the master has given up on this worker"));
   alone_since_ = now_;
 }
 
@@ -181,7 +203,7 @@ void JobState::forget_worker(uint64_t incarnation) {
 void JobState::wait(std::vector<Waiting>& list, Waiting request) {
   std::erase_if(list, [&](const Waiting& w) {
     if (w.incarnation != request.incarnation) return false;
-    refuse(w.ticket, Error(ErrorCode::kUnavailable, "the worker asked again before it was answered"));
+    refuse(w.ticket, Error(ErrorCode::kUnavailable, kAskedAgain));
     return true;
   });
   list.push_back(request);

@@ -199,7 +199,7 @@ void JobState::take(const Event::NotConnected& e) {
   Place* const place = place_of(e.incarnation);
   if (place == nullptr) return;
   place->holder = Place::Holder::kNobody;
-  members_.remove(e.incarnation);
+  remove(e.incarnation, e.error);
   refuse(place->join, e.error);
 }
 
@@ -228,7 +228,7 @@ void JobState::lose_owner(uint32_t number, const std::string& why) {
   const bool connecting = place.holder == Place::Holder::kConnecting;
   if (connecting) refuse(place.join, Error(ErrorCode::kUnavailable, lost));
   if (!connecting && !waits_for(number)) return fail_job(Error(ErrorCode::kLost, lost));
-  if (member != nullptr) members_.remove(member->incarnation);
+  if (member != nullptr) remove(member->incarnation, Error(ErrorCode::kFenced, lost));
   place.holder = Place::Holder::kNobody;
   if (connecting) return say(lost);         // the place stays as it was
   effect(Effect::Drop{place.incarnation});  // one that hangs answers nothing

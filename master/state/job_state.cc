@@ -170,6 +170,7 @@ void JobState::take(const Event::Tick&) {
   // If this process was itself suspended, it cannot tell who was silent meanwhile.
   const double silence = config_->job.job.heartbeat_timeout;
   if (seconds_since(std::exchange(last_tick_, now_)) > silence / 2) members_.grant_time(now_);
+  answer_orders();
   if (phase_ >= Phase::kEnding) return;
   check_silence();
   check_away();
@@ -183,7 +184,8 @@ OwnerMap JobState::map() const {
 double JobState::beat() const { return std::min(1.0, config_->job.job.heartbeat_timeout / 4); }
 
 JobState::Held JobState::held() const {
-  return {members_.all().size(), waiting_joins_.size() + waiting_leases_.size() + waiting_owners_.size(),
+  return {members_.all().size(),
+          waiting_joins_.size() + waiting_leases_.size() + waiting_owners_.size() + orders_.waiting(),
           questions_.size(),
           train_book_.again().size() + eval_book_.again().size() + train_book_.held() + eval_book_.held()};
 }

@@ -11,6 +11,7 @@
 #include "master/state/events.h"
 #include "master/state/job_config.h"
 #include "master/state/membership.h"
+#include "master/state/orders.h"
 #include "master/state/questions.h"
 #include "schema/partition.h"
 
@@ -89,6 +90,7 @@ class JobState {
   void take(const Event::Done& e);
   void take(const Event::Heartbeat& e);
   void take(const Event::Owners& e);
+  void take(const Event::Orders& e);
   void take(const Event::Fail& e);
   void take(const Event::Leave& e);
   void take(const Event::Stop& e) { stop(e.why); }
@@ -137,6 +139,8 @@ class JobState {
   void lose(uint64_t incarnation, const std::string& why);
   void lose_worker(uint64_t incarnation, const std::string& why);
   void forget_worker(uint64_t incarnation);
+  void remove(uint64_t incarnation, const Error& why);
+  void answer_orders();
   void check_silence();
   void wait(std::vector<Waiting>& list, Waiting request);
 
@@ -198,6 +202,7 @@ class JobState {
   std::optional<Error> error_;  // once failed
 
   Membership members_;
+  Orders orders_;
   std::vector<std::string> numeric_settings_;  // of the first worker
   Time last_tick_;
   Time alone_since_;  // without any worker, while training or evaluating

@@ -9,6 +9,8 @@
 #include <deque>
 #include <random>
 
+#include "tests/support/expect_error.h"
+
 namespace embers::job_state_testing {
 namespace {
 
@@ -41,6 +43,9 @@ std::string text(const Reply::Done& r) { return fmt::format("done {}", r.accepte
 std::string text(const Reply::Heartbeat& r) { return fmt::format("beat {}", r.map_version); }
 std::string text(const Reply::Owners& r) {
   return fmt::format("owners {} {}", r.map_version, r.owners.size());
+}
+std::string text(const Order& r) {
+  return fmt::format("order {} {} {}", r.number, static_cast<int>(r.what), r.value);
 }
 std::string text(const Reply::Empty&) { return "empty"; }
 
@@ -151,7 +156,7 @@ struct Grant {
 
 struct Peer {
   uint64_t link = 0, incarnation = 0;
-  Ticket join = 0, lease = 0;
+  Ticket join = 0, lease = 0, orders = 0;
   bool silent = false, gone = false, left = false;
   std::vector<Grant> grants;
 };
@@ -249,7 +254,10 @@ class World {
 
   void fair_step(uint64_t what) {
     if (what < 4) return answer_a_question();
-    if (Peer* p = somebody()) what < 6 ? ask_for_work(*p) : work(*p);
+    Peer* const p = somebody();
+    if (p == nullptr) return;
+    if (chance(10)) return ask_for_orders(*p);
+    what < 6 ? ask_for_work(*p) : work(*p);
   }
 
   size_t workers() const {
@@ -292,6 +300,12 @@ class World {
     owner_tickets_.insert(e.ticket);
     connecting_link_ = e.link;
     give(e);
+  }
+
+  void ask_for_orders(Peer& p) {
+    if (p.orders != 0 && !chance(50)) return;
+    p.orders = ticket();
+    give(Event::Orders{p.orders, p.incarnation, chance(20), 0});  // seldom one that was never given
   }
 
   void ask_for_work(Peer& p) {
@@ -577,8 +591,10 @@ class World {
 
   void settle_ticket(Ticket t) {
     EXPECT_EQ(tickets_.erase(t), 1) << "answered twice, or never asked" << where();
-    for (Peer& p : peers_)
+    for (Peer& p : peers_) {
       if (p.lease == t) p.lease = 0;
+      if (p.orders == t) p.orders = 0;
+    }
   }
 
   void see(const Effect::Answer& e) {
@@ -761,7 +777,7 @@ class World {
   void check_memory() {
     const JobState::Held held = state_.held();
     EXPECT_LE(held.members, peers_.size() + owners_.size()) << where();
-    EXPECT_LE(held.requests, 3 * held.members) << where();
+    EXPECT_LE(held.requests, 4 * held.members) << where();
     EXPECT_LE(held.minibatches, train_.held.size() + train_.again.size() + eval_.held.size() +
                                     eval_.again.size() + options_.begin.again.size())
         << where();
@@ -835,6 +851,81 @@ TEST(JobState, GivesTheSameEffectsForTheSameEvents) {
       ASSERT_EQ(texts, effects) << "event " << i << " of seed " << seed;
     }
   }
+}
+
+TEST(Orders, ReachAMemberInTurnAndAgainUntilItHasReceivedThem) {
+  Orders orders;
+  const Time now(std::chrono::hours(1));
+  EXPECT_FALSE(orders.ask(7, 1, 0, 0, now));
+  EXPECT_TRUE(orders.ready(now).empty()) << "nothing to say yet";
+  EXPECT_EQ(orders.give(7, Order::What::kHold, 3, now), 1);
+  EXPECT_EQ(orders.give(7, Order::What::kRelease, 3, now), 2);
+  auto settled = orders.ready(now);
+  ASSERT_EQ(settled.size(), 1);
+  EXPECT_EQ(settled[0].ticket, 1);
+  EXPECT_EQ(settled[0].order.number, 1);
+  EXPECT_EQ(settled[0].order.what, Order::What::kHold);
+  EXPECT_EQ(settled[0].order.value, 3);
+  EXPECT_TRUE(orders.ready(now).empty()) << "nobody waits";
+
+  orders.ask(7, 2, 0, 0, now);
+  EXPECT_EQ(orders.ready(now).at(0).order.number, 1) << "the answer was lost";
+  orders.ask(7, 3, 1, 0, now);
+  EXPECT_EQ(orders.ready(now).at(0).order.number, 2) << "the next one, while it carries the first one out";
+  EXPECT_FALSE(orders.carried_out(7, 1));
+  orders.ask(7, 4, 2, 1, now);
+  EXPECT_TRUE(orders.carried_out(7, 1));
+  EXPECT_FALSE(orders.carried_out(7, 2));
+  EXPECT_TRUE(orders.ready(now).empty()) << "it knows both";
+}
+
+TEST(Orders, AreNoneAfterAWhile) {
+  Orders orders;
+  const Time now(std::chrono::hours(1));
+  const auto second = std::chrono::seconds(1);
+  orders.ask(7, 1, 0, 0, now);
+  orders.ask(8, 2, 0, 0, now + second);
+  const auto settled = orders.ready(now + second);
+  ASSERT_EQ(settled.size(), 1);
+  EXPECT_EQ(settled[0].ticket, 1);
+  EXPECT_EQ(settled[0].order.number, 0);
+  EXPECT_EQ(orders.waiting(), 1);
+}
+
+TEST(Orders, HoldOneRequestOfEachMemberAndNothingOfOneThatIsForgotten) {
+  Orders orders;
+  const Time now(std::chrono::hours(1));
+  orders.ask(7, 1, 0, 0, now);
+  EXPECT_EQ(orders.ask(7, 2, 0, 0, now), 1) << "the earlier one";
+  orders.give(7, Order::What::kDrain, 0, now);
+  EXPECT_EQ(orders.forget(7), 2);
+  EXPECT_FALSE(orders.forget(7));
+  EXPECT_TRUE(orders.ready(Time::max()).empty());
+  EXPECT_FALSE(orders.carried_out(7, 1));
+}
+
+TEST(Orders, RefuseWhatWasNeverGiven) {
+  Orders orders;
+  const Time now(std::chrono::hours(1));
+  const auto refuses = [&](uint64_t received, uint64_t carried_out) {
+    expect_error(ErrorCode::kInvalid, {"order"}, [&] { orders.ask(7, 1, received, carried_out, now); });
+  };
+  refuses(1, 0);
+  orders.give(7, Order::What::kHold, 1, now);
+  refuses(2, 0);
+  refuses(0, 1);
+  EXPECT_EQ(orders.waiting(), 0);
+}
+
+TEST(Orders, KnowWhoIsLate) {
+  Orders orders;
+  const Time now(std::chrono::hours(1));
+  const auto second = std::chrono::seconds(1);
+  orders.give(7, Order::What::kHold, 1, now);
+  orders.give(8, Order::What::kHold, 1, now + second);
+  orders.give(9, Order::What::kHold, 1, now);
+  orders.ask(9, 1, 1, 1, now);
+  EXPECT_EQ(orders.late(now + second), std::vector<uint64_t>{7});
 }
 
 TEST(Questions, AreCompleteOnceEveryOwnerHasAnswered) {

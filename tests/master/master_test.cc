@@ -158,6 +158,16 @@ TEST(Master, ALostOwnerEndsTheJobNamingTheShard) {
   EXPECT_EQ(job.result().error->code(), ErrorCode::kLost);
 }
 
+TEST(Master, TellsWhoWaitsForOrdersThatTheJobFailed) {
+  Job job({.workers = 2});
+  Worker waiting(job), failing(job);
+  auto order = waiting.order_later();
+  EXPECT_EQ(order.wait_for(100ms), std::future_status::timeout);
+  failing.report_failure(ErrorCode::kInvalid, "adult.data:7: 'x' is no number");
+  expect_error(ErrorCode::kJobFailed, {"adult.data:7"}, [&] { order.get(); });
+  expect_error(ErrorCode::kJobFailed, {"adult.data:7"}, [&] { waiting.order_later().get(); });
+}
+
 TEST(Master, WithoutAnyWorkerFailsAfterAWhile) {
   Job job({.heartbeat_timeout = 0.4, .worker_timeout = 0.3});
   Worker(job).leave();

@@ -108,6 +108,14 @@ class Worker {
       return ask(other.ptr(), job_.master_, request);
     });
   }
+  std::future<Message<wire::OrderReply>> order_later() {
+    return std::async(std::launch::async, [this] {
+      caf::scoped_actor other{job_.system_};
+      return ask(other.ptr(), job_.master_,
+                 make_message<wire::OrderRequest>(
+                     [&](wire::OrderRequest::Builder b) { b.setIncarnation(incarnation_); }));
+    });
+  }
   void push(const Lease& lease, unsigned i) {
     for (size_t owner = 0; owner < job_.owners_.size(); ++owner) push_to(owner, lease, i);
   }

@@ -42,7 +42,8 @@ TEST(Messages, NeverChangeTheirNumbers) {
       {"JoinReply", 67},      {"LeaseRequest", 68},   {"LeaseReply", 69},
       {"DoneRequest", 70},    {"DoneReply", 71},      {"HeartbeatRequest", 72},
       {"HeartbeatReply", 73}, {"FailRequest", 74},    {"LeaveRequest", 75},
-      {"OwnersRequest", 76},  {"OwnersReply", 77}};
+      {"OwnersRequest", 76},  {"OwnersReply", 77},    {"OrderRequest", 78},
+      {"OrderReply", 79}};
   for (const auto& [message, number] : expected)
     EXPECT_EQ(name(static_cast<Kind>(number)), message) << number;
 }
