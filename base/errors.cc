@@ -28,6 +28,8 @@ std::string_view name(ErrorCode code) {
       return "missingKey";
     case ErrorCode::kUnreachable:
       return "unreachable";
+    case ErrorCode::kDenied:
+      return "denied";
     case ErrorCode::kFenced:
       return "fenced";
     case ErrorCode::kLost:

@@ -31,6 +31,7 @@ enum class ErrorCode : uint8_t {
   kUnknownTable = 0x34,
   kMissingKey = 0x35,   // a pushed key that the store does not hold
   kUnreachable = 0x36,  // an address that never answered: gave up
+  kDenied = 0x37,       // not without the job's secret, not as this user, or not in this role
   kFenced = 0x41,       // this process was given up on; its work went to others
   kLost = 0x42,         // another process of the job is gone
   kJobFailed = 0x43,    // the job ended with an error elsewhere

@@ -24,6 +24,7 @@ void MasterActorState::handle_events() {
       std::visit([this](const auto& e) { perform(e); }, effect.what);
   }
   handling = false;
+  done = {};
 }
 
 Message<wire::JobReply> MasterActorState::describe_job() const {
@@ -70,7 +71,7 @@ auto serves(MasterActorState::Self self, Prepare prepare) {
         KindOf<Request>::kind,
         [&] {
           auto event = read(m.get());
-          prepare(event, m.get(), peer);
+          prepare(event, m, peer);
           self->state.requested(promise, std::move(event));
         },
         [&](const Error& e) { promise.deliver(to_caf(e)); });
@@ -93,12 +94,13 @@ MasterImpl::behavior_type master_behavior(MasterActorState::Self self,
         return guarded(Kind::kJobRequest, [&] { return state.describe_job(); });
       },
       serves<wire::JoinRequest>(
-          self, [&state](Event::Join& e, auto, const auto& peer) { e.link = state.link_of(peer); }),
+          self, [&state](Event::Join& e, const auto&, const auto& peer) { e.link = state.link_of(peer); }),
       serves<wire::LeaseRequest>(self),
       serves<wire::DoneRequest>(self,
-                                [&state](const Event::Done& e, auto request, const auto&) {
+                                [&state](const Event::Done& e, const auto& request, const auto&) {
                                   // A malformed request must not count as done.
-                                  if (!e.returned) state.evaluated = read_evaluated(request);
+                                  if (!e.returned) read_evaluated(request.get());
+                                  state.done = request;
                                 }),
       serves<wire::HeartbeatRequest>(self),
       serves<wire::OwnersRequest>(self),

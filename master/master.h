@@ -8,9 +8,10 @@
 
 #include "actors/message_types.h"
 #include "base/floats/float_buffer.h"
-#include "master/evaluation.h"
+#include "master/evaluator.h"
 #include "master/report.h"
 #include "master/state/job_config.h"
+#include "storage/external/key_value_server.h"
 
 namespace embers {
 
@@ -18,12 +19,12 @@ namespace embers {
 struct JobResult {
   std::optional<Error> error;
   Report report;
-  Evaluation evaluation;  // of the test set, the last one
 };
 
 // Everything a master needs to know, constant after its start. What it needs of the model came from a
 // function wired in apps/: the master never sees libtorch.
 struct MasterConfig : JobConfig {
+  std::string predictions;                            // of kEvaluate: file for each record's score, or ""
   uint64_t run = 0;                                   // random number of this run, never 0
   std::shared_ptr<const FloatBuffer> dense, buffers;  // first values of dense_chunks()
 
@@ -35,8 +36,10 @@ struct MasterConfig : JobConfig {
   // Ends such proxies: what they were asked is answered with an error. Null for none.
   std::function<void(const OwnerHandles& owner)> drop_owner;
 
-  std::string index_dir;  // passed on to workers
+  std::string index_dir;              // passed on to workers
+  storage::ServerLogin server_login;  // of the job's servers, passed on to all members
 
+  std::function<EvaluatorActor(caf::actor_system&)> spawn_evaluator = embers::spawn_evaluator;
   std::function<void(const Progress&)> on_progress;       // every second, in the master's thread
   std::function<void(const std::string& line)> on_event;  // joins, losses, saves: for people
   std::function<void(JobResult)> on_end;                  // once
@@ -50,14 +53,18 @@ using LocalMasterActor = MasterActor::extend<caf::reacts_to<stop_atom, std::stri
 // Spawns the master of a job. It admits owners and workers, leases minibatches, commits versions, evaluates,
 // saves, and ends the job; it is never on the data path of rows.
 //
-//   gathering ──► preparing ──► training ──► settling ──► evaluating ──► scoring ──► saving ──► ending ──►
-//       │                        │  ▲  ▲                                               │     closing ──► over
-//       │                 commit └──┘  └────────────── the next epoch ─────────────────┘        ▲
-//       └─ stop ─────────────────────────────────────────────────────────────────────► ending ──┘
-//   preparing ──► evaluating: to evaluate only, or no epoch is left;  ──► saving: without a test set, or
-//   stopped settling, evaluating ──► saving: without a test set, or stopped any before ending ── a lost
-//   owner, an error of a worker ──► failed ──► over
+//   gathering ──► preparing ──► training ──► settling ──► evaluating ──► scoring ──► saving
+//       │                        │  ▲  ▲                                               │ │
+//       │                 commit └──┘  └────────────── the next epoch ─────────────────┘ │
+//       └─ stopped ──► ending ◄─────────── the last epoch, or stopped ───────────────────┘
+//                         └──► closing ──► over ◄── failed ◄── any phase before ending
 //
+//   preparing ──► evaluating   to evaluate only, or no epoch is left
+//   preparing ──► saving       no epoch is left and there is no test set, or stopped
+//   settling ──► saving        there is no test set, or stopped
+//   evaluating ──► saving      stopped
+//
+// A job fails when it loses an owner for which it cannot wait, or when a worker reports an error.
 // In preparing, settling, scoring and saving the job waits for an answer: of a helper that reads or writes
 // files, of owners that say what they have applied, of whoever computes the metrics. In closing, owners are
 // told to end; in failed, everybody is told why.

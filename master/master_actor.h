@@ -4,7 +4,6 @@
 #include <map>
 #include <variant>
 
-#include "master/evaluation.h"
 #include "master/master.h"
 #include "master/snapshot.h"
 #include "master/state/job_state.h"
@@ -43,8 +42,8 @@ struct MasterActorState {
   void down(const caf::down_msg& down);
   void tick();
 
-  // Of the Event::Done at hand: what JobState does not look at.
-  EvaluatedMinibatch evaluated;
+  // Of the Event::Done at hand: holds scores, which JobState does not look at.
+  Message<wire::DoneRequest> done;
 
  private:
   // A proxy of an owner, by which it may be lost.
@@ -76,8 +75,12 @@ struct MasterActorState {
   void ask(const Effect::Ask& e, const OptimizerActor& whom, const Message<T>& question);
   // Runs `work` in an actor of its own, then `then` here; an error becomes Event::WorkFailed.
   void background(std::function<void(caf::blocking_actor*)> work, std::function<void()> then);
+  void begin_evaluation();
+  // For answers of the evaluator: an error becomes Event::EvaluationFailed.
+  std::function<void(caf::error&)> evaluation_failed();
   SnapshotContext snapshot_context() const;
   void end();
+  void report_end();
 
   Self self = nullptr;
   std::shared_ptr<const MasterConfig> config;
@@ -97,8 +100,8 @@ struct MasterActorState {
   std::map<uint64_t, OwnerHandles> owners;           // of other processes, by incarnation
   std::map<uint32_t, uint64_t> holders;              // of owner numbers: the latest incarnation
 
-  Evaluation evaluation;
-  RecentWindow recent;
+  EvaluatorActor evaluator;  // once an evaluation has begun
+  RecentWindow recent;       // of training
 };
 
 }  // namespace embers

@@ -9,6 +9,8 @@ namespace {
 
 using begin_atom = caf::atom_constant<caf::atom("begin")>;
 
+constexpr auto kDropSeconds = std::chrono::seconds(3);  // for an evaluator to remove its files
+
 // An actor that runs `work` when told to begin, reports how it went, and ends.
 void run_once(caf::blocking_actor* self, const std::function<void(caf::blocking_actor*)>& work) {
   self->receive([&](begin_atom) -> caf::result<void> {
@@ -57,7 +59,7 @@ void MasterActorState::perform(const Effect::ShowProgress& e) {
 }
 
 void MasterActorState::perform(const Effect::Entered& e) {
-  if (e.phase == Phase::kEvaluating) evaluation = {};
+  if (e.phase == Phase::kEvaluating) begin_evaluation();
   if (e.phase == Phase::kOver) end();
 }
 
@@ -152,9 +154,10 @@ void MasterActorState::perform(const Effect::Prepare& e) {
   auto at = std::make_shared<Cursor>();
   background(
       [at, here = e.here, context = snapshot_context(), c = config](caf::blocking_actor* b) {
-        if (!c->resume.empty()) *at = load_checkpoint(b, context, c->resume);
+        if (!c->resume.empty())
+          *at = load_checkpoint(b, context, c->resume, c->task == JobConfig::Task::kTrain);
         if (c->resume.empty()) init_dense(b, context, *c->dense, *c->buffers);
-        if (c->task == MasterConfig::Task::kTrain) check_same_epoch(*at, here, c->resume);
+        if (c->task == JobConfig::Task::kTrain) check_same_epoch(*at, here, c->resume);
         resume_owners(b, context, *at);
       },
       [this, at] { happened(Event::Prepared{*at}); });
@@ -173,19 +176,50 @@ void MasterActorState::perform(const Effect::Save& e) {
 
 // --- scores ----------------------------------------------------------------------------------------
 
-void MasterActorState::perform(const Effect::CountTrained&) { recent.add(std::move(evaluated)); }
+void MasterActorState::begin_evaluation() {
+  if (!evaluator) {
+    evaluator = config->spawn_evaluator(self->home_system());
+    self->attach_functor([e = evaluator] { caf::anon_send_exit(e, caf::exit_reason::user_shutdown); });
+  }
+  const bool predicts = config->task == JobConfig::Task::kEvaluate;
+  self->request(evaluator, caf::infinite, begin_evaluation_atom::value,
+                predicts ? config->predictions : std::string())
+      .then([] {}, evaluation_failed());
+}
 
-void MasterActorState::perform(const Effect::CountEvaluated& e) {
-  evaluation.add(e.minibatch, std::move(evaluated));
+std::function<void(caf::error&)> MasterActorState::evaluation_failed() {
+  return [this](caf::error& e) { happened(Event::EvaluationFailed{from_caf(e)}); };
+}
+
+void MasterActorState::perform(const Effect::CountTrained&) { recent.add(read_evaluated(done.get())); }
+
+void MasterActorState::perform(const Effect::CountEvaluated&) {
+  self->request(evaluator, caf::infinite, done)
+      .then([this](uint64_t counted) { happened(Event::Counted{counted}); }, evaluation_failed());
 }
 
 void MasterActorState::perform(const Effect::Score&) {
-  const Evaluation::Metrics m = evaluation.metrics();
-  happened(Event::Scored{m.loss, m.auc, m.accuracy, m.examples});
+  self->request(evaluator, caf::infinite, metrics_atom::value)
+      .then(
+          [this](const Evaluation::Metrics& m) {
+            happened(Event::Scored{m.loss, m.auc, m.accuracy, m.examples});
+          },
+          evaluation_failed());
 }
 
+// --- the end ---------------------------------------------------------------------------------------
+
+// Once an evaluation that was cut short has removed its files.
 void MasterActorState::end() {
-  if (config->on_end) config->on_end({job->error(), job->report(), std::move(evaluation)});
+  if (!evaluator) return report_end();
+  const auto dropped = [this] { report_end(); };
+  self->request(evaluator, kDropSeconds, drop_atom::value).then(dropped, [dropped](caf::error&) {
+    dropped();
+  });
+}
+
+void MasterActorState::report_end() {
+  if (config->on_end) config->on_end({job->error(), job->report()});
   self->quit();
 }
 

@@ -69,17 +69,6 @@ Event::Done read(wire::DoneRequest::Reader request) {
   return e;
 }
 
-EvaluatedMinibatch read_evaluated(wire::DoneRequest::Reader request) {
-  const auto scores = read_floats(request.getScores());
-  const auto labels = read_floats(request.getLabels());
-  const auto records = read_words(request.getRecords());
-  return {{scores.begin(), scores.end()},
-          {labels.begin(), labels.end()},
-          {records.begin(), records.end()},
-          request.getLossSum(),
-          request.getExamples()};
-}
-
 Event::Heartbeat read(wire::HeartbeatRequest::Reader request) {
   return {0, request.getIncarnation(), request.getStop()};
 }
@@ -126,6 +115,7 @@ Message<wire::JobReply> job_reply(const MasterConfig& config) {
     b.setText(source.text);
     write_texts(b.initOverrides(source.overrides.size()), source.overrides);
     b.setIndexDir(config.index_dir);
+    b.setEvaluates(config.task == JobConfig::Task::kEvaluate);
   });
 }
 
@@ -140,6 +130,8 @@ Message<wire::JoinReply> write(const Reply::Join& reply, const MasterConfig& con
     auto buckets = b.initOwnerOfBucket(map.buckets());
     for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.owner_of_bucket[i]);
     b.setTakesOver(reply.takes_over);
+    b.setServerUser(config.server_login.user);
+    b.setServerPassword(config.server_login.password);
     if (!reply.owners.empty()) write_addresses(b.initOwners(reply.owners.size()), reply.owners, config);
   });
 }

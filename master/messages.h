@@ -1,6 +1,5 @@
 #pragma once
 
-#include "master/evaluation.h"
 #include "master/master.h"
 #include "master/state/events.h"
 
@@ -16,8 +15,6 @@ Event::Owners read(wire::OwnersRequest::Reader request);
 Event::Orders read(wire::OrderRequest::Reader request);
 Event::Fail read(wire::FailRequest::Reader request);
 Event::Leave read(wire::LeaveRequest::Reader request);
-// What JobState does not look at.
-EvaluatedMinibatch read_evaluated(wire::DoneRequest::Reader request);
 
 OwnerAnswer read_answer(wire::Empty::Reader reply);
 OwnerAnswer read_answer(wire::NormsReply::Reader reply);

@@ -99,7 +99,7 @@ struct WorkerState {
     if (o->tables.size() != config->runner->spec().tables.size())
       fail(ErrorCode::kMismatch, "the master has {} tables, but this worker's model has {}", o->tables.size(),
            config->runner->spec().tables.size());
-    connect_servers(*o);
+    connect_servers(*o, {reply.getServerUser(), reply.getServerPassword()});
     owners = std::move(o);
   }
 
@@ -161,7 +161,7 @@ struct WorkerState {
   }
 
   // Where owners keep their rows in servers this worker reads them there, too.
-  void connect_servers(Owners& to) const {
+  void connect_servers(Owners& to, const storage::ServerLogin& login) const {
     const auto& where = config->job.storage;
     if (where.backend == "memory" || where.servers.empty() || !config->runner->spec().has_embeddings())
       return;
@@ -169,6 +169,7 @@ struct WorkerState {
     reader.backend = where.backend;
     reader.servers = where.servers;
     reader.timeouts = storage::server_timeouts(where.server_timeout);
+    reader.login = login;
     reader.rows = {config->job.job.name, config->run, static_cast<uint32_t>(to.handles.size())};
     reader.tables = to.tables;
     to.direct = spawn_direct_reader(self->system(), reader);

@@ -2,7 +2,6 @@
 
 #include <netdb.h>
 #include <sched.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 
 #include "base/cpus.h"
 #include "base/errors.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 namespace {
@@ -59,7 +59,9 @@ struct SignalWatch::Impl {
       if (error) return;
       stop(signal == SIGINT ? "SIGINT" : "SIGTERM");
       signals.async_wait([](const auto& again, int second) {
-        if (!again) end_process(128 + second);
+        if (again) return;
+        say_last_words();
+        ::_exit(128 + second);  // results that wait for their reader hold up nobody who wants to stop
       });
     });
     for (const int signal : {SIGINT, SIGTERM}) restart_calls_after(signal);
@@ -81,9 +83,9 @@ SignalWatch::SignalWatch(std::function<void(const std::string&)> stop)
 SignalWatch::~SignalWatch() = default;
 
 void end_process(int status) {
-  spdlog::default_logger()->flush();
-  std::fflush(nullptr);
-  _exit(status);
+  say_last_words();
+  std::fflush(stdout);
+  ::_exit(status);
 }
 
 std::vector<int> parse_pin(const std::string& list) {

@@ -36,8 +36,8 @@ class SignalWatch {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Ends the process with this status without waiting for actors that may be in the middle of something: for
-// failures.
+// Ends the process with this status, once its results and its last words are out, without waiting for actors
+// that may be in the middle of something.
 [[noreturn]] void end_process(int status);
 
 // The CPUs of --pin; empty without it. kInvalid for what is not a CPU, or not an allowed one.

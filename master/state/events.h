@@ -182,6 +182,9 @@ struct Event {
   struct Prepared {
     Cursor at;  // where the job begins
   };
+  struct Counted {
+    uint64_t minibatches = 0;  // of the evaluation: [0, minibatches) are summed up
+  };
   struct Scored {
     double loss = 0, auc = 0, accuracy = 0;  // NaN: does not exist
     uint64_t examples = 0;
@@ -189,14 +192,17 @@ struct Event {
   struct Saved {
     bool checkpoint = false;  // was written
   };
-  struct WorkFailed {  // instead of Prepared, Scored, Saved
+  struct WorkFailed {  // instead of Prepared, Saved
+    Error error;
+  };
+  struct EvaluationFailed {  // instead of Counted, Scored
     Error error;
   };
 
   Time at;
   std::variant<Join, Lease, Done, Heartbeat, Owners, Orders, Fail, Leave, Stop, Tick, LinkDown, Connected,
-               NotConnected, OwnerDown, OwnerAnswered, OwnerFailed, OwnerTold, Prepared, Scored, Saved,
-               WorkFailed>
+               NotConnected, OwnerDown, OwnerAnswered, OwnerFailed, OwnerTold, Prepared, Counted, Scored,
+               Saved, WorkFailed, EvaluationFailed>
       what;
 };
 
@@ -288,10 +294,11 @@ struct Effect {
   };
   // Scores and labels that came with the Event::Done at hand count.
   struct CountTrained {};
+  // Counted, in the order of these effects, or EvaluationFailed.
   struct CountEvaluated {
     uint64_t minibatch = 0;
   };
-  // Metrics of all that CountEvaluated has counted since kEvaluating was entered: Scored or WorkFailed.
+  // Metrics of all that CountEvaluated named since kEvaluating was entered: Scored or EvaluationFailed.
   struct Score {};
   // Saved or WorkFailed.
   struct Save {

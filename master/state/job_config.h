@@ -11,6 +11,7 @@ namespace embers {
 
 // What decides the course of a job; constant.
 struct JobConfig {
+  // kEvaluate: the checkpoint `resume` on the test set, read-only; rows are restored without slots.
   enum class Task : uint8_t { kTrain, kEvaluate };
 
   job::Job job;

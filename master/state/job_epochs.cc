@@ -74,8 +74,20 @@ void JobState::begin_evaluation() {
   if (config_->test_minibatches == 0) return save_or_go_on();
   enter(Phase::kEvaluating);
   evaluation_start_ = now_;
-  evaluated_examples_ = 0;
+  evaluated_examples_ = counted_ = 0;
   eval_book_ = LeaseBook(config_->test_minibatches, 0, {}, last_lease());
+  limit_evaluation();
+}
+
+void JobState::limit_evaluation() {
+  eval_book_.set_limit(counted_ + evaluation_window(config_->job.training.batch_size, members_.workers()));
+}
+
+// More is leased as the sums get on.
+void JobState::take(const Event::Counted& e) {
+  if (phase_ != Phase::kEvaluating) return;
+  counted_ = e.minibatches;
+  limit_evaluation();
 }
 
 // One that was stopped before its end has no metrics.
@@ -97,6 +109,7 @@ void JobState::take(const Event::Scored& e) {
     report_.total.examples = e.examples;
     report_.total.seconds = seconds_since(evaluation_start_);
     report_.total.workers = members_.workers();
+    report_.stopped_by.clear();  // by what came after the last record
   }
   if (!report_.epochs.empty()) set(report_.epochs.back());
   say(fmt::format("{}: {} test examples, loss {:.4f}, AUC {:.4f}, accuracy {:.4f}",

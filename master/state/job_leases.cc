@@ -26,7 +26,11 @@ bool JobState::may_grant() const {
 
 uint32_t JobState::most_to_grant(uint64_t incarnation) {
   const auto& training = config_->job.training;
-  if (phase_ == Phase::kEvaluating) return kEvaluationLease;
+  if (phase_ == Phase::kEvaluating) {  // a share that leaves something for the others
+    const uint64_t workers = std::max<uint64_t>(members_.workers(), 1);
+    const uint64_t share = evaluation_window(training.batch_size, workers) / (2 * workers);
+    return static_cast<uint32_t>(std::min<uint64_t>(share, kEvaluationLease));
+  }
   if (sync()) return 1;
   if (!bounded()) return training.minibatches_per_lease;
   const uint64_t room = clocks_.room(incarnation, train_book_.held_by(incarnation));

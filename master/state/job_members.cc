@@ -10,6 +10,8 @@ constexpr std::chrono::seconds kOrderWait(10);  // until a member is told that t
 const char* const kAskedAgain = "it was asked again before it was answered";
 const char* const kGivenUp = "the master has given up on this worker: start a new one";
 
+std::string worker_at(const Event::Join& e) { return fmt::format("worker pid {} on {}", e.pid, e.host); }
+
 }  // namespace
 
 // For those who ask a failed job for anything: they are told why it failed.
@@ -35,11 +37,13 @@ void JobState::take(const Event::Join& e) {
   member.endpoints = e.endpoints;
   member.boot_id = e.boot_id;
   member.link = e.link;
-  e.owner ? check_owner(e) : check_worker(e);
-  if (e.owner) member.number = *place_for_owner();
+  member.more = e.more;
+  // Whoever is refused leaves nothing behind: everything is checked before anything is changed.
+  e.owner ? check_owner(member) : check_worker(e);
+  e.owner ? static_cast<void>(member.number = *place_for_owner()) : accept_numeric_settings(e);
   const Member& added = members_.add(std::move(member), now_);
-  say(fmt::format("{} joined", added.describe()));
   if (!e.owner) {
+    say(fmt::format("{} joined", added.describe()));
     alone_since_ = now_;
     waiting_joins_.push_back({e.ticket, added.incarnation, now_});
     return;
@@ -51,41 +55,57 @@ void JobState::take(const Event::Join& e) {
   effect(Effect::Connect{added.number, added.incarnation, added.endpoints});
 }
 
-// A process with more owners than there are places is refused as a whole. Otherwise some of its owners would
-// have to leave again, as lost owners.
-void JobState::check_owner(const Event::Join& e) const {
-  const size_t free = std::count_if(places_.begin(), places_.end(),
+// A process with more owners than there are places is refused as a whole, before the first of them joins.
+// Otherwise some of its owners would have to leave again, as lost owners. So places are kept for the owners
+// of other processes that have begun to join.
+void JobState::check_owner(const Member& joining) const {
+  const size_t open = std::count_if(places_.begin(), places_.end(),
                                     [](const Place& p) { return p.holder == Place::Holder::kNobody; });
-  const size_t come = size_t{1} + e.more;
-  if (free == 0)
+  const size_t kept = members_.kept_from(joining), come = size_t{1} + joining.more;
+  if (open == 0)
     fail(ErrorCode::kInvalid, "this job has {} shards and all have joined{}", config_->shards,
          config_->model.has_embeddings() ? ""
                                          : " (its model has no Embedding layer and needs no shard process)");
-  if (come > free)
+  if (kept + come > open)
     fail(ErrorCode::kInvalid,
-         "this job has {} shards, of which {} {} not joined yet: a process with {} owners does not fit "
+         "this job has {} shards, of which {} {} not joined yet{}: a process with {} owner{} does not fit "
          "(--owners)",
-         config_->shards, free, free == 1 ? "has" : "have", come);
+         config_->shards, open, open == 1 ? "has" : "have",
+         kept == 0 ? "" : fmt::format(" (places kept for processes that are still joining: {})", kept), come,
+         come == 1 ? "" : "s");
 }
 
-// Only a worker that agrees in everything else is one that others are compared with.
-void JobState::check_worker(const Event::Join& e) {
-  const std::string where = fmt::format("worker pid {} on {}", e.pid, e.host);
+void JobState::check_worker(const Event::Join& e) const {
+  const std::string where = worker_at(e);
   if (const std::string d = signature_difference(model_signature_, e.model); !d.empty())
     fail(ErrorCode::kMismatch, "the model differs: {} ({})", d, where);
   check_settings(e.settings, where);
-  if (numeric_settings_.empty()) numeric_settings_ = e.numeric;
+  if (!sync()) return;
+  if (const auto differences = numeric_differences(e); !differences.empty())
+    fail(ErrorCode::kMismatch,
+         "{}; a sync job gives the same weights only with the same settings on all workers",
+         differences.front());
+}
+
+// Of a worker that has passed all checks. The first one decides; when it has gone before the job starts,
+// nothing was computed with its settings, and the next one does.
+void JobState::accept_numeric_settings(const Event::Join& e) {
+  if (phase_ == Phase::kGathering && members_.workers() == 0) numeric_settings_ = e.numeric;
+  for (const std::string& difference : numeric_differences(e)) say(difference);
+}
+
+// Between the worker and the first one, in words.
+std::vector<std::string> JobState::numeric_differences(const Event::Join& e) const {
+  if (phase_ == Phase::kGathering && members_.workers() == 0) return {};
+  std::vector<std::string> differences;
   for (size_t i = 0; i < std::max(e.numeric.size(), numeric_settings_.size()); ++i) {
     const std::string a = i < numeric_settings_.size() ? numeric_settings_[i] : "nothing";
     const std::string b = i < e.numeric.size() ? e.numeric[i] : "nothing";
-    if (a == b) continue;
-    const std::string difference =
-        fmt::format("numeric settings differ: {} at the first worker, {} at {}", a, b, where);
-    if (sync())
-      fail(ErrorCode::kMismatch,
-           "{}; a sync job gives the same weights only with the same settings on all workers", difference);
-    say(difference);
+    if (a != b)
+      differences.push_back(
+          fmt::format("numeric settings differ: {} at the first worker, {} at {}", a, b, worker_at(e)));
   }
+  return differences;
 }
 
 // With different values or data, a worker would compute minibatches other than those that are counted.
@@ -157,14 +177,17 @@ void JobState::lose(uint64_t incarnation, const std::string& why) {
 }
 
 // It is fenced at every owner first, so that nothing from it arrives after others have begun its work. Until
-// then it holds the others up (bounded): what it was given is done before what follows.
+// then it holds the others up (bounded): what it was given is done before what follows. One that was still
+// waiting to be let in does not know its incarnation, so nothing can come from it.
 void JobState::lose_worker(uint64_t incarnation, const std::string& why) {
   const std::string who = members_.find(incarnation)->describe();
+  const bool was_let_in = std::none_of(waiting_joins_.begin(), waiting_joins_.end(),
+                                       [&](const Waiting& w) { return w.incarnation == incarnation; });
   forget_worker(incarnation);
   if (over_or_failed()) return;  // all members go
   say(fmt::format("lost {}: {}", who, why));
   ++report_.workers_lost;
-  if (phase_ == Phase::kEnding) return;
+  if (phase_ == Phase::kEnding || !was_let_in) return;
   ask_owners(Question::Fence{incarnation}, {Then::What::kFenced, incarnation});
 }
 

@@ -186,6 +186,7 @@ void JobState::take(const Event::Connected& e) {
   Place* const place = place_of(e.incarnation);
   if (place == nullptr) return effect(Effect::Drop{e.incarnation});  // lost meanwhile
   const Member& member = *members_.find(e.incarnation);
+  say(fmt::format("{} joined", member.describe()));
   place->holder = Place::Holder::kConnected;
   if (place->away) {
     ++map_version_;

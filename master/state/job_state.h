@@ -103,9 +103,11 @@ class JobState {
   void take(const Event::OwnerFailed& e);
   void take(const Event::OwnerTold& e);
   void take(const Event::Prepared& e);
+  void take(const Event::Counted& e);
   void take(const Event::Scored& e);
   void take(const Event::Saved& e);
   void take(const Event::WorkFailed& e);
+  void take(const Event::EvaluationFailed& e) { fail_job(e.error); }
 
   template <class E>
   void effect(E e) {
@@ -128,8 +130,10 @@ class JobState {
   double seconds_since(Time then) const;
 
   // --- members (job_members.cc) ------------------------------------------------------------------
-  void check_owner(const Event::Join& e) const;
-  void check_worker(const Event::Join& e);
+  void check_owner(const Member& joining) const;
+  void check_worker(const Event::Join& e) const;
+  void accept_numeric_settings(const Event::Join& e);
+  std::vector<std::string> numeric_differences(const Event::Join& e) const;
   void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
   Member& member(uint64_t incarnation);  // or kFenced
   void check_failed(uint64_t incarnation);
@@ -177,6 +181,7 @@ class JobState {
   uint64_t last_lease() const { return std::max(train_book_.last_lease(), eval_book_.last_lease()); }
   void begin_evaluation();
   void end_evaluation();
+  void limit_evaluation();
   Cursor cursor() const;
   void save_or_go_on();
   bool is_last() const;
@@ -231,7 +236,8 @@ class JobState {
   bool trained_any_ = false;  // a minibatch with examples, in this run
   Time evaluation_start_;
   uint64_t evaluated_examples_ = 0;
-  OwnerStats stats_;  // the latest
+  uint64_t counted_ = 0;  // minibatches of the evaluation that are summed up, in order
+  OwnerStats stats_;      // the latest
   Report report_;
 };
 

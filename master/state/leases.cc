@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace embers {
+namespace {
+
+constexpr uint64_t kRecordsUnderWay = uint64_t{4} << 20;  // 16 bytes each: 64 MiB
+constexpr uint64_t kMinibatchesUnderWay = 65536;          // some hundred bytes each, however small
+
+}  // namespace
 
 LeaseBook::LeaseBook(uint64_t total, uint64_t first, const std::vector<uint64_t>& again, uint64_t last_lease)
     : total_(total), next_(std::min(first, total)), limit_(total), last_lease_(last_lease) {
@@ -63,6 +69,11 @@ std::vector<uint64_t> LeaseBook::again() const {
   std::vector<uint64_t> out;
   for (const auto& [minibatch, attempts] : again_) out.push_back(minibatch);
   return out;
+}
+
+uint64_t evaluation_window(uint64_t batch_size, uint64_t workers) {
+  const uint64_t fit = std::min(kRecordsUnderWay / std::max<uint64_t>(batch_size, 1), kMinibatchesUnderWay);
+  return std::max(fit, 2 * std::max<uint64_t>(workers, 1));
 }
 
 }  // namespace embers

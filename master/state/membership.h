@@ -18,6 +18,7 @@ struct Member {
   uint64_t pid = 0;
   std::vector<std::string> endpoints;  // owners
   std::string boot_id;
+  uint32_t more = 0;  // owners of the same process that join after it
   uint64_t link = 0;  // its connection, which is watched
   std::chrono::steady_clock::time_point last_seen;
 
@@ -42,6 +43,9 @@ class Membership {
   void grant_time(Time now);
   // A member that has been silent since before `deadline`.
   const Member* silent_since(Time deadline) const;
+  // Places that owners of other processes than the one of `joining` have not taken yet, though the first
+  // owner of their process has joined.
+  size_t kept_from(const Member& joining) const;
   size_t workers() const { return count(false); }
   size_t owners() const { return count(true); }
   uint32_t workers_joined() const { return workers_joined_; }

@@ -82,7 +82,12 @@ std::string text(const Effect& e) {
 
 // --- the job -------------------------------------------------------------------------------------
 
+constexpr size_t kMostWorkers = 5;
+constexpr uint32_t kHugeBatch = 1u << 20;  // few such minibatches of an evaluation are under way at once
+
 uint64_t examples_of(uint64_t minibatch) { return 1 + minibatch % 7; }
+
+constexpr const char* kOtherNumbers = "threads = 2";  // of workers that are refused
 
 struct Options {
   uint64_t seed = 0;
@@ -109,6 +114,7 @@ Options random_options(uint64_t seed) {
   job.training.grads_to_wait = static_cast<uint32_t>(pick(1, 4));
   job.training.minibatches_per_lease = static_cast<uint32_t>(pick(1, 5));
   job.training.staleness_bound = static_cast<uint32_t>(pick(0, 3));
+  if (pick(0, 1)) job.training.batch_size = kHugeBatch;
   job.job.heartbeat_timeout = 4;
   job.job.worker_timeout = 60;
   job.storage.buckets = 16;
@@ -120,7 +126,7 @@ Options random_options(uint64_t seed) {
   config->workers = static_cast<uint32_t>(pick(1, 3));
   config->shards = static_cast<uint32_t>(pick(1, 3));
   config->train_minibatches = pick(0, 9) == 0 ? pick(0, 2) : pick(3, 60);
-  config->test_minibatches = pick(0, 1) * pick(1, 20);
+  config->test_minibatches = pick(0, 1) * pick(1, 40);
   config->output = pick(0, 1) ? "model" : "";
   config->save_every = static_cast<uint32_t>(pick(0, 1));
   if (pick(0, 9) == 0) config->task = JobConfig::Task::kEvaluate;
@@ -271,14 +277,14 @@ class World {
   }
 
   void join_worker(bool differs) {
-    if (workers() >= 5) return;
+    if (workers() >= kMostWorkers) return;
     Event::Join e;
     e.ticket = ticket();
     e.link = ++last_link_;
     e.host = "here";
     e.model = signature(config_.model);
     e.settings = {differs ? "training.batch_size = 32" : "training.batch_size = 64"};
-    e.numeric = {"threads = 1"};
+    e.numeric = {differs ? kOtherNumbers : "threads = 1"};
     Peer peer;
     peer.link = e.link;
     peer.join = e.ticket;
@@ -508,9 +514,11 @@ class World {
       --tells_;
       return give(Event::OwnerTold{});
     }
-    if (!work_) return;
+    if (!to_count_.empty() && (!work_ || chance(2))) return sum_up(may_fail);
+    if (!work_ || (std::holds_alternative<Effect::Score>(*work_) && !to_count_.empty())) return;
     const auto work = *std::exchange(work_, std::nullopt);
-    if (may_fail && chance(60)) return give(Event::WorkFailed{Error(ErrorCode::kDisk, "the disk is full")});
+    if (may_fail && chance(60) && !std::holds_alternative<Effect::Score>(work))
+      return give(Event::WorkFailed{Error(ErrorCode::kDisk, "the disk is full")});
     if (std::holds_alternative<Effect::Save>(work)) {
       const auto& save = std::get<Effect::Save>(work);
       const bool cut =
@@ -526,6 +534,16 @@ class World {
         if (std::ranges::count(options_.begin.again, m) == 0) o.applied[1].emplace(m, 0);
     }
     give(Event::Prepared{options_.begin});
+  }
+
+  // The sums of an evaluation grow in the order of its minibatches.
+  void sum_up(bool may_fail) {
+    if (may_fail && chance(60))
+      return give(Event::EvaluationFailed{Error(ErrorCode::kDisk, "no space left")});
+    summed_up_.insert(to_count_.front());
+    to_count_.pop_front();
+    while (summed_up_.contains(first_not_summed_up_)) ++first_not_summed_up_;
+    give(Event::Counted{first_not_summed_up_});
   }
 
   void answer_a_question() {
@@ -630,6 +648,10 @@ class World {
     Book& book = evaluation ? eval_ : train_;
     for (const auto& part : lease.lease.parts) {
       const uint64_t m = part.minibatch;
+      if (evaluation && config_.job.training.batch_size == kHugeBatch) {
+        EXPECT_LT(m, first_not_summed_up_ + 2 * kMostWorkers) << "too many are under way" << where();
+        if (m >= 4) seen.insert("evaluated on");
+      }
       EXPECT_FALSE(book.done.contains(m)) << "minibatch " << m << " is done, but was leased again" << where();
       if (const auto held = book.held.find(m); held != book.held.end()) {
         // Only a lost worker's, and only once no owner takes anything from it any more.
@@ -651,7 +673,9 @@ class World {
     }
   }
 
-  void see(const Effect::Say&) {}
+  void see(const Effect::Say& e) {
+    EXPECT_EQ(e.line.find(kOtherNumbers), std::string::npos) << "a refused worker: " << e.line << where();
+  }
   void see(const Effect::ShowProgress&) {}
 
   // The arrows of master.h's picture.
@@ -675,6 +699,9 @@ class World {
     if (e.phase == kEvaluating) {
       eval_ = {};
       evaluated_.clear();
+      to_count_.clear();
+      summed_up_.clear();
+      first_not_summed_up_ = 0;
     }
     if (e.phase == kSettling) end_epoch();
   }
@@ -730,6 +757,7 @@ class World {
   void see(const Effect::CountEvaluated& e) {
     ++counted_;
     EXPECT_TRUE(evaluated_.insert(e.minibatch).second) << "scored twice" << where();
+    to_count_.push_back(e.minibatch);
   }
   void see(const Effect::Score& e) {
     EXPECT_EQ(evaluated_.size(), config_.test_minibatches) << "scored before the end" << where();
@@ -811,7 +839,9 @@ class World {
   Book train_, eval_;
   std::map<uint64_t, uint64_t> versions_;    // of the epoch: minibatch, version
   std::map<uint64_t, std::string> commits_;  // by version
-  std::set<uint64_t> evaluated_;
+  std::set<uint64_t> evaluated_, summed_up_;
+  std::deque<uint64_t> to_count_;  // of the evaluation: accepted, not summed up yet
+  uint64_t first_not_summed_up_ = 0;
   bool expected_accepted_ = false;
   Ticket done_ = 0;
   int counted_ = 0;
@@ -831,7 +861,7 @@ TEST(JobState, KeepsItsInvariantsThroughAMillionRandomEvents) {
   }
   // In this world all of it happens, and most jobs come to a good end.
   for (const char* what :
-       {"repeated", "left", "link down", "owner lost", "leased again", "scoring", "failed"})
+       {"repeated", "left", "link down", "owner lost", "leased again", "evaluated on", "scoring", "failed"})
     EXPECT_GT(seen[what], 10) << what;
   EXPECT_LT(failed, jobs / 2);
 }
