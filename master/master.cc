@@ -72,7 +72,8 @@ auto serves(MasterActorState::Self self, Prepare prepare) {
         [&] {
           auto event = read(m.get());
           prepare(event, m, peer);
-          self->state.requested(promise, std::move(event));
+          const bool answered = self->state.requested(promise, std::move(event));
+          if (!answered && m.arrival()) m.arrival()->settle();
         },
         [&](const Error& e) { promise.deliver(to_caf(e)); });
     return promise;

@@ -29,12 +29,13 @@ struct MasterActorState {
     events.push_back({now(), std::move(event)});
     handle_events();
   }
-  // A request: its answer goes to the promise.
+  // A request: its answer goes to the promise. Returns whether it was answered.
   template <class Reply, class E>
-  void requested(Promise<Reply> promise, E event) {
-    event.ticket = ++last_ticket;
-    promises.emplace(event.ticket, std::move(promise));
+  bool requested(Promise<Reply> promise, E event) {
+    const Ticket ticket = event.ticket = ++last_ticket;
+    promises.emplace(ticket, std::move(promise));
     happened(std::move(event));
+    return !promises.contains(ticket);
   }
   Message<wire::JobReply> describe_job() const;
   // Names a peer's connection, and watches it.

@@ -14,6 +14,7 @@
 namespace embers::job_state_testing {
 namespace {
 
+using testing_support::expect_error;
 using Random = std::mt19937_64;
 
 // --- texts ---------------------------------------------------------------------------------------
@@ -163,6 +164,7 @@ struct Grant {
 struct Peer {
   uint64_t link = 0, incarnation = 0;
   Ticket join = 0, lease = 0, orders = 0;
+  Time orders_since;
   bool silent = false, gone = false, left = false;
   std::vector<Grant> grants;
 };
@@ -311,6 +313,7 @@ class World {
   void ask_for_orders(Peer& p) {
     if (p.orders != 0 && !chance(50)) return;
     p.orders = ticket();
+    p.orders_since = now_;
     give(Event::Orders{p.orders, p.incarnation, chance(20), 0});  // seldom one that was never given
   }
 
@@ -497,6 +500,9 @@ class World {
     for (const Owner& o : owners_)
       if (o.incarnation != 0) give(Event::Heartbeat{ticket(), o.incarnation, false});
     give(Event::Tick{});
+    for (const Peer& p : peers_)
+      if (p.orders != 0 && p.orders_since < now_ - std::chrono::seconds(10))
+        ADD_FAILURE() << "a member heard nothing for more than ten seconds" << where();
   }
 
   // Connections, files, metrics.
