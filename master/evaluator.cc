@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "actors/errors.h"
+#include "actors/spawn.h"
 
 namespace embers {
 namespace {
@@ -53,7 +54,7 @@ EvaluatorActor::behavior_type evaluator_behavior(EvaluatorActor::stateful_pointe
 }  // namespace
 
 EvaluatorActor spawn_evaluator(caf::actor_system& system) {
-  return system.spawn<caf::detached>(evaluator_behavior, 0);
+  return spawn_with_thread(system, evaluator_behavior, 0);
 }
 
 }  // namespace embers

@@ -1,5 +1,6 @@
 // The master's actor: what is done about events.
 #include "actors/errors.h"
+#include "actors/spawn.h"
 #include "master/master_actor.h"
 #include "master/messages.h"
 #include "master/snapshot.h"
@@ -7,23 +8,7 @@
 namespace embers {
 namespace {
 
-using begin_atom = caf::atom_constant<caf::atom("begin")>;
-
 constexpr auto kDropSeconds = std::chrono::seconds(3);  // for an evaluator to remove its files
-
-// An actor that runs `work` when told to begin, reports how it went, and ends.
-void run_once(caf::blocking_actor* self, const std::function<void(caf::blocking_actor*)>& work) {
-  self->receive([&](begin_atom) -> caf::result<void> {
-    try {
-      work(self);
-      return caf::unit;
-    } catch (const Error& e) {
-      return to_caf(e);
-    } catch (const std::exception& e) {
-      return to_caf(Error(ErrorCode::kInternal, e.what()));
-    }
-  });
-}
 
 }  // namespace
 
@@ -137,8 +122,7 @@ void MasterActorState::perform(const Effect::Tell& e) {
 
 void MasterActorState::background(std::function<void(caf::blocking_actor*)> work,
                                   std::function<void()> then) {
-  const auto helper = self->spawn<caf::detached>(run_once, std::move(work));
-  self->request(helper, caf::infinite, begin_atom::value)
+  self->request(spawn_work(self->home_system(), std::move(work)), caf::infinite, begin_atom::value)
       .then([then = std::move(then)] { then(); },
             [this](caf::error& e) { happened(Event::WorkFailed{from_caf(e)}); });
 }

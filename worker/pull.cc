@@ -252,9 +252,10 @@ std::optional<Error> read_now(caf::scoped_actor& self, const Owners& owners, Wor
   std::optional<Error> error;
   // The read is waited for, so nobody keeps it longer than this call.
   const DirectReadPtr shared(&read, [](DirectRead*) {});
-  self->request(owners.direct, caf::infinite, shared)
-      .receive([&](uint64_t rows) { take_direct(work, read, rows); },
-               [&](caf::error& e) { error = from_caf(e); });
+  auto pending = self->request(owners.direct, caf::infinite, shared);
+  let_answer(self.ptr());
+  pending.receive([&](uint64_t rows) { take_direct(work, read, rows); },
+                  [&](caf::error& e) { error = from_caf(e); });
   return error;
 }
 

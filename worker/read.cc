@@ -1,5 +1,7 @@
 #include "worker/read.h"
 
+#include "actors/spawn.h"
+
 namespace embers {
 namespace {
 
@@ -39,8 +41,8 @@ StageActor::behavior_type reader_behavior(StageActor::stateful_pointer<ReaderSta
 StageActor spawn_reader(caf::actor_system& system, std::shared_ptr<const data::Dataset> train,
                         std::shared_ptr<const data::Dataset> test, std::shared_ptr<const ModelRunner> runner,
                         StageActor next, StageOwner worker) {
-  return system.spawn<caf::detached>(reader_behavior, std::move(train), std::move(test), std::move(runner),
-                                     std::move(next), std::move(worker));
+  return spawn_with_thread(system, reader_behavior, std::move(train), std::move(test), std::move(runner),
+                           std::move(next), std::move(worker));
 }
 
 }  // namespace embers

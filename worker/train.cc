@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/routing/local_model.h"
+#include "actors/spawn.h"
 #include "worker/pull.h"
 
 namespace embers {
@@ -104,9 +105,9 @@ StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerS
 StageActor spawn_trainer(caf::actor_system& system, std::shared_ptr<ModelRunner> runner,
                          std::shared_ptr<const Owners> owners, const job::Job& job, StageActor next,
                          StageOwner worker) {
-  return system.spawn<caf::detached>(trainer_behavior, std::move(runner), std::move(owners),
-                                     job.training.threads, job.training.get_model_steps, std::move(next),
-                                     std::move(worker));
+  return spawn_with_thread(system, trainer_behavior, std::move(runner), std::move(owners),
+                           job.training.threads, job.training.get_model_steps, std::move(next),
+                           std::move(worker));
 }
 
 }  // namespace embers
