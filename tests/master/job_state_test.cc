@@ -312,16 +312,19 @@ class World {
 
   void ask_for_orders(Peer& p) {
     if (p.orders != 0 && !chance(50)) return;
-    p.orders = ticket();
+    const Ticket asked = ticket(), earlier = std::exchange(p.orders, asked);
     p.orders_since = now_;
-    give(Event::Orders{p.orders, p.incarnation, chance(20), 0});  // seldom one that was never given
+    give(Event::Orders{asked, p.incarnation, chance(20), 0});  // seldom one that was never given
+    EXPECT_TRUE(last_refused_ == asked || !tickets_.contains(earlier))
+        << "an earlier request still waits for orders" << where();
   }
 
   void ask_for_work(Peer& p) {
     if (p.lease != 0 && !chance(50)) return;  // seldom once more
-    p.lease = ticket();
+    const Ticket earlier = std::exchange(p.lease, ticket());
     lease_tickets_[p.lease] = p.incarnation;
     give(Event::Lease{p.lease, p.incarnation});
+    EXPECT_FALSE(tickets_.contains(earlier)) << "an earlier request still waits for work" << where();
   }
 
   // Pushes a minibatch to owners and says that it is done, or gives it back.
