@@ -44,6 +44,7 @@ void MasterState::maybe_start() {
             begin_evaluation();
           else
             begin_epoch(at->epoch, at->next, at->again);
+          answer_joins();  // of readers
         });
       });
 }

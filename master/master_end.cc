@@ -82,6 +82,7 @@ void MasterState::fail_job(const Error& why) {
 void MasterState::worker_failed(wire::FailRequest::Reader request) {
   if (request.getIncarnation() != 0 && !members.find(request.getIncarnation()))
     fail(ErrorCode::kFenced, "the master has given up on this process and given its work to others");
+  refuse_reader(request.getIncarnation(), "end the job");
   fail_job(Error(error_code(request.getCode()), request.getMessage()));
 }
 

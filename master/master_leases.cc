@@ -50,6 +50,7 @@ void MasterState::lease(uint64_t incarnation, Promise<wire::LeaseReply> promise)
   }
   if (!members.find(incarnation))
     fail(ErrorCode::kFenced, "the master has given up on this worker: start a new one");
+  refuse_reader(incarnation, "ask for work");
   waiting_leases.push_back({incarnation, promise});
   serve_leases();
 }
@@ -96,6 +97,7 @@ Message<wire::DoneReply> MasterState::done(wire::DoneRequest::Reader request) {
   if (error) throw Error(ErrorCode::kJobFailed, error->what());
   Member* member = members.find(request.getIncarnation());
   if (!member) fail(ErrorCode::kFenced, "the master has given up on this worker: start a new one");
+  refuse_reader(request.getIncarnation(), "finish work");
   member->last_seen = Clock::now();
   bool accepted = false;
   if (phase == Phase::kTraining || phase == Phase::kEvaluating) {

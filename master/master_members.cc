@@ -38,12 +38,14 @@ void MasterState::join(wire::JoinRequest::Reader request, const caf::actor_addr&
   if (error) throw Error(ErrorCode::kJobFailed, error->what());
   Member member;
   member.owner = request.getRole() == wire::Role::OWNER;
+  member.reader = request.getRole() == wire::Role::READER;
   member.host = request.getHost();
   member.pid = request.getPid();
   member.endpoints = read_texts(request.getEndpoints());
   member.boot_id = request.getBootId();
   member.sender = sender;
-  member.owner ? check_owner(request) : check_worker(request);
+  if (member.owner) check_owner(request);
+  if (member.worker()) check_worker(request);
   const auto place = member.owner ? free_place() : std::nullopt;
   Member& added = members.add(std::move(member), place);
   self->monitor(added.sender);
@@ -58,7 +60,7 @@ void MasterState::join(wire::JoinRequest::Reader request, const caf::actor_addr&
     promise.deliver(join_reply(added));
     answer_joins();
   } else {
-    alone_since = Clock::now();
+    if (added.worker()) alone_since = Clock::now();
     waiting_joins.push_back({added.incarnation, promise});
     answer_joins();
   }
@@ -128,9 +130,13 @@ void MasterState::check_settings(const std::vector<std::string>& theirs, const s
 
 void MasterState::answer_joins() {
   if (owners.size() < config->shards || paused) return;
-  for (WaitingJoin& w : waiting_joins)
-    if (const Member* member = members.find(w.incarnation)) w.promise.deliver(join_reply(*member));
-  waiting_joins.clear();
+  std::erase_if(waiting_joins, [&](WaitingJoin& w) {
+    const Member* const member = members.find(w.incarnation);
+    // Before that, owners have no rows worth reading.
+    if (member && member->reader && phase < Phase::kTraining) return false;
+    if (member) w.promise.deliver(join_reply(*member));
+    return true;
+  });
 }
 
 Message<wire::JoinReply> MasterState::join_reply(const Member& member) const {
@@ -196,11 +202,13 @@ void MasterState::down(const caf::down_msg& down) {
   }
 }
 
-// It is fenced at every owner first, so that nothing from it arrives after others have begun its work.
+// A worker is fenced at every owner first, so that nothing from it arrives after others have begun its work.
 void MasterState::lose_worker(uint64_t incarnation, const std::string& why) {
   const std::string who = members.find(incarnation)->describe();
+  const bool reader = members.find(incarnation)->reader;
   forget_worker(incarnation);
   if (over_or_failed()) return after_progress();  // all members go
+  if (reader) return event(fmt::format("lost {}: {}", who, why));
   event(fmt::format("lost {}: {}", who, why));
   ++report.workers_lost;
   if (phase == Phase::kEnding) return after_progress();
@@ -216,6 +224,8 @@ void MasterState::lose_worker(uint64_t incarnation, const std::string& why) {
 }
 
 void MasterState::forget_worker(uint64_t incarnation) {
+  const Member* const member = members.find(incarnation);
+  if (member && member->worker()) alone_since = Clock::now();
   members.remove(incarnation);
   clocks.remove(incarnation);
   std::erase_if(waiting_joins, [&](WaitingJoin& w) {
@@ -233,7 +243,14 @@ void MasterState::forget_worker(uint64_t incarnation) {
     w.promise.deliver(to_caf(Error(ErrorCode::kFenced, "the master has given up on this worker")));
     return true;
   });
-  alone_since = Clock::now();
+}
+
+// A reader is given nothing that others wait for.
+void MasterState::refuse_reader(uint64_t incarnation, std::string_view what) {
+  const Member* const member = members.find(incarnation);
+  if (member && member->reader)
+    fail(ErrorCode::kInvalid, "{} joined as a reader, which may not {}: join as a worker", member->describe(),
+         what);
 }
 
 void MasterState::tick() {

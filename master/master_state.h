@@ -99,6 +99,7 @@ struct MasterState {
   Message<wire::JoinReply> join_reply(const Member& member) const;
   void lose_worker(uint64_t incarnation, const std::string& why);
   void forget_worker(uint64_t incarnation);
+  void refuse_reader(uint64_t incarnation, std::string_view what);
   void check_silence();
   Clock::duration silence() const {  // after which a member is given up on
     return std::chrono::duration_cast<Clock::duration>(

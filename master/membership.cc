@@ -7,12 +7,19 @@
 namespace embers {
 
 std::string Member::describe() const {
-  return fmt::format("{} {} (pid {} on {})", owner ? "shard" : "worker", number, pid, host);
+  return fmt::format("{} {} (pid {} on {})",
+                     owner    ? "shard"
+                     : reader ? "reader"
+                              : "worker",
+                     number, pid, host);
 }
 
 Member& Membership::add(Member member, std::optional<uint32_t> number) {
   member.incarnation = ++last_incarnation_;
-  member.number = number ? *number : member.owner ? static_cast<uint32_t>(owners()) : workers_joined_++;
+  member.number = number          ? *number
+                  : member.owner  ? static_cast<uint32_t>(owners())
+                  : member.reader ? readers_joined_++
+                                  : workers_joined_++;
   member.last_seen = Clock::now();
   return members_[member.incarnation] = std::move(member);
 }
@@ -44,9 +51,12 @@ void Membership::grant_time(Clock::time_point now) {
   for (auto& [incarnation, member] : members_) member.last_seen = now;
 }
 
-size_t Membership::count(bool owner) const {
-  return std::count_if(members_.begin(), members_.end(),
-                       [&](const auto& m) { return m.second.owner == owner; });
+size_t Membership::workers() const {
+  return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.second.worker(); });
+}
+
+size_t Membership::owners() const {
+  return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.second.owner; });
 }
 
 }  // namespace embers

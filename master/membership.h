@@ -15,7 +15,8 @@ namespace embers {
 struct Member {
   uint64_t incarnation = 0;
   bool owner = false;
-  uint32_t number = 0;  // in the owner map, or running number of the worker
+  bool reader = false;  // only looks rows up: is leased nothing, and nobody waits for it
+  uint32_t number = 0;  // in the owner map, or running number of the worker or reader
   std::string host;
   uint64_t pid = 0;
   std::vector<std::string> endpoints;  // owners
@@ -23,6 +24,7 @@ struct Member {
   caf::actor_addr sender;  // its connection: monitored
   std::chrono::steady_clock::time_point last_seen;
 
+  bool worker() const { return !owner && !reader; }
   std::string describe() const;  // "worker 2 (pid 4711 on host)"
 };
 
@@ -42,17 +44,15 @@ class Membership {
   void grant_time(Clock::time_point now);
   // A member that has been silent since before `deadline`.
   Member* silent_since(Clock::time_point deadline);
-  size_t workers() const { return count(false); }
-  size_t owners() const { return count(true); }
+  size_t workers() const;
+  size_t owners() const;
   uint32_t workers_joined() const { return workers_joined_; }
   const std::map<uint64_t, Member>& all() const { return members_; }
 
  private:
-  size_t count(bool owner) const;
-
   std::map<uint64_t, Member> members_;  // by incarnation
   uint64_t last_incarnation_ = 0;
-  uint32_t workers_joined_ = 0;
+  uint32_t workers_joined_ = 0, readers_joined_ = 0;
 };
 
 }  // namespace embers

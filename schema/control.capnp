@@ -8,6 +8,7 @@ using Common = import "/schema/common.capnp";
 enum Role {
   worker @0;
   owner @1;
+  reader @2;     # looks rows up; is leased nothing and can change nothing; nobody waits for it
 }
 
 struct JobRequest $M.kind(64) $M.reply("JobReply") $M.servedBy(master) {
@@ -35,13 +36,13 @@ struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) {
 }
 
 struct JoinReply $M.kind(67) {
-  # Sent once every owner is there, so it may take a while.
+  # Sent once every owner is there, to readers once the owners have their first rows, so it may take a while.
   incarnation @0 :UInt64;
-  number @1 :UInt32;                 # worker: running number; owner: its number in the owner map
+  number @1 :UInt32;                 # worker, reader: running number; owner: its number in the owner map
   tables @2 :List(Common.Table);
   mapVersion @3 :UInt32;
   ownerOfBucket @4 :List(UInt16);
-  owners @5 :List(Owner);            # in order of their numbers; only for workers
+  owners @5 :List(Owner);            # in order of their numbers; only for workers and readers
   takesOver @6 :Bool;                # owner: continues where a lost process of this shard was cut off
   struct Owner {
     endpoints @0 :List(Text);

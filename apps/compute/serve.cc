@@ -100,24 +100,11 @@ int serve_worker(const JoinOptions& options) {
   JobSetup setup = set_up(std::move(master.job), Purpose::kTrain, master.index_dir);
   auto config = std::make_shared<WorkerConfig>();
   config->job = setup.job;
-  config->run = master.run;
-  config->master = master.actor;
-  config->master_name = "the master at " + options.master;
-  config->host = host_name();
-  config->boot_id = boot_id();
+  connect_over(transport, master, options.master, duration<double>(options.connect_timeout), *config);
   config->runner = setup.runner;
   config->train = setup.train;
   config->test = setup.test;
   config->settings = agreed_settings(setup);
-  config->connect_owner = [&transport, run = master.run, here = boot_id(), timeout = options.connect_timeout](
-                              size_t, const std::vector<std::string>& endpoints, const std::string& there,
-                              uint64_t incarnation) {
-    return remote_owner(transport, endpoints, !here.empty() && here == there, {run, incarnation},
-                        duration<double>(timeout), false);
-  };
-  config->drop_owner = [](const OwnerHandles& owner) {
-    drop_remote_owner(owner, "the shard has moved to another process");
-  };
   std::promise<std::optional<Error>> ended;
   config->on_end = [&](std::optional<Error> error) { ended.set_value(std::move(error)); };
   const WorkerActor worker = spawn_worker(system, config);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "actors/ask.h"
-#include "actors/transport/client.h"
 #include "apps/process/runtime.h"
 
 namespace embers {
@@ -21,21 +19,9 @@ std::vector<std::string> texts(const std::vector<Endpoint>& endpoints) {
 }
 
 MasterLink reach_master(Transport& transport, const JoinOptions& options) {
-  const auto link = Link::open(transport, {parse_endpoint(options.master)}, {},
-                               std::chrono::duration<double>(options.connect_timeout));
-  MasterLink master;
-  master.actor = link->proxy<MasterInterface>(Destination::kMaster);
-  caf::scoped_actor self{transport.system()};
-  const auto reply = ask(self.ptr(), master.actor, make_message<wire::JobRequest>());
-  decoding(Kind::kJobReply, [&] {
-    const auto r = reply.get();
-    job::JobText text{r.getPath(), r.getText(), read_texts(r.getOverrides())};
-    text.overrides.insert(text.overrides.end(), options.set.begin(), options.set.end());
-    master.run = r.getJob();
-    master.index_dir = r.getIndexDir();
-    master.job = job::parse_job(std::move(text));
-  });
-  return master;
+  return reach_master(
+      transport,
+      ReachOptions{options.master, std::chrono::duration<double>(options.connect_timeout), options.set});
 }
 
 void end_member(const std::optional<Error>& error) {

@@ -5,12 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "actors/message_types.h"
 #include "actors/transport/endpoint.h"
 #include "actors/transport/transport.h"
 #include "apps/command_line/command.h"
 #include "base/errors.h"
-#include "job/job.h"
+#include "client/reach_master.h"
 
 // What the processes of a job that is spread over several have in common.
 namespace embers {
@@ -18,14 +17,6 @@ namespace embers {
 // From texts to endpoints, and back; kInvalid naming a text that is not an address.
 std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts);
 std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
-
-// The master as this process reaches it, and what it says about the job.
-struct MasterLink {
-  MasterActor actor;
-  uint64_t run = 0;
-  job::Job job;
-  std::string index_dir;
-};
 
 // Connects, which may take options.connect_timeout, and asks for the job. kUnavailable when there is no
 // master.

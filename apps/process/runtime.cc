@@ -6,12 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <random>
 #include <thread>
 
@@ -20,11 +18,6 @@
 
 namespace embers {
 namespace {
-
-constexpr uint32_t kThreadsOfAnOwner = 2;  // shard and optimizer
-// Messages that an actor handles before others have their turn. A heartbeat may have to wait for this many
-// pulls of a busy shard.
-constexpr size_t kMessagesAtOnce = 4;
 
 // Makes calls that wait go on after the signal. Without this, those of libraries would fail.
 void restart_calls_after(int signal) {
@@ -35,17 +28,6 @@ void restart_calls_after(int signal) {
 }
 
 }  // namespace
-
-SystemConfig::SystemConfig(uint32_t owners) {
-  // Asio's thread wakes a `stealing` scheduler in 115 us to 3.8 ms, a `sharing` one in 5 us.
-  set("scheduler.policy", caf::atom("sharing"));
-  const uint32_t most = std::max(8u, kThreadsOfAnOwner * owners);
-  set("scheduler.max-threads",
-      static_cast<size_t>(std::clamp(std::thread::hardware_concurrency(), 2u, most)));
-  // By default an actor runs until its mailbox is empty, and a busy shard's never is.
-  set("scheduler.max-throughput", kMessagesAtOnce);
-  set("logger.console", caf::atom("none"));
-}
 
 void run_as_batch() {
   const sched_param none{};
@@ -89,18 +71,6 @@ void end_process(int status) {
 std::vector<int> parse_pin(const std::string& list) {
   if (list.empty()) return {};
   return at_place("--pin", [&] { return parse_cpus(list, allowed_cpus()); });
-}
-
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-std::string boot_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
 }
 
 uint64_t random_number() {
