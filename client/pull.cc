@@ -285,11 +285,12 @@ void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::ve
       answers.emplace_back(owner, self->request(owners.handles[owner].shard, timeout,
                                                 pull_request(plan, owner, work.origin, work.exact,
                                                              !work.evaluate, owners.wire)));
-  for (auto& [owner, answer] : answers) {
+  for (auto& asked : answers) {
+    const size_t owner = asked.first;
     std::optional<Error> failed;
     Message<wire::PullReply> reply;
-    answer.receive([&](const Message<wire::PullReply>& m) { reply = m; },
-                   [&](caf::error& e) { failed = from_caf(e); });
+    asked.second.receive([&](const Message<wire::PullReply>& m) { reply = m; },
+                         [&](caf::error& e) { failed = from_caf(e); });
     if (failed) {
       const StageFailure why = owner_failure(owner, *failed);
       throw Error(failed->code(), why.message);
