@@ -28,6 +28,8 @@ std::string_view name(ErrorCode code) {
       return "missingKey";
     case ErrorCode::kUnreachable:
       return "unreachable";
+    case ErrorCode::kDenied:
+      return "denied";
     case ErrorCode::kFenced:
       return "fenced";
     case ErrorCode::kLost:
@@ -40,6 +42,8 @@ std::string_view name(ErrorCode code) {
       return "internal";
     case ErrorCode::kDisk:
       return "disk";
+    case ErrorCode::kEnded:
+      return "ended";
   }
   return "internal";
 }

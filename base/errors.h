@@ -31,12 +31,14 @@ enum class ErrorCode : uint8_t {
   kUnknownTable = 0x34,
   kMissingKey = 0x35,   // a pushed key that the store does not hold
   kUnreachable = 0x36,  // an address that never answered: gave up
+  kDenied = 0x37,       // not without the job's secret, not as this user, or not in this role
   kFenced = 0x41,       // this process was given up on; its work went to others
   kLost = 0x42,         // another process of the job is gone
   kJobFailed = 0x43,    // the job ended with an error elsewhere
   kCorrupt = 0x44,      // a checkpoint or index that cannot be read back
   kInternal = 0x45,     // a bug in embers
   kDisk = 0x46,         // a disk that is full or fails
+  kEnded = 0x47,        // the job is over, and ended well
 };
 
 constexpr Remedy remedy(ErrorCode code) { return static_cast<Remedy>(static_cast<uint8_t>(code) >> 4); }

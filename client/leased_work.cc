@@ -115,6 +115,11 @@ std::shared_ptr<const Owners> Core::owners(Clock::time_point deadline, const Own
   return owners_.get() == old ? nullptr : owners_;
 }
 
+std::shared_ptr<const Owners> Core::known_owners() {
+  const MutexLock lock(mutex_);
+  return owners_;
+}
+
 void Core::throw_end_within(Clock::duration time) {
   MutexLock lock(mutex_);
   const Clock::time_point deadline = Clock::now() + time;

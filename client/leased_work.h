@@ -53,6 +53,7 @@ class Core : public std::enable_shared_from_this<Core> {
   // Where owners are; waits for that until the deadline, also for others than `old` if the session has moved
   // on. Throws why the session has ended; null when time is up.
   std::shared_ptr<const Owners> owners(Clock::time_point deadline, const Owners* old = nullptr);
+  std::shared_ptr<const Owners> known_owners();  // without waiting; null before it has joined
   // Waits until the session has ended; throws why, unless time is up before.
   void throw_end_within(Clock::duration time);
   // A work; null when there are none any more. Nothing when time is up.

@@ -82,6 +82,15 @@ void check_size(const std::string& what, size_t given, size_t expected) {
     fail(ErrorCode::kInvalid, "{} has {} floats, but {} are needed", what, given, expected);
 }
 
+JobLocation location(const Options& options) {
+  if (options.master.empty() == options.job_dir.empty())
+    fail(ErrorCode::kInvalid,
+         "where is the master? Give its address (Options::master) or its job directory (Options::job_dir), "
+         "and "
+         "not both");
+  return {options.master, options.job_dir, options.secret_file, options.insecure, options.connect_timeout};
+}
+
 KeysView view(std::span<const int64_t> ints) { return {KeyKind::kInt64, ints, {}, {}}; }
 
 }  // namespace
@@ -92,39 +101,44 @@ struct Session::Impl {
   Impl(const Options& o, ModelSpec model)
       : options(o),
         core(std::make_shared<Core>(std::move(model))),
+        access(find_job(location(o))),
         system(system_config),
-        transport(system) {}
+        transport(system, access.credentials) {}
 
   ~Impl() { close(); }
 
-  void join(SessionRole role, const std::vector<std::string>& numeric, const std::vector<std::string>& data) {
+  void join(wire::Role role, const std::vector<std::string>& numeric, const std::vector<std::string>& data) {
     const Clock::time_point deadline = after(options.timeout);
     MasterLink master =
-        reach_master(transport, {options.master, options.connect_timeout, {}, until(deadline)});
+        reach_master(transport, access,
+                     {.role = role, .connect_timeout = options.connect_timeout, .patience = until(deadline)});
     job = master.job.job.name;
     run = master.run;
     auto config = std::make_shared<SessionConfig>();
-    connect_over(transport, master, options.master, options.connect_timeout, *config);
+    connect_over(transport, master, options.connect_timeout, *config);
     config->job = std::move(master.job);
-    config->role = role;
     config->model = core->model;
     config->numeric = numeric;
     config->settings = job::settings(config->job.source);
     config->settings.insert(config->settings.end(), data.begin(), data.end());
-    if (role == SessionRole::kWorker) config->parts = core->parts();
+    if (role == wire::Role::WORKER) config->parts = core->parts();
     config->on_owners = [core = core](std::shared_ptr<const Owners> owners) {
       core->set_owners(std::move(owners));
     };
     config->on_last_lease = [core = core] { core->last_lease(); };
-    config->on_end = [core = core](std::optional<Error> error) { core->end(std::move(error)); };
+    config->on_end = [core = core, drop = config->drop_owner](std::optional<Error> error) {
+      core->end(std::move(error));
+      // Look-ups that wait for an owner then say why the session has ended.
+      if (const auto owners = core->known_owners())
+        for (const OwnerHandles& owner : owners->handles) drop(owner);
+    };
     actor = spawn_session(system, config);
     const auto owners = core->owners(deadline);
     if (!owners)
       fail(ErrorCode::kTimeout,
-           "the job '{}' at {} has not begun within {:g} s: check that its shards and workers have joined, "
-           "or wait "
-           "longer (Options::timeout)",
-           job, options.master, options.timeout.count());
+           "the job '{}' of {} has not begun within {:g} s: check that its shards and workers have joined, "
+           "or wait longer (Options::timeout)",
+           job, access.master, options.timeout.count());
     for (const TableSpec& table : owners->tables)
       if (!is_reserved(table.name)) tables.push_back({table.name, table.dim, type_of(table.key_kind)});
   }
@@ -175,7 +189,8 @@ struct Session::Impl {
 
   // The master may know more about an owner that is gone.
   [[noreturn]] void throw_failed(const std::string& table, const Error& why) {
-    if (why.code() == ErrorCode::kUnavailable) core->throw_end_within(kVerdict);
+    if (why.code() == ErrorCode::kUnavailable || why.code() == ErrorCode::kUnreachable)
+      core->throw_end_within(kVerdict);
     fail(why.code(), "table '{}' of job '{}': {}", table, job, why.what());
   }
 
@@ -215,6 +230,7 @@ struct Session::Impl {
 
   const Options options;
   const std::shared_ptr<Core> core;
+  const JobAccess access;
   std::string job;
   uint64_t run = 0;
   std::vector<Table> tables;
@@ -243,13 +259,13 @@ Session::~Session() {
 
 Session Session::join_as_reader(const Options& options) {
   auto impl = std::make_unique<Impl>(options, ModelSpec());
-  impl->join(SessionRole::kReader, {}, {});
+  impl->join(wire::Role::READER, {}, {});
   return Session(std::move(impl));
 }
 
 Session Session::join_as_worker(const WorkerOptions& options) {
   auto impl = std::make_unique<Impl>(options, model_of(options));
-  impl->join(SessionRole::kWorker, options.numeric, options.data);
+  impl->join(wire::Role::WORKER, options.numeric, options.data);
   return Session(std::move(impl));
 }
 

@@ -46,7 +46,13 @@ struct Versions {
 };
 
 struct Options {
-  std::string master;                                 // HOST:PORT, unix:/path or unix:@name
+  // Where the job is: the master's address, or the job's directory, in which the master wrote it.
+  std::string master = {};   // HOST:PORT, unix:/path or unix:@name
+  std::string job_dir = {};  // --job-dir of the master; has the job's secret, too
+  // A job that other hosts can reach has a secret, in its directory or in a file, which only this user may
+  // read.
+  std::string secret_file = {};
+  bool insecure = false;                              // do without, in a network that is trusted
   std::chrono::duration<double> connect_timeout{20};  // for the master, and for each shard
   std::chrono::duration<double> timeout{60};          // for joining, for a look-up, and for closing
 };

@@ -56,7 +56,7 @@ struct SessionState {
 
   Message<wire::JoinRequest> join_request() const {
     return make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
-      b.setRole(is_worker() ? wire::Role::WORKER : wire::Role::READER);
+      b.setRole(config->role);
       b.setHost(config->host);
       b.setPid(static_cast<uint64_t>(::getpid()));
       b.setBootId(config->boot_id);
@@ -68,7 +68,7 @@ struct SessionState {
     });
   }
 
-  bool is_worker() const { return config->role == SessionRole::kWorker; }
+  bool is_worker() const { return config->role == wire::Role::WORKER; }
 
   // Takes the error that ends the session.
   auto ends() {
@@ -100,7 +100,7 @@ struct SessionState {
     if (is_worker() && o->tables.size() != config->model.tables.size())
       fail(ErrorCode::kMismatch, "the master has {} tables, but this worker's model has {}", o->tables.size(),
            config->model.tables.size());
-    connect_servers(*o);
+    connect_servers(*o, {reply.getServerUser(), reply.getServerPassword()});
     owners = std::move(o);
   }
 
@@ -172,7 +172,7 @@ struct SessionState {
   }
 
   // Where owners keep their rows in servers, a worker reads them there, too. A reader need not reach servers.
-  void connect_servers(Owners& to) const {
+  void connect_servers(Owners& to, const storage::ServerLogin& login) const {
     const auto& where = config->job.storage;
     if (!is_worker() || where.backend == "memory" || where.servers.empty() || !config->model.has_embeddings())
       return;
@@ -180,6 +180,7 @@ struct SessionState {
     reader.backend = where.backend;
     reader.servers = where.servers;
     reader.timeouts = storage::server_timeouts(where.server_timeout);
+    reader.login = login;
     reader.rows = {config->job.job.name, config->run, static_cast<uint32_t>(to.handles.size())};
     reader.tables = to.tables;
     to.direct = spawn_direct_reader(self->system(), reader);

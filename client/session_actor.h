@@ -13,12 +13,6 @@
 
 namespace embers {
 
-// What a session is in a job.
-enum class SessionRole : uint8_t {
-  kWorker,  // is leased minibatches
-  kReader,  // only looks rows up; nobody waits for it, and it can change nothing
-};
-
 // The parts of a session that know data and model, each an actor that fills in a work and sends it to `next`.
 // What it throws (see stage()) ends the session. Null for readers.
 struct SessionParts {
@@ -40,7 +34,9 @@ struct SessionConfig {
   MasterActor master;       // local, or a proxy
   std::string master_name;  // for messages: its address, or "the master"
   std::string host, boot_id;
-  SessionRole role = SessionRole::kWorker;
+  // A worker is leased minibatches; a reader only looks rows up, nobody waits for it, and it can change
+  // nothing.
+  wire::Role role = wire::Role::WORKER;
   // What a worker must agree on with its master.
   ModelSpec model;                    // tables and dense parameters; the rest is the master's to say
   std::vector<std::string> numeric;   // numeric settings, "name=value"

@@ -1,64 +1,88 @@
 #include "master/evaluation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 namespace embers {
-namespace {
-
-struct Flat {
-  std::vector<float> scores, labels;
-  double loss_sum = 0;
-  uint64_t examples = 0;
-
-  void add(const EvaluatedMinibatch& m) {
-    scores.insert(scores.end(), m.scores.begin(), m.scores.end());
-    labels.insert(labels.end(), m.labels.begin(), m.labels.end());
-    loss_sum += m.loss_sum;
-    examples += m.examples;
-  }
-};
-
-}  // namespace
 
 double auc(std::span<const float> scores, std::span<const float> labels) {
-  const auto is_nan = [](float score) { return std::isnan(score); };
-  if (scores.size() != labels.size() || std::any_of(scores.begin(), scores.end(), is_nan)) return kNaN;
-  std::vector<uint32_t> order(scores.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return scores[a] < scores[b]; });
-  double positives = 0, negatives = 0, area = 0;
-  for (size_t i = 0; i < order.size();) {
-    double tied_positives = 0, tied_negatives = 0;
-    const float score = scores[order[i]];
-    for (; i < order.size() && scores[order[i]] == score; ++i)
-      (labels[order[i]] > 0.5f ? tied_positives : tied_negatives) += 1;
-    area += tied_positives * (negatives + tied_negatives / 2);
-    positives += tied_positives;
-    negatives += tied_negatives;
+  ExactAuc exact;
+  exact.add(scores, labels);
+  return exact.value();
+}
+
+EvaluatedMinibatch read_evaluated(wire::DoneRequest::Reader request) {
+  const EvaluatedMinibatch result{read_floats(request.getScores()), read_floats(request.getLabels()),
+                                  read_words(request.getRecords()), request.getLossSum(),
+                                  request.getExamples()};
+  for (const size_t size : {result.labels.size(), result.records.size()})
+    if (size != 0 && size != result.scores.size())
+      fail(ErrorCode::kBadFrame, "minibatch {}: {} scores come with {} labels and {} record numbers",
+           request.getMinibatch(), result.scores.size(), result.labels.size(), result.records.size());
+  return result;
+}
+
+void PredictionFile::add(const EvaluatedMinibatch& m) {
+  constexpr size_t kWrite = size_t{1} << 20;  // bytes
+  if (m.records.size() != m.scores.size())
+    fail(ErrorCode::kBadFrame, "{} scores come with {} record numbers", m.scores.size(), m.records.size());
+  for (size_t i = 0; i < m.scores.size(); ++i) {
+    const auto out = std::back_inserter(text_);
+    m.labels.empty() ? fmt::format_to(out, "{},{},\n", m.records[i], m.scores[i])
+                     : fmt::format_to(out, "{},{},{}\n", m.records[i], m.scores[i], m.labels[i]);
+    if (text_.size() >= kWrite) write();
   }
-  return positives > 0 && negatives > 0 ? area / (positives * negatives) : kNaN;
 }
 
-double accuracy(std::span<const float> scores, std::span<const float> labels) {
-  if (scores.empty() || scores.size() != labels.size()) return kNaN;
-  size_t right = 0;
-  for (size_t i = 0; i < scores.size(); ++i) right += (scores[i] >= 0.5f) == (labels[i] > 0.5f);
-  return static_cast<double>(right) / static_cast<double>(scores.size());
+void PredictionFile::write() {
+  file_.write(text_);
+  text_.clear();
 }
 
-Evaluation::Metrics Evaluation::metrics() const {
-  Flat flat;
-  for (const auto& [minibatch, result] : results_) flat.add(result);
-  const bool labelled = flat.examples > 0 && flat.labels.size() == flat.scores.size();
-  return {labelled ? flat.loss_sum / static_cast<double>(flat.examples) : kNaN,
-          embers::auc(flat.scores, flat.labels), embers::accuracy(flat.scores, flat.labels), flat.examples};
+void PredictionFile::finish() {
+  write();
+  file_.finish();
 }
 
-void RecentWindow::add(EvaluatedMinibatch result) {
+Evaluation::Evaluation(const std::string& predictions, size_t memory) : auc_(memory) {
+  if (!predictions.empty()) predictions_ = std::make_unique<PredictionFile>(predictions);
+}
+
+void Evaluation::add(const Message<wire::DoneRequest>& result) {
+  early_.emplace(result.get().getMinibatch(), result);
+  for (; !early_.empty() && early_.begin()->first == next_; ++next_, early_.erase(early_.begin()))
+    count(read_evaluated(early_.begin()->second.get()));
+}
+
+void Evaluation::count(const EvaluatedMinibatch& result) {
+  if (predictions_) predictions_->add(result);
+  auc_.add(result.scores, result.labels);
+  loss_sum_ += result.loss_sum;
   examples_ += result.examples;
-  window_.push_back(std::move(result));
+  scores_ += result.scores.size();
+  labels_ += result.labels.size();
+  for (size_t i = 0; i < result.labels.size(); ++i)
+    right_ += (result.scores[i] >= 0.5f) == (result.labels[i] > 0.5f);
+}
+
+Evaluation::Metrics Evaluation::finish() {
+  const Metrics result = metrics();
+  if (predictions_) predictions_->finish();
+  return result;
+}
+
+Evaluation::Metrics Evaluation::metrics() {
+  if (scores_ != labels_) return {kNaN, kNaN, kNaN, examples_};
+  const auto mean = [](double sum, uint64_t n) { return n == 0 ? kNaN : sum / static_cast<double>(n); };
+  return {mean(loss_sum_, examples_), auc_.value(), mean(static_cast<double>(right_), scores_), examples_};
+}
+
+void RecentWindow::add(const EvaluatedMinibatch& result) {
+  const auto first = [](std::span<const float> floats) {
+    return std::vector<float>(
+        floats.begin(), floats.begin() + static_cast<ptrdiff_t>(std::min<size_t>(floats.size(), kExamples)));
+  };
+  examples_ += result.examples;
+  window_.push_back({first(result.scores), first(result.labels), result.loss_sum, result.examples});
   while (window_.size() > 1 && examples_ - window_.front().examples >= kExamples) {
     examples_ -= window_.front().examples;
     window_.pop_front();
@@ -66,14 +90,14 @@ void RecentWindow::add(EvaluatedMinibatch result) {
 }
 
 double RecentWindow::auc() const {
-  Flat flat;
-  for (const EvaluatedMinibatch& m : window_) flat.add(m);
-  return embers::auc(flat.scores, flat.labels);
+  ExactAuc auc;
+  for (const Minibatch& m : window_) auc.add(m.scores, m.labels);
+  return auc.value();
 }
 
 double RecentWindow::loss() const {
   double sum = 0;
-  for (const EvaluatedMinibatch& m : window_) sum += m.loss_sum;
+  for (const Minibatch& m : window_) sum += m.loss_sum;
   return examples_ == 0 ? kNaN : sum / static_cast<double>(examples_);
 }
 

@@ -29,7 +29,8 @@ void MasterState::maybe_start() {
   auto at = std::make_shared<Cursor>();
   background(
       [at, here = cursor(), context = snapshot_context(), c = config](caf::blocking_actor* b) {
-        if (!c->resume.empty()) *at = load_checkpoint(b, context, c->resume);
+        if (!c->resume.empty())
+          *at = load_checkpoint(b, context, c->resume, c->task == MasterConfig::Task::kTrain);
         if (c->resume.empty()) init_dense(b, context, *c->dense, *c->buffers);
         if (c->task == MasterConfig::Task::kTrain) check_same_epoch(*at, here, c->resume);
         resume_owners(b, context, *at);
@@ -123,7 +124,7 @@ MasterImpl::behavior_type master_behavior(MasterState::Self self,
             self, Kind::kLeaseRequest, [&](auto promise) { state.lease(m.get().getIncarnation(), promise); });
       },
       [&state](const Message<wire::DoneRequest>& m) {
-        return guarded(Kind::kDoneRequest, [&] { return state.done(m.get()); });
+        return guarded(Kind::kDoneRequest, [&] { return state.done(m); });
       },
       [&state](const Message<wire::HeartbeatRequest>& m) {
         return guarded(Kind::kHeartbeatRequest, [&] { return state.heartbeat(m.get()); });

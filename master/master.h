@@ -9,9 +9,10 @@
 #include "actors/message_types.h"
 #include "base/floats/float_buffer.h"
 #include "job/job.h"
-#include "master/evaluation.h"
+#include "master/evaluator.h"
 #include "master/report.h"
 #include "schema/table_spec.h"
+#include "storage/external/key_value_server.h"
 
 namespace embers {
 
@@ -19,17 +20,18 @@ namespace embers {
 struct JobResult {
   std::optional<Error> error;
   Report report;
-  Evaluation evaluation;  // of the test set, the last one
 };
 
 // Everything a master needs to know, constant after its start. What it needs of the model came from a
 // function wired in apps/: the master never sees libtorch.
 struct MasterConfig {
+  // kEvaluate: the checkpoint `resume` on the test set, read-only; rows are restored without slots.
   enum class Task : uint8_t { kTrain, kEvaluate };
 
   job::Job job;
   Task task = Task::kTrain;
-  uint64_t run = 0;  // random number of this run, never 0
+  std::string predictions;  // of kEvaluate: file for the score of each record, or ""
+  uint64_t run = 0;         // random number of this run, never 0
   ModelSpec model;
   std::shared_ptr<const FloatBuffer> dense, buffers;  // first values of dense_chunks()
 
@@ -48,11 +50,13 @@ struct MasterConfig {
   std::vector<std::string> settings;         // what a worker must agree with, besides the model
   uint64_t test_minibatches = 0;             // 0: no evaluation
   std::string index_dir;                     // passed on to workers
+  storage::ServerLogin server_login;         // of the job's servers, passed on to owners and workers
   std::string output;                        // checkpoint directory, or ""
   uint32_t save_every = 0;                   // epochs; 0: only at the end
   std::string resume;                        // checkpoint to go on from (or to evaluate), or ""
   std::string dump_rows;                     // file for all rows at the end, or ""
 
+  std::function<EvaluatorActor(caf::actor_system&)> spawn_evaluator = embers::spawn_evaluator;
   std::function<void(const Progress&)> on_progress;       // every second, in the master's thread
   std::function<void(const std::string& line)> on_event;  // joins, losses, saves: for people
   std::function<void(JobResult)> on_end;                  // once

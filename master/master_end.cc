@@ -82,14 +82,21 @@ void MasterState::fail_job(const Error& why) {
 void MasterState::worker_failed(wire::FailRequest::Reader request) {
   if (request.getIncarnation() != 0 && !members.find(request.getIncarnation()))
     fail(ErrorCode::kFenced, "the master has given up on this process and given its work to others");
-  refuse_reader(request.getIncarnation(), "end the job");
   fail_job(Error(error_code(request.getCode()), request.getMessage()));
 }
 
 void MasterState::over() {
   phase = Phase::kOver;
+  if (!evaluator) return report_end();
+  const auto dropped = [this] { report_end(); };
+  self->request(evaluator, kFailSeconds, drop_atom::value).then(dropped, [dropped](caf::error&) {
+    dropped();
+  });
+}
+
+void MasterState::report_end() {
   report.workers_joined = members.workers_joined();
-  if (config->on_end) config->on_end({error, std::move(report), std::move(evaluation)});
+  if (config->on_end) config->on_end({error, std::move(report)});
   self->quit();
 }
 

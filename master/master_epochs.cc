@@ -85,34 +85,50 @@ void MasterState::close_epoch(const OwnerStats& now) {
 void MasterState::begin_evaluation() {
   if (config->test_minibatches == 0) return save_or_go_on();
   phase = Phase::kEvaluating;
-  evaluation = {};
+  if (!evaluator) {
+    evaluator = config->spawn_evaluator(self->home_system());
+    self->attach_functor([e = evaluator] { caf::anon_send_exit(e, caf::exit_reason::user_shutdown); });
+  }
+  const bool predicts = config->task == MasterConfig::Task::kEvaluate;
+  self->request(evaluator, caf::infinite, begin_evaluation_atom::value,
+                predicts ? config->predictions : std::string())
+      .then([] {}, [this](caf::error& e) { fail_job(from_caf(e)); });
+  evaluation_counted = evaluation_examples = 0;
   evaluation_start = Clock::now();
   eval_book = LeaseBook(config->test_minibatches);
+  limit_evaluation();
   serve_leases();
   after_progress();
 }
 
 void MasterState::end_evaluation() {
-  const bool whole = eval_book.finished();
   phase = Phase::kSaving;
-  const Evaluation::Metrics metrics = evaluation.metrics();
+  if (!eval_book.finished()) return save_or_go_on();  // stopped
+  self->request(evaluator, caf::infinite, metrics_atom::value)
+      .then(
+          [this](const Evaluation::Metrics& metrics) {
+            if (!over_or_failed()) close_evaluation(metrics);
+          },
+          [this](caf::error& e) { fail_job(from_caf(e)); });
+}
+
+void MasterState::close_evaluation(const Evaluation::Metrics& metrics) {
   const auto set = [&](Period& p) {
     p.test_loss = metrics.loss;
     p.auc = metrics.auc;
     p.accuracy = metrics.accuracy;
   };
-  if (whole) {
-    set(report.total);
-    if (config->task == MasterConfig::Task::kEvaluate) {
-      report.total.examples = metrics.examples;
-      report.total.seconds = std::chrono::duration<double>(Clock::now() - evaluation_start).count();
-      report.total.workers = members.workers();
-    }
-    if (!report.epochs.empty()) set(report.epochs.back());
-    event(fmt::format("{}: {} test examples, loss {:.4f}, AUC {:.4f}, accuracy {:.4f}",
-                      epoch > 0 ? fmt::format("epoch {}", epoch) : "evaluation", metrics.examples,
-                      metrics.loss, metrics.auc, metrics.accuracy));
+  set(report.total);
+  if (config->task == MasterConfig::Task::kEvaluate) {
+    report.total.examples = metrics.examples;
+    report.total.seconds = std::chrono::duration<double>(Clock::now() - evaluation_start).count();
+    report.total.workers = members.workers();
+    report.stopped_by.clear();  // by what came after the last record
   }
+  if (!report.epochs.empty()) set(report.epochs.back());
+  event(fmt::format("{}: {} test examples, loss {:.4f}, AUC {:.4f}, accuracy {:.4f}",
+                    epoch > 0 ? fmt::format("epoch {}", epoch) : "evaluation", metrics.examples, metrics.loss,
+                    metrics.auc, metrics.accuracy));
   save_or_go_on();
 }
 

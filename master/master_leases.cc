@@ -23,17 +23,6 @@ Message<wire::LeaseReply> lease_reply(wire::LeaseReply::Kind kind, uint32_t epoc
   });
 }
 
-EvaluatedMinibatch read_evaluated(wire::DoneRequest::Reader request) {
-  const auto scores = read_floats(request.getScores());
-  const auto labels = read_floats(request.getLabels());
-  const auto records = read_words(request.getRecords());
-  return {{scores.begin(), scores.end()},
-          {labels.begin(), labels.end()},
-          {records.begin(), records.end()},
-          request.getLossSum(),
-          request.getExamples()};
-}
-
 StageTimes read_stages(wire::DoneRequest::Reader request) {
   StageTimes stages;
   const auto seconds = request.getStageSeconds();
@@ -50,7 +39,6 @@ void MasterState::lease(uint64_t incarnation, Promise<wire::LeaseReply> promise)
   }
   if (!members.find(incarnation))
     fail(ErrorCode::kFenced, "the master has given up on this worker: start a new one");
-  refuse_reader(incarnation, "ask for work");
   waiting_leases.push_back({incarnation, promise});
   serve_leases();
 }
@@ -64,7 +52,11 @@ bool MasterState::may_grant() const {
 
 uint32_t MasterState::most_to_grant(uint64_t incarnation) {
   const auto& training = config->job.training;
-  if (phase == Phase::kEvaluating) return kEvaluationLease;
+  if (phase == Phase::kEvaluating) {  // a share that leaves something for the others
+    const uint64_t workers = std::max<uint64_t>(members.workers(), 1);
+    const uint64_t share = evaluation_window(training.batch_size, workers) / (2 * workers);
+    return static_cast<uint32_t>(std::min<uint64_t>(share, kEvaluationLease));
+  }
   if (sync()) return 1;
   if (!bounded()) return training.minibatches_per_lease;
   const uint64_t room = clocks.room(incarnation, train_book.held_by(incarnation));
@@ -93,11 +85,11 @@ void MasterState::serve_leases() {
   waiting_leases = std::move(still);
 }
 
-Message<wire::DoneReply> MasterState::done(wire::DoneRequest::Reader request) {
+Message<wire::DoneReply> MasterState::done(const Message<wire::DoneRequest>& message) {
+  const auto request = message.get();
   if (error) throw Error(ErrorCode::kJobFailed, error->what());
   Member* member = members.find(request.getIncarnation());
   if (!member) fail(ErrorCode::kFenced, "the master has given up on this worker: start a new one");
-  refuse_reader(request.getIncarnation(), "finish work");
   member->last_seen = Clock::now();
   bool accepted = false;
   if (phase == Phase::kTraining || phase == Phase::kEvaluating) {
@@ -105,14 +97,13 @@ Message<wire::DoneReply> MasterState::done(wire::DoneRequest::Reader request) {
       accepted = book().give_back(request.getLease(), request.getMinibatch(), request.getAttempt());
       report.released += accepted;
     } else {
-      const EvaluatedMinibatch checked =
-          read_evaluated(request);  // a malformed request must not count as done
+      read_evaluated(request);  // a malformed request must not count as done
       accepted = book().complete(request.getLease(), request.getMinibatch(), request.getAttempt());
       if (accepted) {
         report.skipped_rows += request.getSkipped();
         report.direct_rows += request.getDirectRows();
         report.owner_rows += request.getOwnerRows();
-        phase == Phase::kTraining ? trained(request) : evaluated(request);
+        phase == Phase::kTraining ? trained(request) : evaluated(message);
       }
     }
   }
@@ -135,8 +126,23 @@ void MasterState::trained(wire::DoneRequest::Reader request) {
   if (sync()) window.complete(request.getMinibatch(), request.getAttempt(), request.getExamples());
 }
 
-void MasterState::evaluated(wire::DoneRequest::Reader request) {
-  evaluation.add(request.getMinibatch(), read_evaluated(request));
+// The evaluator counts it. More is leased as it gets on.
+void MasterState::evaluated(const Message<wire::DoneRequest>& message) {
+  evaluation_examples += message.get().getExamples();
+  self->request(evaluator, caf::infinite, message)
+      .then(
+          [this](uint64_t counted) {
+            if (over_or_failed()) return;
+            evaluation_counted = counted;
+            limit_evaluation();
+            serve_leases();
+          },
+          [this](caf::error& e) { fail_job(from_caf(e)); });
+}
+
+void MasterState::limit_evaluation() {
+  eval_book.set_limit(evaluation_counted +
+                      evaluation_window(config->job.training.batch_size, members.workers()));
 }
 
 }  // namespace embers

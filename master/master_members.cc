@@ -19,6 +19,10 @@ void write_owner_list(capnp::List<wire::JoinReply::Owner>::Builder owners, const
   }
 }
 
+std::string worker_at(wire::JoinRequest::Reader request) {
+  return fmt::format("worker pid {} on {}", request.getPid(), request.getHost().cStr());
+}
+
 }  // namespace
 
 Message<wire::JobReply> MasterState::describe_job() const {
@@ -30,6 +34,7 @@ Message<wire::JobReply> MasterState::describe_job() const {
     b.setText(source.text);
     write_texts(b.initOverrides(source.overrides.size()), source.overrides);
     b.setIndexDir(config->index_dir);
+    b.setEvaluates(config->task == MasterConfig::Task::kEvaluate);
   });
 }
 
@@ -44,12 +49,13 @@ void MasterState::join(wire::JoinRequest::Reader request, const caf::actor_addr&
   member.endpoints = read_texts(request.getEndpoints());
   member.boot_id = request.getBootId();
   member.sender = sender;
-  if (member.owner) check_owner(request);
+  member.more = request.getMore();
+  // Whoever is refused leaves nothing behind: everything is checked before anything is changed.
+  if (member.owner) check_owner(member);
   if (member.worker()) check_worker(request);
+  if (member.worker()) accept_numeric_settings(request);
   const auto place = member.owner ? free_place() : std::nullopt;
   Member& added = members.add(std::move(member), place);
-  self->monitor(added.sender);
-  event(fmt::format("{} joined", added.describe()));
   if (added.owner) {
     try {
       place ? take_over(added) : join_owner(added);
@@ -57,6 +63,10 @@ void MasterState::join(wire::JoinRequest::Reader request, const caf::actor_addr&
       members.remove(added.incarnation);
       throw;
     }
+  }
+  self->monitor(added.sender);
+  event(fmt::format("{} joined", added.describe()));
+  if (added.owner) {
     promise.deliver(join_reply(added));
     answer_joins();
   } else {
@@ -78,41 +88,59 @@ OwnerHandles MasterState::connect_owner(const Member& member) {
   return handles;
 }
 
-// A process with more owners than there are places is refused as a whole. Otherwise some of its owners would
-// have to leave again, as lost owners.
-void MasterState::check_owner(wire::JoinRequest::Reader request) const {
+// A process with more owners than there are places is refused as a whole, before the first of them joins.
+// Otherwise some of its owners would have to leave again, as lost owners. So places are kept for the owners
+// of other processes that have begun to join.
+void MasterState::check_owner(const Member& joining) const {
   const size_t lost = std::count_if(away.begin(), away.end(), [](const auto& a) { return !a.second.joined; });
-  const size_t free = config->shards - owners.size() - away.size() + lost,
-               come = size_t{1} + request.getMore();
-  if (free == 0)
+  const size_t open = config->shards - owners.size() - away.size() + lost, kept = members.kept_from(joining),
+               come = size_t{1} + joining.more;
+  if (open == 0)
     fail(ErrorCode::kInvalid, "this job has {} shards and all have joined{}", config->shards,
          config->model.has_embeddings() ? ""
                                         : " (its model has no Embedding layer and needs no shard process)");
-  if (come > free)
+  if (kept + come > open)
     fail(ErrorCode::kInvalid,
-         "this job has {} shards, of which {} {} not joined yet: a process with {} owners does not fit "
+         "this job has {} shards, of which {} {} not joined yet{}: a process with {} owner{} does not fit "
          "(--owners)",
-         config->shards, free, free == 1 ? "has" : "have", come);
+         config->shards, open, open == 1 ? "has" : "have",
+         kept == 0 ? "" : fmt::format(" (places kept for processes that are still joining: {})", kept), come,
+         come == 1 ? "" : "s");
 }
 
-void MasterState::check_worker(wire::JoinRequest::Reader request) {
-  const std::string where = fmt::format("worker pid {} on {}", request.getPid(), request.getHost().cStr());
+void MasterState::check_worker(wire::JoinRequest::Reader request) const {
+  const std::string where = worker_at(request);
   if (const std::string d = signature_difference(model_signature, read_texts(request.getModel())); !d.empty())
     fail(ErrorCode::kMismatch, "the model differs: {} ({})", d, where);
+  check_settings(read_texts(request.getSettings()), where);
+  if (!sync()) return;
+  if (const auto differences = numeric_differences(request); !differences.empty())
+    fail(ErrorCode::kMismatch,
+         "{}; a sync job gives the same weights only with the same settings on all workers",
+         differences.front());
+}
+
+// Of a worker that has passed all checks. The first one decides; when it has gone before the job starts,
+// nothing was computed with its settings, and the next one does.
+void MasterState::accept_numeric_settings(wire::JoinRequest::Reader request) {
+  if (phase == Phase::kGathering && members.workers() == 0)
+    numeric_settings = read_texts(request.getNumeric());
+  for (const std::string& difference : numeric_differences(request)) event(difference);
+}
+
+// Between the worker and the first one, in words.
+std::vector<std::string> MasterState::numeric_differences(wire::JoinRequest::Reader request) const {
+  if (phase == Phase::kGathering && members.workers() == 0) return {};
   const auto theirs = read_texts(request.getNumeric());
-  if (numeric_settings.empty()) numeric_settings = theirs;
+  std::vector<std::string> differences;
   for (size_t i = 0; i < std::max(theirs.size(), numeric_settings.size()); ++i) {
     const std::string a = i < numeric_settings.size() ? numeric_settings[i] : "nothing";
     const std::string b = i < theirs.size() ? theirs[i] : "nothing";
-    if (a == b) continue;
-    const std::string difference =
-        fmt::format("numeric settings differ: {} at the first worker, {} at {}", a, b, where);
-    if (sync())
-      fail(ErrorCode::kMismatch,
-           "{}; a sync job gives the same weights only with the same settings on all workers", difference);
-    event(difference);
+    if (a != b)
+      differences.push_back(
+          fmt::format("numeric settings differ: {} at the first worker, {} at {}", a, b, worker_at(request)));
   }
-  check_settings(read_texts(request.getSettings()), where);
+  return differences;
 }
 
 // With different values or data, a worker would compute minibatches other than those that are counted.
@@ -150,6 +178,10 @@ Message<wire::JoinReply> MasterState::join_reply(const Member& member) const {
     auto buckets = b.initOwnerOfBucket(map.buckets());
     for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.owner_of_bucket[i]);
     b.setTakesOver(member.owner && away.contains(member.number));
+    if (!member.reader) {  // who may only read must not know what lets it write there
+      b.setServerUser(config->server_login.user);
+      b.setServerPassword(config->server_login.password);
+    }
     if (!member.owner) write_owner_list(b.initOwners(config->shards), *config, members);
   });
 }
@@ -245,14 +277,6 @@ void MasterState::forget_worker(uint64_t incarnation) {
   });
 }
 
-// A reader is given nothing that others wait for.
-void MasterState::refuse_reader(uint64_t incarnation, std::string_view what) {
-  const Member* const member = members.find(incarnation);
-  if (member && member->reader)
-    fail(ErrorCode::kInvalid, "{} joined as a reader, which may not {}: join as a worker", member->describe(),
-         what);
-}
-
 void MasterState::tick() {
   // If this process was itself suspended, it cannot tell who was silent meanwhile.
   const Clock::time_point now = Clock::now();
@@ -296,7 +320,7 @@ void MasterState::report_progress() {
     p.minibatches = book().done();
     p.total_minibatches = book().total();
     const auto since = p.evaluating ? evaluation_start : epoch_start;
-    p.examples = p.evaluating ? evaluation.examples() : stats.examples;
+    p.examples = p.evaluating ? evaluation_examples : stats.examples;
     p.seconds = std::chrono::duration<double>(Clock::now() - since).count();
     const uint64_t before = p.evaluating ? 0 : epoch_first_examples;
     if (p.seconds > 0) p.examples_per_second = static_cast<double>(p.examples - before) / p.seconds;

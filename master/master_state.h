@@ -61,7 +61,7 @@ struct MasterState {
 
   // --- leases (master_leases.cc) -----------------------------------------------------------------
   void lease(uint64_t incarnation, Promise<wire::LeaseReply> promise);
-  Message<wire::DoneReply> done(wire::DoneRequest::Reader request);
+  Message<wire::DoneReply> done(const Message<wire::DoneRequest>& message);
 
   // --- the end (master_end.cc) -------------------------------------------------------------------
   void stop(const std::string& why);
@@ -92,14 +92,15 @@ struct MasterState {
   // membership
   void join_owner(Member& member);
   OwnerHandles connect_owner(const Member& member);  // and watches it
-  void check_owner(wire::JoinRequest::Reader request) const;
-  void check_worker(wire::JoinRequest::Reader request);
+  void check_owner(const Member& joining) const;
+  void check_worker(wire::JoinRequest::Reader request) const;
+  void accept_numeric_settings(wire::JoinRequest::Reader request);
+  std::vector<std::string> numeric_differences(wire::JoinRequest::Reader request) const;
   void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
   void answer_joins();
   Message<wire::JoinReply> join_reply(const Member& member) const;
   void lose_worker(uint64_t incarnation, const std::string& why);
   void forget_worker(uint64_t incarnation);
-  void refuse_reader(uint64_t incarnation, std::string_view what);
   void check_silence();
   Clock::duration silence() const {  // after which a member is given up on
     return std::chrono::duration_cast<Clock::duration>(
@@ -134,7 +135,7 @@ struct MasterState {
   bool may_grant() const;
   uint32_t most_to_grant(uint64_t incarnation);
   void trained(wire::DoneRequest::Reader request);
-  void evaluated(wire::DoneRequest::Reader request);
+  void evaluated(const Message<wire::DoneRequest>& message);
 
   // epochs (master_epochs.cc)
   void begin_epoch(uint32_t number, uint64_t next, const std::vector<uint64_t>& again);
@@ -142,6 +143,8 @@ struct MasterState {
   void close_epoch(const OwnerStats& stats);
   void begin_evaluation();
   void end_evaluation();
+  void close_evaluation(const Evaluation::Metrics& metrics);
+  void limit_evaluation();
   Cursor cursor() const;
   void save_or_go_on();
 
@@ -149,6 +152,7 @@ struct MasterState {
   void finish();
   void end_owners();
   void over();
+  void report_end();
 
   // owners and files (master_owners.cc)
   // Runs `work` in an actor of its own, then `then` here; an error fails the job.
@@ -213,7 +217,9 @@ struct MasterState {
   StageTimes epoch_stages;
   uint64_t epoch_keys = 0, epoch_cache_hits = 0;
   RecentWindow recent;
-  Evaluation evaluation;
+  EvaluatorActor evaluator;          // once an evaluation has begun
+  uint64_t evaluation_counted = 0;   // minibatches that it has counted, in order
+  uint64_t evaluation_examples = 0;  // that workers have evaluated
   Report report;
 };
 

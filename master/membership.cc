@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <tuple>
 
 namespace embers {
 
@@ -49,6 +51,20 @@ Member* Membership::silent_since(Clock::time_point deadline) {
 
 void Membership::grant_time(Clock::time_point now) {
   for (auto& [incarnation, member] : members_) member.last_seen = now;
+}
+
+size_t Membership::kept_from(const Member& joining) const {
+  using Process = std::tuple<std::string_view, std::string_view, uint64_t>;
+  const auto process = [](const Member& m) { return Process(m.host, m.boot_id, m.pid); };
+  std::map<Process, uint32_t> to_come;  // each owner of a process announces fewer than the one before
+  for (const auto& [incarnation, member] : members_)
+    if (member.owner && process(member) != process(joining)) {
+      const auto [known, added] = to_come.emplace(process(member), member.more);
+      if (!added) known->second = std::min(known->second, member.more);
+    }
+  size_t sum = 0;
+  for (const auto& [process, more] : to_come) sum += more;
+  return sum;
 }
 
 size_t Membership::workers() const {

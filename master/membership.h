@@ -21,6 +21,7 @@ struct Member {
   uint64_t pid = 0;
   std::vector<std::string> endpoints;  // owners
   std::string boot_id;
+  uint32_t more = 0;       // owners of the same process that join after it
   caf::actor_addr sender;  // its connection: monitored
   std::chrono::steady_clock::time_point last_seen;
 
@@ -44,6 +45,9 @@ class Membership {
   void grant_time(Clock::time_point now);
   // A member that has been silent since before `deadline`.
   Member* silent_since(Clock::time_point deadline);
+  // Places that owners of other processes than the one of `joining` have not taken yet, though the first
+  // owner of their process has joined.
+  size_t kept_from(const Member& joining) const;
   size_t workers() const;
   size_t owners() const;
   uint32_t workers_joined() const { return workers_joined_; }

@@ -54,6 +54,16 @@ void restore(caf::blocking_actor* self, const SnapshotContext& context, const Ta
   }
 }
 
+// The first `dim` of each row's `width` floats, in `room`.
+std::span<const float> without_slots(std::span<const float> values, uint32_t width, uint32_t dim,
+                                     FloatBuffer& room) {
+  const size_t rows = values.size() / width;
+  room = FloatBuffer(rows * dim);
+  for (size_t row = 0; row < rows; ++row)
+    std::copy_n(values.begin() + static_cast<ptrdiff_t>(row * width), dim, room.data() + row * dim);
+  return room.span();
+}
+
 nlohmann::json to_json(const Cursor& c) {
   nlohmann::json partial = nlohmann::json::array();
   for (const Partial& p : c.partial) partial.push_back({{"minibatch", p.minibatch}, {"owners", p.owners}});
@@ -91,7 +101,8 @@ std::string optimizer_with_slots(const TableSpec& table) {
   return fmt::format("{} [{}]", table.update_rule.name, fmt::join(names, ", "));
 }
 
-void check_same_model(const ModelSpec& saved, const ModelSpec& now, const std::string& directory) {
+void check_same_model(const ModelSpec& saved, const ModelSpec& now, const std::string& directory,
+                      bool slots) {
   const auto saved_lines = signature(saved);
   const auto lines = signature(now);
   for (size_t i = 0; i < std::max(saved_lines.size(), lines.size()); ++i) {
@@ -101,7 +112,7 @@ void check_same_model(const ModelSpec& saved, const ModelSpec& now, const std::s
       fail(ErrorCode::kMismatch, "{} was saved by another model: {} there, {} in this job", directory, was,
            is);
   }
-  for (size_t t = 0; t < now.tables.size(); ++t) {
+  for (size_t t = 0; slots && t < now.tables.size(); ++t) {
     const std::string was = optimizer_with_slots(saved.tables[t]), is = optimizer_with_slots(now.tables[t]);
     if (was != is)
       fail(ErrorCode::kMismatch, "{}: table '{}' was saved with the slots of optimizer {}, this job uses {}",
@@ -120,14 +131,17 @@ void save_checkpoint(caf::blocking_actor* self, const SnapshotContext& context, 
 }
 
 Cursor load_checkpoint(caf::blocking_actor* self, const SnapshotContext& context,
-                       const std::string& directory) {
+                       const std::string& directory, bool slots) {
   const auto reader = storage::CheckpointReader::open(directory);
-  check_same_model(reader->model(), context.model, directory);
+  check_same_model(reader->model(), context.model, directory, slots);
+  FloatBuffer bare;
   for (TableId t = 0; t < context.model.tables.size(); ++t)
     reader->read(t, kRestoreRows, [&](KeysView keys, std::span<const float> values) {
       if (keys.empty()) return;
       const auto width = static_cast<uint32_t>(values.size() / keys.size());
-      restore(self, context, {t, keys, width, values}, false);
+      const uint32_t dim = context.model.tables[t].dim;
+      if (slots || width == dim) return restore(self, context, {t, keys, width, values}, false);
+      restore(self, context, {t, keys, dim, without_slots(values, width, dim, bare)}, false);
     });
   return cursor_from_json(reader->manifest().value("cursor", nlohmann::json::object()), directory);
 }

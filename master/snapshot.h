@@ -46,9 +46,10 @@ void save_checkpoint(caf::blocking_actor* self, const SnapshotContext& context, 
                      const std::string& job, const Cursor& cursor);
 
 // Brings the rows of a checkpoint to the owners that hold their buckets now; kMismatch naming what differs
-// when it was made by another model.
+// when it was made by another model. Without `slots` only the rows themselves are brought, to owners whose
+// tables have no slots.
 Cursor load_checkpoint(caf::blocking_actor* self, const SnapshotContext& context,
-                       const std::string& directory);
+                       const std::string& directory, bool slots);
 
 // The first values of dense parameters and buffers, set if absent: [chunks x kDenseChunk] each, in order of
 // dense_chunks.

@@ -387,5 +387,10 @@ std::span<const float> read_floats(capnp::Data::Reader data) { return numbers<fl
 std::span<const uint64_t> read_words(capnp::Data::Reader data) { return numbers<uint64_t>(data, "numbers"); }
 capnp::Data::Reader as_data(std::span<const float> floats) { return blob(floats); }
 capnp::Data::Reader as_data(std::span<const uint64_t> numbers) { return blob(numbers); }
+capnp::Data::Reader as_data(std::span<const std::byte> bytes) { return blob(bytes); }
+
+std::span<const std::byte> as_bytes(capnp::Data::Reader data) {
+  return {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
+}
 
 }  // namespace embers

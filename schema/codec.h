@@ -94,6 +94,8 @@ std::span<const float> read_floats(capnp::Data::Reader data);
 std::span<const uint64_t> read_words(capnp::Data::Reader data);
 capnp::Data::Reader as_data(std::span<const float> floats);
 capnp::Data::Reader as_data(std::span<const uint64_t> numbers);
+capnp::Data::Reader as_data(std::span<const std::byte> bytes);
+std::span<const std::byte> as_bytes(capnp::Data::Reader data);
 void write_texts(capnp::List<capnp::Text>::Builder out, std::span<const std::string> texts);
 
 // Runs `read`; a kj::Exception (malformed message) becomes kBadFrame naming the kind.

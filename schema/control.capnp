@@ -5,13 +5,7 @@ $Cxx.namespace("embers::wire");
 using M = import "/schema/messages.capnp";
 using Common = import "/schema/common.capnp";
 
-enum Role {
-  worker @0;
-  owner @1;
-  reader @2;     # looks rows up; is leased nothing and can change nothing; nobody waits for it
-}
-
-struct JobRequest $M.kind(64) $M.reply("JobReply") $M.servedBy(master) {
+struct JobRequest $M.kind(64) $M.reply("JobReply") $M.servedBy(master) $M.sentBy([owner, worker, reader, admin]) {
   # What is to be done? The first question of a process that knows only the master's address.
 }
 
@@ -21,10 +15,11 @@ struct JobReply $M.kind(65) {
   text @2 :Text;                     # its TOML
   overrides @3 :List(Text);          # --set a.b=c, in order
   indexDir @4 :Text;                 # where record indexes are kept, or ""
+  evaluates @5 :Bool;                # a saved model is used: no training data, and rows stay in memory
 }
 
-struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) {
-  role @0 :Role;
+struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) $M.sentBy([owner, worker, reader]) {
+  role @0 :M.Role;                   # the same as in the handshake
   host @1 :Text;                     # name for people
   pid @2 :UInt64;
   endpoints @3 :List(Text);          # owner: where it listens, "host:port" and "unix:/path"
@@ -44,13 +39,15 @@ struct JoinReply $M.kind(67) {
   ownerOfBucket @4 :List(UInt16);
   owners @5 :List(Owner);            # in order of their numbers; only for workers and readers
   takesOver @6 :Bool;                # owner: continues where a lost process of this shard was cut off
+  serverUser @7 :Text;               # what the job's memcached or Redis servers ask for: secret
+  serverPassword @8 :Text;           # "": they ask for nothing
   struct Owner {
     endpoints @0 :List(Text);
     bootId @1 :Text;
   }
 }
 
-struct OwnersRequest $M.kind(76) $M.reply("OwnersReply") $M.servedBy(master) {
+struct OwnersRequest $M.kind(76) $M.reply("OwnersReply") $M.servedBy(master) $M.sentBy([worker, reader]) {
   # Where are the owners? Asked by a worker that lost one, or was told kStaleMap. Answered when all are there.
   incarnation @0 :UInt64;
   mapVersion @1 :UInt32;             # the one that the worker knows
@@ -61,7 +58,7 @@ struct OwnersReply $M.kind(77) {
   owners @1 :List(JoinReply.Owner);  # in order of their numbers
 }
 
-struct LeaseRequest $M.kind(68) $M.reply("LeaseReply") $M.servedBy(master) {
+struct LeaseRequest $M.kind(68) $M.reply("LeaseReply") $M.servedBy(master) $M.sentBy([worker]) {
   # Give me work. Answered when there is some.
   incarnation @0 :UInt64;
 }
@@ -83,7 +80,7 @@ struct LeaseReply $M.kind(69) {
   }
 }
 
-struct DoneRequest $M.kind(70) $M.reply("DoneReply") $M.servedBy(master) {
+struct DoneRequest $M.kind(70) $M.reply("DoneReply") $M.servedBy(master) $M.sentBy([worker]) {
   # One minibatch of a lease is finished: every owner acknowledged its push, or it is evaluated.
   incarnation @0 :UInt64;
   lease @1 :UInt64;
@@ -109,7 +106,7 @@ struct DoneReply $M.kind(71) {
   accepted @0 :Bool;                 # false: the lease had been given to another worker
 }
 
-struct HeartbeatRequest $M.kind(72) $M.reply("HeartbeatReply") $M.servedBy(master) {
+struct HeartbeatRequest $M.kind(72) $M.reply("HeartbeatReply") $M.servedBy(master) $M.sentBy([owner, worker, reader]) {
   incarnation @0 :UInt64;            # 0 before the join
   stop @1 :Bool;                     # the user asked this process to stop: owner: end the job; worker: leave
 }
@@ -120,14 +117,14 @@ struct HeartbeatReply $M.kind(73) {
   mapVersion @2 :UInt32;             # a worker that knows an older one sends OwnersRequest
 }
 
-struct FailRequest $M.kind(74) $M.reply("Empty") $M.servedBy(master) {
+struct FailRequest $M.kind(74) $M.reply("Empty") $M.servedBy(master) $M.sentBy([owner, worker]) {
   # The sender met an error that ends the job (bad data, a model that throws). The master stops everything with this error.
   incarnation @0 :UInt64;
   code @1 :UInt8;
   message @2 :Text;
 }
 
-struct LeaveRequest $M.kind(75) $M.reply("Empty") $M.servedBy(master) {
+struct LeaveRequest $M.kind(75) $M.reply("Empty") $M.servedBy(master) $M.sentBy([worker, reader]) {
   # A worker leaves; what it had leased goes to others.
   incarnation @0 :UInt64;
 }

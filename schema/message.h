@@ -4,6 +4,7 @@
 #include <capnp/serialize.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -35,6 +36,23 @@ class Words {
 // The largest message accepted or sent, in words (1 GiB).
 inline constexpr size_t kMaxMessageWords = size_t{1} << 27;
 
+// Structs and lists within one another.
+inline constexpr int kMostNested = 16;
+
+// The way by which a request came from another process, and by which its answer goes back.
+//
+// *Thread safety*: all members from any thread.
+class Arrival {
+ public:
+  virtual ~Arrival() = default;
+  // The request counts no longer among those that wait for this process. Its answer says so by itself; call
+  // it for a request that is kept until something else happens, since that may be behind it on the wire.
+  virtual void settle() = 0;
+  // Whether an answer of many bytes would find room on its way. If not, `room` is called, in any thread, when
+  // it is time to ask again. (It may be called as well if there was.)
+  virtual bool has_room(const std::function<void()>& room) = 0;
+};
+
 // One immutable message of type T, shared: copies refer to the same buffer. Within a process it travels by
 // reference; between processes its words are written to the socket as they are.
 //
@@ -44,26 +62,35 @@ class Message {
  public:
   Message() = default;  // empty: only to be assigned to
 
-  // Takes the words of a message. Throws kj::Exception when they do not begin with a valid segment table and
-  // root; contents are checked by the functions of codec.h that read them.
-  explicit Message(Words words) : body_(std::make_shared<Body>(std::move(words))) {}
+  // Takes the words of a message that this process has made, or that received() of received.h has checked.
+  // Throws kj::Exception when they do not begin with a valid segment table and root; counts, widths and table
+  // numbers are checked by the functions of codec.h that read them.
+  explicit Message(Words words, std::shared_ptr<Arrival> arrival = nullptr)
+      : body_(std::make_shared<Body>(std::move(words), std::move(arrival))) {}
 
   typename T::Reader get() const { return body_->root; }
   const Words& words() const { return body_->words; }
+  // Null for a message of this process.
+  const std::shared_ptr<Arrival>& arrival() const { return body_->arrival; }
   explicit operator bool() const { return body_ != nullptr; }
 
  private:
   struct Body {
-    explicit Body(Words w)
-        : words(std::move(w)), reader(words.array(), options()), root(reader.getRoot<T>()) {}
+    Body(Words w, std::shared_ptr<Arrival> a)
+        : words(std::move(w)),
+          arrival(std::move(a)),
+          reader(words.array(), options()),
+          root(reader.getRoot<T>()) {}
     static capnp::ReaderOptions options() {
       capnp::ReaderOptions o;
-      // Messages are read often and in place; sizes are bounded by the frame.
-      o.traversalLimitInWords = uint64_t{1} << 40;
-      o.nestingLimit = 16;
+      // Messages are read in place, by several actors and again and again: a limit would in the end refuse
+      // an honest one. What a single reading can reach was limited to the message's size by received().
+      o.traversalLimitInWords = kj::maxValue;
+      o.nestingLimit = kMostNested;
       return o;
     }
     const Words words;
+    const std::shared_ptr<Arrival> arrival;
     capnp::FlatArrayMessageReader reader;
     typename T::Reader root;
   };

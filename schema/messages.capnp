@@ -12,8 +12,21 @@ annotation reply(struct) :Text;
 annotation servedBy(struct) :Actor;
 # Of a request: the actor that answers it. None for the handshake, which the transport answers.
 
+annotation sentBy(struct) :List(Role);
+# Of a request that an actor answers: the roles that may send it. Every such request has it, and the transport refuses it from
+# all other roles.
+
 enum Actor {
   master @0;     # what workers and owner processes ask of the master
   optimizer @1;  # orders an owner's changes: pushes from workers; commits and life-cycle requests from the master
   shard @2;      # keeps an owner's rows: pulls from workers; restore and scan from the master
+}
+
+enum Role {
+  # What a process is to those it connects to. It says so in the handshake.
+  worker @0;     # computes minibatches: leases, pulls, pushes
+  owner @1;      # an owner towards its master
+  reader @2;     # looks rows up and changes nothing
+  admin @3;      # steers a job
+  master @4;     # a master towards its owners
 }

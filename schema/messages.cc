@@ -19,4 +19,10 @@ std::string_view name_among(Kind kind, MessageList<Messages...>) {
 
 std::string_view name(Kind kind) { return name_among(kind, AllMessages()); }
 
+std::string_view name(wire::Role role) {
+  const auto roles = capnp::Schema::from<wire::Role>().getEnumerants();
+  const auto number = static_cast<uint16_t>(role);
+  return number < roles.size() ? std::string_view(roles[number].getProto().getName().cStr()) : "";
+}
+
 }  // namespace embers

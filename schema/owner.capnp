@@ -5,7 +5,7 @@ $Cxx.namespace("embers::wire");
 using M = import "/schema/messages.capnp";
 using Common = import "/schema/common.capnp";
 
-struct CommitRequest $M.kind(32) $M.reply("CommitReply") $M.servedBy(optimizer) {
+struct CommitRequest $M.kind(32) $M.reply("CommitReply") $M.servedBy(optimizer) $M.sentBy([master]) {
   # Sync: add up the staged minibatches in this order and apply them as one step.
   obsolete0 @0 :UInt32;              # was the epoch, which the pushes carry
   version @1 :UInt64;                # the version that the apply makes
@@ -23,7 +23,7 @@ struct CommitRequest $M.kind(32) $M.reply("CommitReply") $M.servedBy(optimizer) 
   }
 }
 
-struct NormsRequest $M.kind(48) $M.reply("NormsReply") $M.servedBy(optimizer) {
+struct NormsRequest $M.kind(48) $M.reply("NormsReply") $M.servedBy(optimizer) $M.sentBy([master]) {
   # Sync, before a commit that clips by norm: what are the norms of the sums that it will apply here? Changes nothing.
   commit @0 :CommitRequest;          # without its norms, which are not known yet
 }
@@ -42,17 +42,17 @@ struct CommitReply $M.kind(33) {
   examples @1 :UInt64;               # records this owner has applied in the job
 }
 
-struct FenceRequest $M.kind(34) $M.reply("Empty") $M.servedBy(optimizer) {
+struct FenceRequest $M.kind(34) $M.reply("Empty") $M.servedBy(optimizer) $M.sentBy([master]) {
   # From now on nothing is accepted from this incarnation. What it has staged stays, and counts once the master says so.
   incarnation @0 :UInt64;
 }
 
-struct MapRequest $M.kind(50) $M.reply("Empty") $M.servedBy(optimizer) {
+struct MapRequest $M.kind(50) $M.reply("Empty") $M.servedBy(optimizer) $M.sentBy([master]) {
   # From now on only what was routed by this map, or a later one, is accepted.
   mapVersion @0 :UInt32;
 }
 
-struct StatsRequest $M.kind(35) $M.reply("StatsReply") $M.servedBy(optimizer) {
+struct StatsRequest $M.kind(35) $M.reply("StatsReply") $M.servedBy(optimizer) $M.sentBy([master]) {
   epoch @0 :UInt32;                  # whose staleness is asked for; 0: of none
   minibatches @1 :List(UInt64);      # of that epoch: which of these are applied?
 }
@@ -75,13 +75,13 @@ struct StatsReply $M.kind(36) {
   }
 }
 
-struct RestoreRequest $M.kind(37) $M.reply("Empty") $M.servedBy(shard) {
+struct RestoreRequest $M.kind(37) $M.reply("Empty") $M.servedBy(shard) $M.sentBy([master]) {
   # Sets rows: the dense parameters' first values, or a checkpoint's rows.
   tables @0 :List(Common.TableKeys); # width dim, or dim plus slots
   onlyAbsent @1 :Bool;               # set-if-absent: rows that exist are left alone (width = dim)
 }
 
-struct ResumeRequest $M.kind(38) $M.reply("Empty") $M.servedBy(optimizer) {
+struct ResumeRequest $M.kind(38) $M.reply("Empty") $M.servedBy(optimizer) $M.sentBy([master]) {
   # Where the job stands, before the first lease of a (resumed) run.
   epoch @0 :UInt32;
   version @1 :UInt64;
@@ -90,7 +90,7 @@ struct ResumeRequest $M.kind(38) $M.reply("Empty") $M.servedBy(optimizer) {
   applied @4 :List(UInt64);          # minibatches of the epoch that have already been applied
 }
 
-struct ScanRequest $M.kind(39) $M.reply("ScanReply") $M.servedBy(shard) {
+struct ScanRequest $M.kind(39) $M.reply("ScanReply") $M.servedBy(shard) $M.sentBy([master]) {
   table @0 :UInt32;
   cursor @1 :UInt64;                 # 0 first, then the reply's next
   limit @2 :UInt32;                  # rows at most; the owner may give fewer
@@ -102,7 +102,7 @@ struct ScanReply $M.kind(40) {
   rows @1 :List(Common.TableKeys);   # one entry
 }
 
-struct EndRequest $M.kind(41) $M.reply("Empty") $M.servedBy(optimizer) {
+struct EndRequest $M.kind(41) $M.reply("Empty") $M.servedBy(optimizer) $M.sentBy([master]) {
   # The job is over: exit with status 0, or with 1 and the message.
   ok @0 :Bool;
   message @1 :Text;

@@ -10,7 +10,7 @@ enum ReadMode {
   exact @1;    # exactly origin.version: an error if the owner is past it; the pull waits if the owner has not reached it
 }
 
-struct PullRequest $M.kind(16) $M.reply("PullReply") $M.servedBy(shard) {
+struct PullRequest $M.kind(16) $M.reply("PullReply") $M.servedBy(shard) $M.sentBy([worker, reader]) {
   origin @0 :Common.Origin;
   mode @1 :ReadMode;
   create @2 :Bool;                        # whether unknown keys get rows (training), or only their initial values are read
@@ -29,7 +29,7 @@ struct PullReply $M.kind(17) {
   }
 }
 
-struct PushRequest $M.kind(18) $M.reply("PushReply") $M.servedBy(optimizer) {
+struct PushRequest $M.kind(18) $M.reply("PushReply") $M.servedBy(optimizer) $M.sentBy([worker]) {
   # Gradients of one minibatch that belong to this owner; `tables` is empty when there are none: the owner must still count
   # the minibatch.
   origin @0 :Common.Origin;

@@ -13,6 +13,7 @@ ARROWS = """
 base:
 base/floats:          base
 base/files:           base
+base/log:             base
 schema:               base
 job/document:         base
 job/sections:         base schema job/document
@@ -64,7 +65,9 @@ LIBRARIES = {
     "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench)/"),
     "TOML": (r"toml", r"job/", r"job/"),
     "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/raw_clients)[.]cc$", r"$."),
+    "OpenSSL": (r"openssl/", r"actors/transport/secret.cc$", r"$."),
     "hiredis": (r"hiredis/", r"(storage/external/redis_server|bench/storage/raw_clients)[.]cc$", r"$."),
+    "libsasl2": (r"sasl/", r"apps/process/sasl_passwords[.]cc$", r"$."),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]*)')
@@ -178,6 +181,7 @@ def self_test():
         ("storage/a.cc", "#include <capnp/message.h>", "Cap'n Proto has no place"),
         ("storage/a.cc", "#include <libmemcached/memcached.h>", "libmemcached has no place"),
         ("actors/a.cc", "#include <hiredis/hiredis.h>", "hiredis has no place"),
+        ("actors/transport/server.cc", "#include <openssl/hmac.h>", "OpenSSL has no place"),
         ("apps/a.cc", "#include <toml++/toml.h>", "TOML has no place"),
         ("apps/compute/a.cc", '#include "worker/worker.h"', ""),
         ("client/a.cc", '#include "model/far.h"', "client/ may not include model/"),

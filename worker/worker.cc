@@ -8,7 +8,7 @@ namespace embers {
 
 WorkerActor spawn_worker(caf::actor_system& system, std::shared_ptr<const WorkerConfig> worker) {
   auto config = std::make_shared<SessionConfig>(*worker);
-  config->role = SessionRole::kWorker;
+  config->role = wire::Role::WORKER;
   config->model = worker->runner->spec();
   config->numeric = numeric_settings(worker->job.training.threads);
   config->get_model_steps = worker->job.training.get_model_steps;

@@ -3,7 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
+#include <functional>
+#include <utility>
 
 #include "actors/errors.h"
 #include "base/cpus.h"
@@ -127,8 +130,8 @@ class Rows {
       return;
     }
     auto external = storage::make_external_store(
-        storage::connect_servers(config_.backend, config_.servers, config_.timeouts), config_.external,
-        config_.page_filler);
+        storage::connect_servers(config_.backend, config_.servers, config_.timeouts, config_.login),
+        config_.external, config_.page_filler);
     external_ = external.get();
     store_ = std::move(external);
   }
@@ -187,6 +190,11 @@ class Rows {
 };
 
 using PullPromise = caf::typed_response_promise<Message<wire::PullReply>>;
+using ScanPromise = caf::typed_response_promise<Message<wire::ScanReply>>;
+
+// Of pulls from other processes that wait for a version to come. More are refused as stale: their workers
+// have them leased again.
+constexpr size_t kMostWaitingBytes = size_t{1} << 30;
 
 struct ShardState {
   ShardState() = default;  // no aggregate: see actors/README.md
@@ -199,6 +207,12 @@ struct ShardState {
     PullPromise promise;
   };
   std::deque<Waiting> waiting;  // pulls of versions to come
+  size_t waiting_bytes = 0;     // of those from other processes
+  // Answers that are not made before their peers have read earlier ones: one that reads nothing would have
+  // this process hoard rows for it.
+  std::deque<std::function<void()>> held;
+  std::function<void()> on_room;  // has this actor look at `held` again; any thread
+  const std::shared_ptr<std::atomic<bool>> told_of_room = std::make_shared<std::atomic<bool>>(false);
   static inline const char* name = "shard";
 
   void check(const Origin& origin) const {
@@ -213,10 +227,35 @@ struct ShardState {
     return sync && m.get().getOrigin().getVersion() > rows->version();
   }
 
+  void wait(const Message<wire::PullRequest>& m, const PullPromise& promise) {
+    if (m.arrival()) {
+      const size_t bytes = m.words().bytes().size();
+      if (waiting_bytes > 0 && waiting_bytes + bytes > kMostWaitingBytes)
+        fail(ErrorCode::kStaleVersion, "pulls of {} MiB already wait for version {}, the owner is at {}",
+             waiting_bytes >> 20, m.get().getOrigin().getVersion(), rows->version());
+      waiting_bytes += bytes;
+      m.arrival()->settle();  // the pushes that make the version may be behind it on the wire
+    }
+    waiting.push_back({m, promise});
+  }
+
+  // Whether an answer may be made now; if not, `answer` runs later.
+  template <class T, class Answer>
+  bool has_room(const Message<T>& m, Answer&& answer) {
+    if (!m.arrival() || m.arrival()->has_room(on_room)) return true;
+    held.emplace_back(std::forward<Answer>(answer));
+    return false;
+  }
+  void answer_held() {
+    *told_of_room = false;
+    for (const auto& answer : std::exchange(held, {})) answer();
+  }
+
   void answer(const Message<wire::PullRequest>& m, PullPromise& promise) {
     guarded(
         Kind::kPullRequest,
         [&] {
+          if (!has_room(m, [this, m, promise]() mutable { answer(m, promise); })) return;
           const uint64_t wanted = m.get().getOrigin().getVersion();
           if (m.get().getMode() == wire::ReadMode::EXACT && wanted != rows->version())
             fail(ErrorCode::kStaleVersion, "version {} was asked for, but the owner is at {}", wanted,
@@ -230,12 +269,21 @@ struct ShardState {
   void wake() {
     std::deque<Waiting> still;
     for (Waiting& w : waiting) {
-      if (must_wait(w.request))
+      if (must_wait(w.request)) {
         still.push_back(std::move(w));
-      else
+      } else {
+        if (w.request.arrival()) waiting_bytes -= w.request.words().bytes().size();
         answer(w.request, w.promise);
+      }
     }
     waiting = std::move(still);
+  }
+
+  void scan(const Message<wire::ScanRequest>& m, ScanPromise& promise) {
+    if (!has_room(m, [this, m, promise]() mutable { scan(m, promise); })) return;
+    guarded(
+        Kind::kScanRequest, [&] { promise.deliver(rows->scan(m.get())); },
+        [&](const Error& e) { promise.deliver(to_caf(e)); });
   }
 };
 
@@ -256,6 +304,11 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
   self->state.job = config.job;
   self->state.map_version = config.map.version;
   self->state.sync = config.sync;
+  self->state.on_room = [me = caf::weak_actor_ptr(self->ctrl()), told = self->state.told_of_room] {
+    const auto shard = me.lock();
+    if (shard && !told->exchange(true))
+      caf::anon_send(caf::actor_cast<LocalShardActor>(shard), room_atom::value);
+  };
   return {
       [self](const Message<wire::PullRequest>& m) -> caf::result<Message<wire::PullReply>> {
         auto promise = self->make_response_promise<Message<wire::PullReply>>();
@@ -264,7 +317,7 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
             [&] {
               self->state.check(read(m.get().getOrigin()));
               if (self->state.must_wait(m))
-                self->state.waiting.push_back({m, promise});
+                self->state.wait(m, promise);
               else
                 self->state.answer(m, promise);
             },
@@ -277,8 +330,10 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
           return make_message<wire::Empty>();
         });
       },
-      [self](const Message<wire::ScanRequest>& m) {
-        return guarded(Kind::kScanRequest, [&] { return self->state.rows->scan(m.get()); });
+      [self](const Message<wire::ScanRequest>& m) -> caf::result<Message<wire::ScanReply>> {
+        auto promise = self->make_response_promise<Message<wire::ScanReply>>();
+        self->state.scan(m, promise);
+        return promise;
       },
       [self](apply_atom, const ApplyPtr& batch) {
         return guarded(Kind::kPushRequest, [&] {
@@ -298,6 +353,7 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
         return self->state.map_version = std::max(self->state.map_version, version);
       },
       [self](stats_atom) { return self->state.rows->stats(); },
+      [self](room_atom) { self->state.answer_held(); },
   };
 }
 

@@ -29,6 +29,7 @@ struct OwnerConfig {
   std::string backend = "memory";     // memory | memcached | redis
   std::vector<std::string> servers;   // of memcached or Redis
   storage::ServerTimeouts timeouts;   // of the servers
+  storage::ServerLogin login;         // what the servers ask for
   storage::ExternalOptions external;  // whose rows they hold
   bool takes_over = false;            // from a lost process of the owner, through its journal
   std::optional<int> cpu;             // that the shard actor is bound to, in a thread of its own
@@ -61,13 +62,15 @@ using apply_atom = caf::atom_constant<caf::atom("apply")>;
 using resume_atom = caf::atom_constant<caf::atom("resume")>;
 using map_atom = caf::atom_constant<caf::atom("map")>;
 using stats_atom = caf::atom_constant<caf::atom("stats")>;
+using room_atom = caf::atom_constant<caf::atom("room")>;
 
 // The shard as its optimizer sees it.
 using LocalShardActor =
     ShardActor::extend<caf::replies_to<apply_atom, ApplyPtr>::with<uint64_t>,
                        caf::replies_to<resume_atom, NotePtr>::with<uint64_t>,  // where the job stands
                        caf::replies_to<map_atom, uint32_t>::with<uint32_t>,    // version of the owner map
-                       caf::replies_to<stats_atom>::with<StoreStats>>;
+                       caf::replies_to<stats_atom>::with<StoreStats>,
+                       caf::reacts_to<room_atom>>;  // a peer that was slow to read has read
 
 // Spawns the single owner and only writer of a shard's rows, on top of a Store. Throws Error for a spec that
 // storage refuses (unknown initializer, optimizer or backend), or a server that cannot be reached. A shard

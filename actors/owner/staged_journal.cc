@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "schema/codec.h"
+#include "schema/received.h"
 #include "storage/journal/journal_file.h"
 
 namespace embers {
@@ -15,8 +15,7 @@ StagedJournal::StagedJournal(const std::string& directory, uint32_t owner, uint6
     const std::string_view bytes = record.rest();
     Words words(bytes.size() / sizeof(capnp::word));
     std::memcpy(words.data(), bytes.data(), words.bytes().size());
-    left_.push_back(
-        decoding(Kind::kPushRequest, [&] { return Message<wire::PushRequest>(std::move(words)); }));
+    left_.push_back(received<wire::PushRequest>(std::move(words)));
   });
   file_.emplace(File::append(path_));
 }

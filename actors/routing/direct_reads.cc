@@ -19,7 +19,7 @@ struct ReaderState {
     try {
       if (!connected)
         connected = std::make_unique<storage::ExternalReader>(
-            storage::connect_servers(c.backend, c.servers, c.timeouts), c.rows, c.tables);
+            storage::connect_servers(c.backend, c.servers, c.timeouts, c.login), c.rows, c.tables);
       return read_directly(*connected, asked);
     } catch (const Error& e) {
       failed = e;

@@ -39,6 +39,7 @@ struct DirectReaderConfig {
   std::string backend;  // memcached | redis
   std::vector<std::string> servers;
   storage::ServerTimeouts timeouts;
+  storage::ServerLogin login;
   storage::ReaderOptions rows;  // whose rows
   std::vector<TableSpec> tables;
 };

@@ -1,7 +1,9 @@
 #include "actors/transport/client.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
+#include "actors/transport/peer_address.h"
 #include "actors/transport/unix_address.h"
 
 namespace embers {
@@ -16,30 +18,40 @@ std::string join(const std::vector<Endpoint>& endpoints) {
 
 Proxy& as_proxy(const caf::strong_actor_ptr& actor) { return static_cast<Proxy&>(*actor->get()); }
 
-Message<wire::Hello> make_hello(const HelloInfo& info) {
+Message<wire::Hello> make_hello(const HelloInfo& info, bool with_nonce) {
   return make_message<wire::Hello>([&](wire::Hello::Builder b) {
     b.setProtocol(kProtocol);
     b.setJob(info.job);
     b.setIncarnation(info.incarnation);
     b.setNumberFormat(kNumberFormat);
+    b.setRole(info.role);
+    if (with_nonce) b.setNonce(as_data(make_nonce()));
   });
 }
 
 }  // namespace
 
-Link::Link(Transport& transport, std::vector<Endpoint> endpoints, const HelloInfo& hello)
+Link::Link(Transport& transport, std::string peer, FindEndpoints find, const HelloInfo& hello)
     : loop_(transport.loop()),
       transport_(transport),
-      endpoints_(std::move(endpoints)),
-      hello_(hello),
-      peer_(join(endpoints_)),
+      peer_(std::move(peer)),
+      find_(std::move(find)),
+      info_(hello),
       timer_(transport.io()),
       give_up_timer_(transport.io()),
       resolver_(transport.io()) {}
 
 std::shared_ptr<Link> Link::open(Transport& transport, std::vector<Endpoint> endpoints,
                                  const HelloInfo& hello, std::chrono::duration<double> timeout) {
-  std::shared_ptr<Link> link(new Link(transport, std::move(endpoints), hello));
+  for (const Endpoint& endpoint : endpoints) transport.check_guarded(endpoint, "connect to");
+  std::string peer = join(endpoints);
+  return open(
+      transport, std::move(peer), [endpoints = std::move(endpoints)] { return endpoints; }, hello, timeout);
+}
+
+std::shared_ptr<Link> Link::open(Transport& transport, std::string peer, FindEndpoints find,
+                                 const HelloInfo& hello, std::chrono::duration<double> timeout) {
+  std::shared_ptr<Link> link(new Link(transport, std::move(peer), std::move(find), hello));
   link->timeout_ = timeout;
   link->deadline_ = std::chrono::steady_clock::now() +
                     std::chrono::duration_cast<std::chrono::steady_clock::duration>(timeout);
@@ -88,6 +100,7 @@ void Link::close(const Error& why) {
 
 void Link::finish() {
   loop_->post([self = shared_from_this()] {
+    self->finishing_ = true;
     if (self->connection_)
       self->connection_->finish();
     else
@@ -97,11 +110,24 @@ void Link::finish() {
 
 void Link::try_next() {
   if (down_) return;
-  const Endpoint& endpoint = endpoints_[attempt_ % endpoints_.size()];
+  try {
+    if (attempt_ == 0) find_endpoints();
+  } catch (const Error& e) {
+    return remedy(e.code()) == Remedy::kRetry ? retry(e.what()) : down(e);
+  }
+  const Endpoint& endpoint = endpoints_.at(attempt_);
   if (endpoint.unix_socket)
     connect_unix(endpoint);
   else
     connect_tcp(endpoint);
+}
+
+void Link::find_endpoints() {
+  endpoints_.clear();
+  std::vector<Endpoint> found = find_();
+  if (found.empty()) fail(ErrorCode::kInvalid, "{} has no address", peer_);
+  for (const Endpoint& endpoint : found) transport_.check_guarded(endpoint, "connect to");
+  endpoints_ = std::move(found);
 }
 
 void Link::connect_tcp(const Endpoint& endpoint) {
@@ -122,9 +148,14 @@ void Link::connect_tcp(const Endpoint& endpoint) {
 
 void Link::connect_unix(const Endpoint& endpoint) {
   auto socket = std::make_shared<asio::local::stream_protocol::socket>(loop_->context);
-  socket->async_connect(unix_address(endpoint), [self = shared_from_this(), socket](auto e) {
+  socket->async_connect(unix_address(endpoint), [self = shared_from_this(), socket,
+                                                 abstract = is_abstract(endpoint)](auto e) {
     if (e) return self->retry(e.message());
-    self->connected(Connection::Socket(std::move(*socket)));
+    Connection::Socket connected(std::move(*socket));
+    // Anybody may have taken a name that no file protects.
+    if (const auto user = peer_user(connected); abstract && user != ::geteuid())
+      return self->retry(fmt::format("user {} listens there, not user {}", user.value_or(-1), ::geteuid()));
+    self->connected(std::move(connected));
   });
 }
 
@@ -132,11 +163,20 @@ void Link::connected(Connection::Socket socket) {
   if (down_) return;
   cancel_ = nullptr;
   connection_ = transport_.adopt(std::move(socket));
-  connection_->trust();
+  hello_ = make_hello(info_, static_cast<bool>(transport_.secret()));
+  challenge_ = {};
   connection_->on_frame = [self = shared_from_this()](InFrame frame) { self->receive(std::move(frame)); };
-  connection_->on_close = [self = shared_from_this()](const Error& why) { self->down(why); };
+  connection_->on_close = [self = shared_from_this()](const Error& why) { self->ended(why); };
   connection_->start();
-  connection_->send(out_frame(make_hello(hello_), Destination{}, 0, 0));
+  connection_->send(out_frame(hello_, Destination{}, 0, 0));
+}
+
+// A server that hangs up during the handshake may be about to end, or have no room for newcomers: one that
+// takes its place, or the next attempt, may succeed.
+void Link::ended(const Error& why) {
+  if (welcomed_ || finishing_ || down_ || remedy(why.code()) != Remedy::kRetry) return down(why);
+  connection_.reset();
+  retry(why.what());
 }
 
 // A peer that accepts the connection but never answers is as unreachable as one that is not running.
@@ -156,14 +196,17 @@ void Link::unreachable(const std::string& why) {
                          peer_, why, timeout_.count())));
 }
 
-void Link::retry(const std::string& why) {
+void Link::retry(const std::string& reason) {
   if (down_) return;
-  ++attempt_;
-  const size_t round = attempt_ / endpoints_.size();
-  const auto pause = attempt_ % endpoints_.size() != 0
-                         ? std::chrono::milliseconds(0)
-                         : std::min(std::chrono::milliseconds(2000),
-                                    std::chrono::milliseconds(25) * (1 << std::min<size_t>(round, 8)));
+  const bool named = endpoints_.empty() || peer_ == join(endpoints_);
+  const std::string why = named ? reason : endpoints_[attempt_].text() + ": " + reason;
+  auto pause = std::chrono::milliseconds(0);
+  if (++attempt_ >= endpoints_.size()) {
+    attempt_ = 0;
+    ++round_;
+    pause = std::min(std::chrono::milliseconds(2000),
+                     std::chrono::milliseconds(25) * (1 << std::min<size_t>(round_, 8)));
+  }
   if (std::chrono::steady_clock::now() + pause > deadline_) return unreachable(why);
   timer_.expires_after(pause);
   timer_.async_wait([self = shared_from_this()](auto e) {
@@ -172,22 +215,51 @@ void Link::retry(const std::string& why) {
 }
 
 void Link::receive(InFrame frame) {
-  if (!welcomed_ || frame.header.correlation == 0) {
-    if (frame.error()) return refused(frame);
-    decode<wire::Welcome>(frame);
-    welcomed_ = true;
-    give_up_timer_.cancel();
-    const MutexLock lock(mutex_);  // no frame overtakes those that wait
-    for (OutFrame& f : waiting_) connection_->send(std::move(f));
-    waiting_.clear();
-    open_ = connection_;
-    return;
-  }
+  if (frame.header.correlation == 0 && frame.error()) return refused(frame);
+  if (!welcomed_) return shake_hands(frame);
   const auto proxy = proxies_.find(frame.header.destination);
   if (proxy == proxies_.end() || !frame.reply())
     fail(ErrorCode::kBadFrame, "a frame arrived for destination {}, which expects none",
          frame.header.destination);
   as_proxy(proxy->second).receive(frame);
+}
+
+void Link::shake_hands(InFrame& frame) {
+  if (!frame.reply()) fail(ErrorCode::kBadFrame, "the peer asks before it has shaken hands");
+  if (frame.kind() == Kind::kChallenge && transport_.secret() && !challenge_) {
+    challenge_ = decode<wire::Challenge>(frame);
+    decoding(Kind::kChallenge, [&] {
+      if (challenge_.get().getNonce().size() != kNonceBytes)
+        fail(ErrorCode::kBadFrame, "a nonce does not have {} bytes", kNonceBytes);
+    });
+    const auto message = make_message<wire::Proof>([&](wire::Proof::Builder b) {
+      b.setMac(as_data(
+          proof(transport_.secret(), Prover::kClient, hello_.words().bytes(), challenge_.words().bytes())));
+    });
+    return connection_->send(out_frame(message, Destination{}, 0, 0));
+  }
+  const auto welcome = decode<wire::Welcome>(frame);
+  decoding(Kind::kWelcome, [&] { check_welcome(welcome.get()); });
+  connection_->trust();
+  welcomed_ = true;
+  give_up_timer_.cancel();
+  const MutexLock lock(mutex_);  // no frame overtakes those that wait
+  for (OutFrame& f : waiting_) connection_->send(std::move(f));
+  waiting_.clear();
+  open_ = connection_;
+}
+
+// Whoever listens there must know the secret as well.
+void Link::check_welcome(wire::Welcome::Reader welcome) const {
+  if (!transport_.secret()) return;
+  if (challenge_ && is_equal(proof(transport_.secret(), Prover::kServer, hello_.words().bytes(),
+                                   challenge_.words().bytes()),
+                             as_bytes(welcome.getMac())))
+    return;
+  fail(ErrorCode::kDenied,
+       "{} does not know the job's secret. It belongs to another job, or was started without a secret: then "
+       "give --insecure here, too, or start it with --job-dir or --secret-file",
+       peer_);
 }
 
 // The peer has said why it ends the connection. It no longer listens, so nothing is sent back.

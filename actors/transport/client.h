@@ -15,17 +15,26 @@ namespace embers {
 struct HelloInfo {
   uint64_t job = 0;
   uint64_t incarnation = 0;
+  wire::Role role = wire::Role::READER;  // may do the least
 };
+
+// The addresses of a peer, asked for before each round of attempts, since they may come to be known, or
+// change, while a link tries. Throws what is to be said when there is none. On the io thread.
+using FindEndpoints = std::function<std::vector<Endpoint>()>;
 
 // The client's end of a connection to a peer's server. Connects in the background, trying the endpoints in
 // turn with growing pauses until the time is up; what is sent meanwhile waits. When it cannot connect, is
 // refused, or the connection ends, every proxy answers its open requests with the reason and quits with it
-// (so monitor proxies to notice).
+// (so monitor proxies to notice). With the secret of the transport, it talks only to a peer that knows it,
+// too.
 //
 // *Thread safety*: proxy, send, close and finish from any thread.
 class Link : public std::enable_shared_from_this<Link> {
  public:
   static std::shared_ptr<Link> open(Transport& transport, std::vector<Endpoint> endpoints,
+                                    const HelloInfo& hello, std::chrono::duration<double> timeout);
+  // `peer` names it in messages.
+  static std::shared_ptr<Link> open(Transport& transport, std::string peer, FindEndpoints find,
                                     const HelloInfo& hello, std::chrono::duration<double> timeout);
 
   // A local actor with the interface of the remote one.
@@ -36,38 +45,46 @@ class Link : public std::enable_shared_from_this<Link> {
   void close(const Error& why);
   // Sends what is queued, then ends the connection; if there is none yet, stops trying to connect.
   void finish();
-  const std::string& peer() const { return peer_; }  // all its endpoints, for messages
+  const std::string& peer() const { return peer_; }  // for messages
 
  private:
-  Link(Transport& transport, std::vector<Endpoint> endpoints, const HelloInfo& hello);
+  Link(Transport& transport, std::string peer, FindEndpoints find, const HelloInfo& hello);
   caf::strong_actor_ptr add_proxy(Destination destination, Proxy::ReadRequest read);
 
   // All below on the io thread.
   void try_next();
+  void find_endpoints();
   void connect_tcp(const Endpoint& endpoint);
   void connect_unix(const Endpoint& endpoint);
   void connected(Connection::Socket socket);
-  void retry(const std::string& why);
+  void ended(const Error& why);
+  void retry(const std::string& reason);
   void give_up();
   void unreachable(const std::string& why);
   void receive(InFrame frame);
+  void shake_hands(InFrame& frame);
+  void check_welcome(wire::Welcome::Reader welcome) const;
   void refused(InFrame& frame);
   void down(const Error& why);
 
   const std::shared_ptr<EventLoop> loop_;  // before all that is on it
   Transport& transport_;
-  const std::vector<Endpoint> endpoints_;
-  const HelloInfo hello_;
   const std::string peer_;
+  const FindEndpoints find_;
+  const HelloInfo info_;
   std::chrono::steady_clock::time_point deadline_;
   std::chrono::duration<double> timeout_{};
   boost::asio::steady_timer timer_;          // the pause between two attempts
   boost::asio::steady_timer give_up_timer_;  // until the welcome
   boost::asio::ip::tcp::resolver resolver_;
-  size_t attempt_ = 0;
-  std::function<void()> cancel_;  // of the attempt under way
+  std::vector<Endpoint> endpoints_;  // of this round
+  size_t round_ = 0, attempt_ = 0;   // attempt_: which of endpoints_
+  std::function<void()> cancel_;     // of the attempt under way
   std::shared_ptr<Connection> connection_;
+  Message<wire::Hello> hello_;          // as sent over this connection
+  Message<wire::Challenge> challenge_;  // and what came back
   bool welcomed_ = false;
+  bool finishing_ = false;
   bool down_ = false;
   std::string reason_;  // why the link ended, once it is down
   ErrorCode reason_code_ = ErrorCode::kUnavailable;

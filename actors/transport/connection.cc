@@ -9,10 +9,9 @@ namespace embers {
 namespace asio = boost::asio;
 namespace {
 
-constexpr size_t kMaxPartials = 64;    // messages of several chunks on their way at once
-constexpr size_t kChunksPerWrite = 4;  // one gather write moves at most this many chunks
+constexpr size_t kWordsPerWrite = 4 * kChunkWords;  // one gather write moves hardly more of large messages
+constexpr size_t kMostLarge = 32;                   // and at most this many of their chunks
 constexpr size_t kBuffersPerCall = 64;
-constexpr size_t kSmallWords = (64 << 10) / 8;  // up to here the sender itself writes
 
 // The default completion condition moves 64 KiB a call.
 struct TransferAll {
@@ -21,8 +20,36 @@ struct TransferAll {
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<EventLoop> loop, Socket socket)
-    : loop_(std::move(loop)), socket_(std::move(socket)), timer_(loop_->context) {}
+// A request of the peer, and its shares of what may arrive.
+class Connection::Arriving final : public Arrival {
+ public:
+  explicit Arriving(std::weak_ptr<Connection> connection, ByteBudget::Share here = {},
+                    ByteBudget::Share in_process = {})
+      : connection_(std::move(connection)), here_(std::move(here)), in_process_(std::move(in_process)) {}
+
+  void settle() override {
+    ByteBudget::Share here, in_process;  // given back when the lock is gone: others go on then
+    const MutexLock lock(mutex_);
+    here = std::move(here_);
+    in_process = std::move(in_process_);
+  }
+  bool has_room(const std::function<void()>& room) override {
+    const auto connection = connection_.lock();
+    return !connection || connection->has_room(room);
+  }
+
+ private:
+  const std::weak_ptr<Connection> connection_;
+  Mutex mutex_;
+  ByteBudget::Share here_ ABSL_GUARDED_BY(mutex_), in_process_ ABSL_GUARDED_BY(mutex_);
+};
+
+Connection::Connection(std::shared_ptr<EventLoop> loop, std::shared_ptr<Flow> flow, Socket socket)
+    : loop_(std::move(loop)),
+      flow_(std::move(flow)),
+      socket_(std::move(socket)),
+      arriving_(std::make_shared<ByteBudget>(flow_->limits().arriving_per_connection)),
+      timer_(loop_->context) {}
 
 void Connection::start() { read_header(); }
 
@@ -35,90 +62,148 @@ void Connection::set_handlers(std::function<void(InFrame)> frame, std::function<
   });
 }
 
+// A step of reading, on the io thread; what it throws is told to the peer.
+template <class Step>
+void Connection::reading(Step&& step) {
+  if (closed_) return;
+  try {
+    step();
+  } catch (const Error& error) {
+    reject(error);
+  } catch (const std::bad_alloc&) {
+    reject(Error(ErrorCode::kUnavailable,
+                 fmt::format("not enough memory for a message of {} MiB", header_.total >> 17)));
+  }
+}
+
 void Connection::read_header() {
   asio::async_read(
       socket_, asio::buffer(&header_, sizeof header_), [self = shared_from_this()](auto e, size_t) {
         if (self->closed_) return;
         if (e) return self->fail_with(e);
-        try {
+        self->reading([&] {
           check(self->header_, self->max_words_);
-          self->read_chunk();
-        } catch (const Error& error) {
-          self->reject(error);
-        } catch (const std::bad_alloc&) {
-          self->reject(Error(ErrorCode::kUnavailable, fmt::format("not enough memory for a message of {} MiB",
-                                                                  self->header_.total >> 17)));
-        }
+          const bool begins = self->header_.chunk == 0;
+          begins && !(self->header_.flags & FrameHeader::kReply) ? self->admit() : self->read_chunk(nullptr);
+        });
       });
 }
 
-void Connection::read_chunk() {
-  const uint64_t id = header_.correlation << 1 | (header_.flags & FrameHeader::kReply);
+// Whether one more request may be read; its bytes are another matter.
+bool Connection::may_read() const {
+  return in_flight_ < kMaxInFlight && leaving_ < flow_->limits().leaving_per_connection;
+}
+
+// A request is about to arrive: the only place where reading pauses.
+void Connection::admit() {
+  if (!may_read()) {
+    paused_ = true;
+    if (may_read()) resume();  // the last answer left before anyone could see the pause
+    return;
+  }
+  const size_t bytes = size_t{header_.total} * sizeof(capnp::word);
+  if (header_.total <= kSmallWords) return read_chunk(std::make_shared<Arriving>(weak_from_this()));
+  if (auto here = arriving_->take(bytes, then(&Connection::admit_to_process)))
+    admit_to_process(std::move(*here));
+}
+
+void Connection::admit_to_process(ByteBudget::Share here) {
+  const size_t bytes = size_t{header_.total} * sizeof(capnp::word);
+  here_ = std::move(here);
+  if (bytes <= kAlwaysBytes && arriving_->taken() == bytes)
+    return admitted(flow_->arriving()->take_at_once(bytes));
+  if (auto share = flow_->arriving()->take(bytes, then(&Connection::admitted))) admitted(std::move(*share));
+}
+
+void Connection::admitted(ByteBudget::Share in_process) {
+  read_chunk(std::make_shared<Arriving>(weak_from_this(), std::move(here_), std::move(in_process)));
+}
+
+// Goes on with `next` once a share is granted, on the io thread.
+ByteBudget::Granted Connection::then(void (Connection::*next)(ByteBudget::Share)) {
+  return [weak = weak_from_this(), next](ByteBudget::Share share) {
+    if (const auto self = weak.lock())
+      self->loop_->post([self, next, share = std::move(share)]() mutable {
+        self->reading([&] { ((*self).*next)(std::move(share)); });
+      });
+  };
+}
+
+void Connection::read_chunk(std::shared_ptr<Arrival> arrival) {
+  const auto same = [&](const FrameHeader& h) {
+    return h.correlation == header_.correlation && ((h.flags ^ header_.flags) & FrameHeader::kReply) == 0;
+  };
   if (header_.chunk == 0) {
-    if (partial_.contains(id)) fail(ErrorCode::kBadFrame, "message {} begins twice", header_.correlation);
-    if (partial_.size() >= kMaxPartials)
-      fail(ErrorCode::kBadFrame, "more than {} unfinished messages", kMaxPartials);
-    current_ = {header_, std::make_shared<Words>(header_.total)};
+    if (header_.total > kSmallWords && partial_)
+      fail(ErrorCode::kBadFrame, "message {} begins in the middle of message {}", header_.correlation,
+           partial_->header.correlation);
+    current_ = {header_, std::make_shared<Words>(header_.total), std::move(arrival)};
   } else {
-    const auto known = partial_.find(id);
-    if (known == partial_.end() || known->second.header.chunk + 1 != header_.chunk ||
-        known->second.header.total != header_.total)
+    if (!partial_ || !same(partial_->header) || partial_->header.chunk + 1 != header_.chunk ||
+        partial_->header.total != header_.total)
       fail(ErrorCode::kBadFrame, "chunk {} of message {} is out of order", header_.chunk,
            header_.correlation);
-    current_ = std::move(known->second);
+    current_ = std::move(*partial_);
     current_.header.chunk = header_.chunk;
-    partial_.erase(known);
+    partial_.reset();
   }
   capnp::word* place = current_.words->data() + size_t{header_.chunk} * kChunkWords;
   asio::async_read(socket_, asio::buffer(place, size_t{header_.words} * sizeof(capnp::word)), TransferAll{},
                    [self = shared_from_this()](auto e, size_t) {
                      if (self->closed_) return;
                      if (e) return self->fail_with(e);
-                     try {
-                       self->chunk_complete();
-                     } catch (const Error& error) {
-                       self->reject(error);
-                     }
+                     self->reading([&] { self->chunk_complete(); });
                    });
 }
 
 void Connection::chunk_complete() {
   if (header_.chunk + 1 < header_.chunks) {
-    partial_.emplace(header_.correlation << 1 | (header_.flags & FrameHeader::kReply), std::move(current_));
+    partial_ = std::move(current_);
   } else {
     if (!current_.reply()) ++in_flight_;
     on_frame(std::move(current_));
   }
-  if (closed_) return;
-  if (in_flight_ < kMaxInFlight) return read_header();
-  paused_ = true;
-  if (in_flight_ < kMaxInFlight) resume();  // the last answer came before anyone could see the pause
+  if (!closed_) read_header();
 }
 
 // Reads on after a pause; any thread.
 void Connection::resume() {
   if (paused_.exchange(false))
-    loop_->post([self = shared_from_this()] {
-      if (!self->closed_) self->read_header();
-    });
+    loop_->post([self = shared_from_this()] { self->reading([&] { self->admit(); }); });
 }
 
 // --- writing -------------------------------------------------------------------------------------
 
 void Connection::send(OutFrame frame) {
-  const bool small = frame.size <= kSmallWords;
+  const bool small = frame.size <= kSmallWords;  // then the sender itself writes
   frame.header.total = static_cast<uint32_t>(frame.size);
   frame.header.chunks = static_cast<uint32_t>((frame.size + kChunkWords - 1) / kChunkWords);
   {
     const MutexLock lock(queue_mutex_);
     if (ended_) return;
-    queue_.push_back({std::move(frame)});
+    const size_t bytes = frame.size * sizeof(capnp::word);
+    leaving_ += bytes;
+    flow_->leave(bytes);
+    if (small)
+      small_.push_back(std::move(frame));
+    else
+      large_.push_back({std::move(frame)});
     if (std::exchange(writing_, true)) return;
   }
   if (small)
     write();
   else
     loop_->post([self = shared_from_this()] { self->write(); });
+}
+
+// A reply of any size finds room if nothing else is on its way to this peer.
+bool Connection::has_room(const std::function<void()>& room) {
+  const auto is_there = [this] {
+    return leaving_ == 0 || (leaving_ < flow_->limits().leaving_per_connection && flow_->has_room());
+  };
+  if (is_there()) return true;
+  flow_->when_left(room);
+  return is_there();
 }
 
 // One gather write. The io thread writes what is left of it, and then the next one.
@@ -135,21 +220,23 @@ void Connection::take_chunks() {
   const MutexLock lock(queue_mutex_);
   busy_.clear();
   buffers_.clear();
-  size_t chunks = 0;
   // Headers must not move once a buffer points at them.
-  busy_.reserve(queue_.size() + kChunksPerWrite);
-  for (size_t left = queue_.size(); left > 0 && chunks < kChunksPerWrite; --left) {
-    Outgoing out = std::move(queue_.front());
-    queue_.pop_front();
-    const size_t begin = size_t{out.next_chunk} * kChunkWords;
-    OutFrame& chunk = busy_.emplace_back(out.frame);
-    chunk.header.chunk = out.next_chunk++;
-    chunk.header.words = static_cast<uint32_t>(std::min(kChunkWords, out.frame.size - begin));
-    buffers_.push_back(asio::buffer(&chunk.header, sizeof chunk.header));
-    buffers_.push_back(
-        asio::buffer(out.frame.words + begin, size_t{chunk.header.words} * sizeof(capnp::word)));
-    if (chunk.header.words == kChunkWords) ++chunks;
-    if (out.next_chunk < out.frame.header.chunks) queue_.push_back(std::move(out));
+  busy_.reserve(small_.size() + (large_.empty() ? 0 : kMostLarge));
+  const auto take = [&](const OutFrame& frame, uint32_t chunk) {
+    const size_t begin = size_t{chunk} * kChunkWords;
+    OutFrame& part = busy_.emplace_back(frame);
+    part.header.chunk = chunk;
+    part.header.words = static_cast<uint32_t>(std::min(kChunkWords, frame.size - begin));
+    buffers_.push_back(asio::buffer(&part.header, sizeof part.header));
+    buffers_.push_back(asio::buffer(frame.words + begin, size_t{part.header.words} * sizeof(capnp::word)));
+    return size_t{part.header.words};
+  };
+  for (; !small_.empty(); small_.pop_front()) take(small_.front(), 0);
+  for (size_t words = 0, taken = 0; !large_.empty() && words < kWordsPerWrite && taken < kMostLarge;
+       ++taken) {
+    Outgoing& out = large_.front();
+    words += take(out.frame, out.next_chunk);
+    if (++out.next_chunk == out.frame.header.chunks) large_.pop_front();
   }
 }
 
@@ -196,16 +283,29 @@ void Connection::write_rest(size_t sent) {
 }
 
 void Connection::written() {
-  for (const OutFrame& chunk : busy_)
+  size_t bytes = 0;
+  for (const OutFrame& chunk : busy_) {
+    bytes += size_t{chunk.header.words} * sizeof(capnp::word);
     if ((chunk.header.flags & FrameHeader::kReply) && chunk.header.chunk + 1 == chunk.header.chunks &&
         in_flight_ > 0)
       --in_flight_;
+  }
   busy_.clear();
-  if (in_flight_ < kMaxInFlight) resume();
-  const MutexLock lock(queue_mutex_);
-  if (!queue_.empty()) return loop_->post([self = shared_from_this()] { self->write(); });
-  writing_ = false;
-  if (finishing_) loop_->post([self = shared_from_this()] { self->close(self->ending_); });
+  bool more = false, finishing = false;
+  {
+    const MutexLock lock(queue_mutex_);
+    if (ended_) bytes = 0;  // close() has counted them
+    leaving_ -= bytes;
+    more = !small_.empty() || !large_.empty();
+    writing_ = more;
+    finishing = finishing_;
+  }
+  flow_->left(bytes);
+  if (may_read()) resume();
+  if (more)
+    loop_->post([self = shared_from_this()] { self->write(); });
+  else if (finishing)
+    loop_->post([self = shared_from_this()] { self->close(self->ending_); });
 }
 
 // --- the end -------------------------------------------------------------------------------------
@@ -247,11 +347,18 @@ void Connection::close(const Error& why) {
     if (self->closed_) return;
     self->closed_ = true;
     self->timer_.cancel();
+    self->here_ = {};
+    self->partial_.reset();
+    self->current_ = {};
+    size_t unsent = 0;
     {
       const MutexLock lock(self->queue_mutex_);
       self->ended_ = true;
-      self->queue_.clear();
+      self->small_.clear();
+      self->large_.clear();
+      unsent = self->leaving_.exchange(0);
     }
+    self->flow_->left(unsent);
     boost::system::error_code ignored;
     self->socket_.shutdown(Socket::shutdown_both, ignored);
     {

@@ -3,11 +3,12 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/transport/event_loop.h"
+#include "actors/transport/flow.h"
 #include "actors/transport/frame.h"
 #include "base/mutex.h"
 
@@ -19,17 +20,19 @@ namespace embers {
 // wake-up. What the socket does not take at once is left to the io thread.
 //
 // *Thread safety*: send() and close() from any thread; everything else on the io thread.
-// Invariants: (1) chunks of one message arrive in order, chunks of several may alternate, so that a small
-// message never waits behind a large one; (2) after on_close nothing is called any more; (3) at most
-// kMaxInFlight requests of the peer are unanswered: at that number reading stops until an answer is written,
-// so that a peer cannot make this process hoard messages.
+// Invariants: (1) messages of more than kSmallWords go one after another, smaller ones between their chunks,
+// so that a small message never waits behind a large one; (2) after on_close nothing is called any
+// more; (3) before a request is read, there is room for it: at most kMaxInFlight requests of the peer are
+// unanswered, and the bytes of requests and answers are within the limits of flow.h. Until there is room,
+// nothing is read, so that the peer's own queue fills. Replies are always read: this process asked for them.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
   static constexpr size_t kMaxInFlight = 256;
   static constexpr int kFinishSeconds = 2;
+  static constexpr size_t kHandshakeWords = 128;  // of a message of the handshake: 1 KiB
 
-  Connection(std::shared_ptr<EventLoop> loop, Socket socket);
+  Connection(std::shared_ptr<EventLoop> loop, std::shared_ptr<Flow> flow, Socket socket);
 
   // Set before start(), called on the io thread. An Error that on_frame throws is told to the peer and ends
   // the connection, as does a frame that fails its checks.
@@ -43,17 +46,28 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Tells the peer why in an ErrorReply, then ends the connection.
   void reject(const Error& why);
   void close(const Error& why);
-  // The peer has shaken hands: from now on messages may be large (io thread).
+  // The peer has shaken hands: from now on messages may be large (io thread). Before that, they must be
+  // small, and still smaller after distrust().
   void trust() { max_words_ = kMaxMessageWords; }
+  void distrust() { max_words_ = kHandshakeWords; }
   bool trusted() const { return max_words_ == kMaxMessageWords; }
   // Replaces the handlers from the next frame on (io thread; also from within on_frame).
   void set_handlers(std::function<void(InFrame)> on_frame, std::function<void(const Error&)> on_close);
 
  private:
+  class Arriving;
+  template <class Step>
+  void reading(Step&& step);
   void read_header();
-  void read_chunk();
+  void admit();
+  void admit_to_process(ByteBudget::Share here);
+  void admitted(ByteBudget::Share in_process);
+  ByteBudget::Granted then(void (Connection::*next)(ByteBudget::Share));
+  void read_chunk(std::shared_ptr<Arrival> arrival);
   void chunk_complete();
+  bool may_read() const;
   void resume();
+  bool has_room(const std::function<void()>& room);
   // Writing is done by the one thread that set writing_, or by the io thread if that thread posted it there.
   void write();
   void take_chunks();
@@ -63,16 +77,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void fail_with(const boost::system::error_code& e);
 
   const std::shared_ptr<EventLoop> loop_;  // before all that is on it
+  const std::shared_ptr<Flow> flow_;
   Socket socket_;
   bool closed_ = false;
 
   // Reading.
   size_t max_words_ = 1 << 13;
   FrameHeader header_;
-  std::map<uint64_t, InFrame> partial_;  // by (correlation, reply) of messages of several chunks
-  InFrame current_;
-  std::atomic<size_t> in_flight_ = 0;  // requests of the peer without an answer
-  std::atomic<bool> paused_ = false;   // not reading until some are answered
+  std::optional<InFrame> partial_;              // the message of several chunks that has begun
+  InFrame current_;                             // whose chunk is being read
+  std::atomic<size_t> in_flight_ = 0;           // requests of the peer without an answer
+  std::atomic<bool> paused_ = false;            // a header is read, but not what follows, until may_read()
+  const std::shared_ptr<ByteBudget> arriving_;  // bytes of those requests
+  ByteBudget::Share here_;                      // of arriving_, while a request waits for the process's room
 
   // Writing.
   struct Outgoing {
@@ -80,7 +97,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     uint32_t next_chunk = 0;
   };
   Mutex queue_mutex_;
-  std::deque<Outgoing> queue_ ABSL_GUARDED_BY(queue_mutex_);
+  std::deque<OutFrame> small_ ABSL_GUARDED_BY(queue_mutex_);
+  std::deque<Outgoing> large_ ABSL_GUARDED_BY(queue_mutex_);  // the first one is being sent
+  std::atomic<size_t> leaving_ = 0;  // bytes that wait to be written; changed under queue_mutex_
   bool writing_ ABSL_GUARDED_BY(queue_mutex_) = false;  // a thread is writing
   bool finishing_ ABSL_GUARDED_BY(queue_mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(queue_mutex_) = false;  // nothing is sent any more

@@ -2,13 +2,28 @@
 
 #include <charconv>
 
+#include <utility>  // Boost 1.74's Asio forgets it
+
+#include <boost/asio/ip/address.hpp>
+
 #include "base/errors.h"
 
 namespace embers {
+namespace ip = boost::asio::ip;
 
 std::string Endpoint::text() const {
   if (unix_socket) return "unix:" + host;
   return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
+}
+
+bool is_on_this_host(const Endpoint& endpoint) {
+  if (endpoint.unix_socket || endpoint.host == "localhost") return true;
+  boost::system::error_code no_number;
+  const ip::address address = ip::make_address(endpoint.host, no_number);
+  if (no_number) return false;
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    return ip::make_address_v4(ip::v4_mapped, address.to_v6()).is_loopback();
+  return address.is_loopback();
 }
 
 Endpoint parse_endpoint(const std::string& text) {

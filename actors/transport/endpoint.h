@@ -14,6 +14,10 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
+// Whether only processes of this host reach it: a Unix socket, or an address of the loopback. A name other
+// than "localhost" is not looked up, and counts as an address beyond this host.
+bool is_on_this_host(const Endpoint& endpoint);
+
 // kInvalid naming what is wrong with the text. Port 0 stands for any free port when listening.
 Endpoint parse_endpoint(const std::string& text);
 

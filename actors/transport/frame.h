@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "schema/codec.h"
 #include "schema/message.h"
+#include "schema/received.h"
 
 namespace embers {
 
@@ -45,6 +46,10 @@ static_assert(sizeof(FrameHeader) == 40 && std::has_unique_object_representation
 
 inline constexpr size_t kChunkWords = size_t{2} << 17;  // 2 MiB
 
+// Messages up to this size (64 KiB) travel between the chunks of a larger one. Larger ones travel one after
+// another: once a connection has begun to read one, nothing that waits for room can come before its end.
+inline constexpr size_t kSmallWords = size_t{64} << 7;
+
 // Checks everything in a header that can be checked on its own; kBadFrame saying what is wrong, kMismatch for
 // another protocol version. `max_words` bounds the message (small before the handshake).
 void check(const FrameHeader& header, size_t max_words);
@@ -60,7 +65,8 @@ struct OutFrame {
 // One whole message that arrived.
 struct InFrame {
   FrameHeader header;
-  std::shared_ptr<Words> words;  // taken by the code that decodes them
+  std::shared_ptr<Words> words;                // taken by the code that decodes them
+  std::shared_ptr<Arrival> arrival = nullptr;  // of a request
   bool reply() const { return header.flags & FrameHeader::kReply; }
   bool error() const { return header.flags & FrameHeader::kError; }
   Kind kind() const { return static_cast<Kind>(header.kind); }
@@ -89,11 +95,7 @@ Message<T> decode(InFrame& frame) {
   if (frame.kind() != KindOf<T>::kind)
     fail(ErrorCode::kBadFrame, "a message of kind {} arrived where {} was expected", frame.header.kind,
          name(KindOf<T>::kind));
-  try {
-    return Message<T>(std::move(*frame.words));
-  } catch (const kj::Exception& e) {
-    fail(ErrorCode::kBadFrame, "malformed {}: {}", name(KindOf<T>::kind), e.getDescription().cStr());
-  }
+  return received<T>(std::move(*frame.words), frame.arrival);
 }
 
 }  // namespace embers

@@ -4,17 +4,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <variant>
 
+#include "actors/transport/peer_address.h"
 #include "actors/transport/unix_address.h"
 
 namespace embers {
 namespace asio = boost::asio;
 namespace {
 
-constexpr int kHandshakeSeconds = 10;
 constexpr auto kAcceptPause = std::chrono::milliseconds(200);
+// While a newcomer has to go for each one that comes, the server pauses after a few: whoever opens
+// connections as fast as it can takes neither this thread from those that have shaken hands, nor from others
+// the time to do so.
+constexpr auto kCrowdedPause = std::chrono::milliseconds(1);
+constexpr uint64_t kCrowdedFew = 4;
 
 [[noreturn]] void fail_listen(const Endpoint& endpoint, const std::string& why) {
   fail(ErrorCode::kInvalid, "cannot listen on {}: {}", endpoint.text(), why);
@@ -34,18 +40,9 @@ void check_is_request(const InFrame& frame) {
     fail(ErrorCode::kBadFrame, "a reply came from a client that was asked nothing");
 }
 
-void check_hello(wire::Hello::Reader hello, const Server::Options& options) {
-  if (hello.getProtocol() != kProtocol)
-    fail(ErrorCode::kMismatch, "protocol {} here, {} at the peer: install the same embers on all hosts",
-         kProtocol, hello.getProtocol());
-  if (hello.getNumberFormat() != kNumberFormat)
-    fail(ErrorCode::kMismatch, "number format {} here, {} at the peer", kNumberFormat,
-         hello.getNumberFormat().cStr());
-  if (hello.getJob() == 0 && !options.accept_strangers)
-    fail(ErrorCode::kMismatch, "this is a shard of a job: give the address of the job's master");
-  if (hello.getJob() == options.job || (hello.getJob() == 0 && options.accept_strangers)) return;
-  fail(ErrorCode::kMismatch, "job {:016x} here, job {:016x} at the peer: it belongs to another run",
-       options.job, hello.getJob());
+// What the log tells apart. Messages of kDenied quote nothing that a peer could vary.
+std::string reason_of(const Error& why) {
+  return why.code() == ErrorCode::kDenied ? std::string(why.what()) : std::string(name(why.code()));
 }
 
 }  // namespace
@@ -53,6 +50,7 @@ void check_hello(wire::Hello::Reader hello, const Server::Options& options) {
 struct Server::Acceptor {
   std::variant<asio::ip::tcp::acceptor, asio::local::stream_protocol::acceptor> acceptor;
   std::string socket_path;  // of a Unix socket with a file, to be removed at the end
+  bool abstract = false;
 };
 
 std::shared_ptr<Server> Server::listen(Transport& transport, const std::vector<Endpoint>& endpoints,
@@ -77,7 +75,17 @@ void Server::stop() {
   });
 }
 
+void Server::dismiss(const Error& why) {
+  asio::post(transport_.io(), [weak = weak_from_this(), why] {
+    const auto self = weak.lock();
+    if (!self) return;
+    for (const auto& welcomed : std::exchange(self->welcomed_, {}))
+      if (const auto connection = welcomed.lock()) connection->reject(why);
+  });
+}
+
 void Server::add(const Endpoint& endpoint) {
+  transport_.check_guarded(endpoint, "listen on");
   try {
     if (endpoint.unix_socket) {
       if (std::error_code ignored;
@@ -87,7 +95,7 @@ void Server::add(const Endpoint& endpoint) {
       }
       acceptors_.push_back(std::make_shared<Acceptor>(
           Acceptor{asio::local::stream_protocol::acceptor(transport_.io(), unix_address(endpoint)),
-                   is_abstract(endpoint) ? "" : endpoint.host}));
+                   is_abstract(endpoint) ? "" : endpoint.host, is_abstract(endpoint)}));
       endpoints_.push_back(endpoint);
       return;
     }
@@ -96,7 +104,7 @@ void Server::add(const Endpoint& endpoint) {
         *resolver.resolve(endpoint.host, endpoint.port, asio::ip::resolver_base::passive);
     asio::ip::tcp::acceptor acceptor(transport_.io(), address);
     endpoints_.push_back({false, endpoint.host, std::to_string(acceptor.local_endpoint().port())});
-    acceptors_.push_back(std::make_shared<Acceptor>(Acceptor{std::move(acceptor), ""}));
+    acceptors_.push_back(std::make_shared<Acceptor>(Acceptor{std::move(acceptor), "", false}));
   } catch (const boost::system::system_error& e) {
     fail_listen(endpoint, e.code().message());
   }
@@ -115,70 +123,188 @@ void Server::accept(const std::shared_ptr<Acceptor>& acceptor) {
           const bool stopped = e == asio::error::operation_aborted || e == asio::error::invalid_argument;
           if (!self || stopped) return;
           if (!e) {
-            self->greet(Connection::Socket(std::move(socket)));
-            return self->accept(acceptor);
+            const bool crowded = self->greet(Connection::Socket(std::move(socket)), acceptor->abstract);
+            const bool pause = crowded && ++self->crowded_out_ % kCrowdedFew == 0;
+            return pause ? self->accept_later(acceptor, kCrowdedPause) : self->accept(acceptor);
           }
-          spdlog::warn("a connection could not be accepted: {}", e.message());
-          self->accept_later(acceptor);
+          // Out of descriptors, perhaps: trying again at once would fail the same way.
+          log_refusal(*self->refusals_, "a connection", e.message(),
+                      "it could not be accepted: " + e.message());
+          self->accept_later(acceptor, kAcceptPause);
         });
       },
       acceptor->acceptor);
 }
 
-// Out of descriptors, perhaps: trying again at once would fail the same way.
-void Server::accept_later(const std::shared_ptr<Acceptor>& acceptor) {
-  auto timer = std::make_shared<asio::steady_timer>(transport_.io(), kAcceptPause);
+void Server::accept_later(const std::shared_ptr<Acceptor>& acceptor, std::chrono::milliseconds pause) {
+  auto timer = std::make_shared<asio::steady_timer>(transport_.io(), pause);
   timer->async_wait([timer, weak = weak_from_this(), acceptor](auto) {
     if (const auto self = weak.lock()) self->accept(acceptor);
   });
 }
 
-void Server::greet(Connection::Socket socket) {
+// --- the handshake -------------------------------------------------------------------------------
+
+// Returns whether somebody had to go to make room.
+bool Server::greet(Connection::Socket socket, bool abstract) {
+  const std::string address = peer_address(socket);
+  const std::optional<uid_t> user = peer_user(socket);
   const auto connection = transport_.adopt(std::move(socket));
-  const std::weak_ptr<Connection> weak = connection;
-  connection->on_frame = [server = weak_from_this(), weak](InFrame frame) {
-    const auto self = server.lock();
-    const auto c = weak.lock();
-    if (self && c) self->shake_hands(c, frame);
+  connection->distrust();
+  const Newcomers::Id id = newcomers_.add(address);
+  Newcomer& newcomer = newcomer_[id];
+  newcomer.connection = connection;
+  newcomer.address = address;
+  connection->on_close = [server = weak_from_this(), id, address](const Error& why) {
+    if (const auto self = server.lock()) self->left(id, address, why);
   };
-  connection->on_close = [](const Error& why) {
-    spdlog::debug("a connection ended in the handshake: {}", why.what());
-  };
-  connection->start();
-  auto timer = std::make_shared<asio::steady_timer>(transport_.io(), std::chrono::seconds(kHandshakeSeconds));
-  timer->async_wait([timer, weak](auto) {
-    if (const auto c = weak.lock(); c && !c->trusted())
-      c->close(Error(ErrorCode::kTimeout, fmt::format("no handshake within {} s", kHandshakeSeconds)));
+  if (abstract && user != ::geteuid()) {
+    connection->reject(Error(
+        ErrorCode::kDenied,
+        fmt::format("this socket is for processes of user {}, not of user {}: use a TCP address, or a Unix "
+                    "socket with a file",
+                    ::geteuid(), user.value_or(-1))));
+  } else {
+    connection->on_frame = [server = weak_from_this(), id, weak = newcomer.connection](InFrame frame) {
+      const auto self = server.lock();
+      const auto c = weak.lock();
+      if (self && c) self->shake_hands(id, c, frame);
+    };
+    connection->start();
+  }
+  newcomer.timer = std::make_unique<asio::steady_timer>(transport_.io(), options_.patience);
+  newcomer.timer->async_wait([weak = newcomer.connection, patience = options_.patience](auto e) {
+    if (const auto c = weak.lock(); c && !e && !c->trusted())
+      c->close(Error(ErrorCode::kTimeout, fmt::format("it did not shake hands within {} s",
+                                                      std::chrono::duration<double>(patience).count())));
   });
+  return make_room();
 }
 
-void Server::shake_hands(const std::shared_ptr<Connection>& connection, InFrame& frame) {
+bool Server::make_room() {
+  const auto id = newcomers_.make_room();
+  if (!id) return false;
+  const Newcomer newcomer = std::move(newcomer_.extract(*id).mapped());
+  log_refusal(*refusals_, newcomer.address, "newcomers",
+              fmt::format("more than {} connections have not shaken hands; the oldest ones are closed",
+                          options_.newcomers));
+  if (const auto connection = newcomer.connection.lock())
+    connection->close(Error(ErrorCode::kUnavailable, "it made room for other connections"));
+  return true;
+}
+
+// The connection of a newcomer has ended.
+void Server::left(Newcomers::Id id, const std::string& address, const Error& why) {
+  newcomers_.remove(id);
+  newcomer_.erase(id);
+  if (why.code() == ErrorCode::kUnavailable)  // it hung up, made room, or this process ends
+    spdlog::debug("a connection of {} ended in the handshake: {}", address, why.what());
+  else
+    log_refusal(*refusals_, address, reason_of(why), why.what());
+}
+
+void Server::log_refusal(RefusalLog& log, const std::string& address, const std::string& reason,
+                         const std::string& what) {
+  if (const auto line = log.add(address, reason, what, RefusalLog::Clock::now())) spdlog::warn("{}", *line);
+}
+
+void Server::shake_hands(Newcomers::Id id, const std::shared_ptr<Connection>& connection, InFrame& frame) {
+  const auto known = newcomer_.find(id);
+  if (known == newcomer_.end()) return;  // it has made room
+  Newcomer& newcomer = known->second;
   check_is_request(frame);
-  const auto hello = decode<wire::Hello>(frame);
-  decoding(Kind::kHello, [&] { check_hello(hello.get(), options_); });
+  const auto reply = [&](const auto& message) {
+    connection->send(out_frame(message, Destination{}, 0, FrameHeader::kReply));
+  };
+  if (!newcomer.hello) {
+    newcomer.hello = decode<wire::Hello>(frame);
+    const auto hello = newcomer.hello.get();
+    decoding(Kind::kHello, [&] { check_hello(hello); });
+    if (transport_.secret()) {
+      newcomer.challenge = make_message<wire::Challenge>(
+          [](wire::Challenge::Builder b) { b.setNonce(as_data(make_nonce())); });
+      return reply(newcomer.challenge);
+    }
+  } else {
+    const auto theirs = decode<wire::Proof>(frame);
+    const Mac right = proof(transport_.secret(), Prover::kClient, newcomer.hello.words().bytes(),
+                            newcomer.challenge.words().bytes());
+    if (!decoding(Kind::kProof, [&] { return is_equal(right, as_bytes(theirs.get().getMac())); }))
+      fail(ErrorCode::kDenied,
+           "wrong secret: give the job directory (--job-dir) of the job's master, or its --secret-file");
+  }
+  check_run(newcomer.hello.get());
+  newcomers_.remove(id);
+  welcome(std::move(newcomer_.extract(known).mapped()), connection);
+}
+
+void Server::check_hello(wire::Hello::Reader hello) const {
+  if (hello.getProtocol() != kProtocol)
+    fail(ErrorCode::kMismatch, "protocol {} here, {} at the peer: install the same embers on all hosts",
+         kProtocol, hello.getProtocol());
+  if (hello.getNumberFormat() != kNumberFormat)
+    fail(ErrorCode::kMismatch, "number format {} here, {} at the peer", kNumberFormat,
+         hello.getNumberFormat().cStr());
+  const size_t nonce = hello.getNonce().size();
+  if (transport_.secret() && nonce == 0)
+    fail(ErrorCode::kDenied, "this job asks for its secret: give --job-dir or --secret-file");
+  if (nonce != 0 && nonce != kNonceBytes)
+    fail(ErrorCode::kBadFrame, "a nonce has {} bytes instead of {}", nonce, kNonceBytes);
+  const wire::Role role = hello.getRole();
+  if (name(role).empty())
+    fail(ErrorCode::kMismatch, "role {} is unknown here: install the same embers on all hosts",
+         static_cast<unsigned>(role));
+  if (std::none_of(handlers_->begin(), handlers_->end(), [&](const auto& handler) {
+        return may_send(role, static_cast<Kind>(handler.first.second));
+      }))
+    fail(ErrorCode::kDenied, "the role {} has nothing to ask here", name(role));
+}
+
+// Strangers are not told about the run, so this comes last.
+void Server::check_run(wire::Hello::Reader hello) const {
+  if (hello.getJob() == 0 && !options_.accept_strangers)
+    fail(ErrorCode::kMismatch, "this is a shard of a job: give the address of the job's master");
+  if (hello.getJob() == options_.job || hello.getJob() == 0) return;
+  fail(ErrorCode::kMismatch, "job {:016x} here, job {:016x} at the peer: it belongs to another run",
+       options_.job, hello.getJob());
+}
+
+void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& connection) {
   connection->trust();
+  std::erase_if(welcomed_, [](const auto& weak) { return weak.expired(); });
+  welcomed_.push_back(connection);
   caf::actor_system& system = transport_.system();
   caf::actor_config config;
-  const auto actor = caf::make_actor<Session, caf::strong_actor_ptr>(system.next_actor_id(), system.node(),
-                                                                     &system, config, connection);
+  const auto actor = caf::make_actor<Session, caf::strong_actor_ptr>(
+      system.next_actor_id(), system.node(), &system, config, connection, newcomer.hello.get().getRole(),
+      newcomer.address);
   const auto session = [actor]() -> Session& { return static_cast<Session&>(*actor->get()); };
-  connection->set_handlers([session, handlers = handlers_](InFrame f) { ask(*handlers, session(), f); },
+  connection->set_handlers([session, handlers = handlers_,
+                            refusals = refusals_](InFrame f) { ask(*handlers, *refusals, session(), f); },
                            [session](const Error& why) {
                              session().cleanup(to_caf(Error(ErrorCode::kUnavailable, why.what())), nullptr);
                            });
-  connection->send(out_frame(make_message<wire::Welcome>(), Destination{}, 0, FrameHeader::kReply));
+  const auto message = make_message<wire::Welcome>([&](wire::Welcome::Builder b) {
+    if (!newcomer.challenge) return;
+    b.setMac(as_data(proof(transport_.secret(), Prover::kServer, newcomer.hello.words().bytes(),
+                           newcomer.challenge.words().bytes())));
+  });
+  connection->send(out_frame(message, Destination{}, 0, FrameHeader::kReply));
 }
 
-void Server::ask(const Handlers& handlers, Session& session, InFrame& frame) {
+// --- after the handshake -------------------------------------------------------------------------
+
+void Server::ask(const Handlers& handlers, RefusalLog& refusals, Session& session, InFrame& frame) {
   const FrameHeader header = frame.header;
   try {
     check_is_request(frame);
+    check_sender(session.role(), frame.kind());
     const auto handler = handlers.find({header.destination, header.kind});
     if (handler == handlers.end())
-      fail(ErrorCode::kBadFrame, "destination {} takes no {} here", header.destination,
-           name(static_cast<Kind>(header.kind)));
+      fail(ErrorCode::kBadFrame, "destination {} takes no {} here", header.destination, name(frame.kind()));
     handler->second(session, frame);
   } catch (const Error& e) {
+    if (e.code() == ErrorCode::kDenied) log_refusal(refusals, session.address(), reason_of(e), e.what());
     session.answer_error(header, e);
   } catch (const std::exception& e) {
     session.answer_error(header, Error(ErrorCode::kInternal, e.what()));

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/errors.h"
+#include "actors/transport/newcomers.h"
+#include "actors/transport/refusal_log.h"
+#include "actors/transport/roles.h"
 #include "actors/transport/session.h"
 #include "actors/transport/transport.h"
 
@@ -13,12 +18,19 @@ namespace embers {
 
 // Listens and lets peers that have shaken hands talk to local actors. To those actors each connection is one
 // sender: monitor current_sender() to notice the end of a peer, in this process and across processes alike.
+//
+// A peer shakes hands with the job's secret, if the transport has one, and a role, which says what it may ask
+// from then on. An abstract Unix socket takes only processes of this process's user. Before the handshake a
+// peer has little: small messages, `patience` in all, and a place among `newcomers`. Who is refused is said
+// in the log, once (refusal_log.h).
 class Server : public std::enable_shared_from_this<Server> {
  public:
   struct Options {
     uint64_t job = 0;  // number of the run; a client of another one is refused
     bool accept_strangers =
-        false;  // a client that does not know the run yet (job 0) is welcome: masters only
+        false;               // a client that does not know the run yet (job 0) is welcome: masters only
+    size_t newcomers = 256;  // connections that have not shaken hands, at most
+    std::chrono::milliseconds patience = std::chrono::seconds(10);  // for a handshake
   };
 
   // Binds and listens; connections wait until start(). kInvalid naming the address that is in use, or that
@@ -32,6 +44,8 @@ class Server : public std::enable_shared_from_this<Server> {
   void start();
   // Accepts no more connections and removes its Unix sockets.
   void stop();
+  // Tells every peer that has shaken hands why its connection ends, and ends it.
+  void dismiss(const Error& why);
   ~Server();  // stop(); before the transport's end
 
   // Where it listens, with the ports that it got.
@@ -41,14 +55,30 @@ class Server : public std::enable_shared_from_this<Server> {
   using Handler = std::function<void(Session& session, InFrame& frame)>;
   using Handlers = std::map<std::pair<uint16_t, uint16_t>, Handler>;  // by (destination, kind)
   struct Acceptor;
+  // A connection that has not shaken hands yet.
+  struct Newcomer {
+    std::weak_ptr<Connection> connection;
+    std::string address;
+    std::unique_ptr<boost::asio::steady_timer> timer;
+    Message<wire::Hello> hello;
+    Message<wire::Challenge> challenge;  // once it is sent
+  };
 
-  Server(Transport& transport, Options options) : transport_(transport), options_(options) {}
+  Server(Transport& transport, Options options)
+      : transport_(transport), options_(options), newcomers_(options.newcomers) {}
   void add(const Endpoint& endpoint);
   void accept(const std::shared_ptr<Acceptor>& acceptor);
-  void accept_later(const std::shared_ptr<Acceptor>& acceptor);
-  void greet(Connection::Socket socket);
-  void shake_hands(const std::shared_ptr<Connection>& connection, InFrame& frame);
-  static void ask(const Handlers& handlers, Session& session, InFrame& frame);
+  void accept_later(const std::shared_ptr<Acceptor>& acceptor, std::chrono::milliseconds pause);
+  bool greet(Connection::Socket socket, bool abstract);
+  bool make_room();
+  void shake_hands(Newcomers::Id id, const std::shared_ptr<Connection>& connection, InFrame& frame);
+  void check_hello(wire::Hello::Reader hello) const;
+  void check_run(wire::Hello::Reader hello) const;
+  void welcome(Newcomer newcomer, const std::shared_ptr<Connection>& connection);
+  void left(Newcomers::Id id, const std::string& address, const Error& why);
+  static void log_refusal(RefusalLog& log, const std::string& address, const std::string& reason,
+                          const std::string& what);
+  static void ask(const Handlers& handlers, RefusalLog& refusals, Session& session, InFrame& frame);
   template <class T, class Actor>
   void add_handler(Destination destination, const Actor& actor);
 
@@ -57,6 +87,13 @@ class Server : public std::enable_shared_from_this<Server> {
   std::vector<Endpoint> endpoints_;
   std::vector<std::shared_ptr<Acceptor>> acceptors_;
   std::shared_ptr<Handlers> handlers_ = std::make_shared<Handlers>();
+
+  // On the io thread.
+  const std::shared_ptr<RefusalLog> refusals_ = std::make_shared<RefusalLog>();
+  Newcomers newcomers_;
+  uint64_t crowded_out_ = 0;                    // newcomers that made room
+  std::map<Newcomers::Id, Newcomer> newcomer_;  // those that newcomers_ counts
+  std::vector<std::weak_ptr<Connection>> welcomed_;
 };
 
 template <class T, class Actor>
@@ -64,7 +101,9 @@ void Server::add_handler(Destination destination, const Actor& actor) {
   (*handlers_)[{static_cast<uint16_t>(destination), static_cast<uint16_t>(KindOf<T>::kind)}] =
       [actor](Session& session, InFrame& frame) {
         const FrameHeader header = frame.header;
-        session.ask(actor, header, decode<T>(frame));
+        Message<T> question = decode<T>(frame);
+        check_claims(session.role(), question.get());
+        session.ask(actor, header, std::move(question));
       };
 }
 

@@ -14,9 +14,10 @@ void Session::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) 
     const MutexLock lock(mutex_);
     const auto known = open_.find(what->mid.request_id().integer_value());
     if (known == open_.end()) return;
-    open = known->second;
+    open = std::move(known->second);
     open_.erase(known);
   }
+  if (open.arrival) open.arrival->settle();
   const caf::type_erased_tuple& content = what->content();
   if (auto frame = open.make_frame(content, open.request))
     connection_->send(std::move(*frame));
@@ -27,9 +28,10 @@ void Session::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) 
                  Error(ErrorCode::kInternal, "the answer is not of the type that the request asks for"));
 }
 
-caf::message_id Session::remember(const FrameHeader& request, MakeFrame make_frame) {
+caf::message_id Session::remember(const FrameHeader& request, MakeFrame make_frame,
+                                  std::shared_ptr<Arrival> arrival) {
   const MutexLock lock(mutex_);
-  open_.emplace(++last_, Open{request, make_frame});
+  open_.emplace(++last_, Open{request, make_frame, std::move(arrival)});
   return caf::make_message_id(last_);
 }
 
@@ -41,7 +43,7 @@ void answer_error(Connection& connection, const FrameHeader& request, const Erro
   connection.send(out_frame(make_error(error.code(), error.what()),
                             static_cast<Destination>(request.destination), request.correlation,
                             FrameHeader::kReply | FrameHeader::kError));
-  if (error.code() == ErrorCode::kBadFrame) connection.finish();
+  if (error.code() == ErrorCode::kBadFrame || error.code() == ErrorCode::kDenied) connection.finish();
 }
 
 }  // namespace embers

@@ -15,10 +15,17 @@ namespace embers {
 // *Thread safety*: all members from any thread.
 class Session final : public caf::monitorable_actor {
  public:
-  Session(caf::actor_config& config, std::shared_ptr<Connection> connection)
-      : monitorable_actor(config), connection_(std::move(connection)) {}
+  // `address` is the peer's, for messages.
+  Session(caf::actor_config& config, std::shared_ptr<Connection> connection, wire::Role role,
+          std::string address)
+      : monitorable_actor(config),
+        connection_(std::move(connection)),
+        role_(role),
+        address_(std::move(address)) {}
 
   const char* name() const override { return "session"; }
+  wire::Role role() const { return role_; }
+  const std::string& address() const { return address_; }
   // Takes answers.
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) override;
 
@@ -34,27 +41,32 @@ class Session final : public caf::monitorable_actor {
   struct Open {
     FrameHeader request;
     MakeFrame make_frame;
+    std::shared_ptr<Arrival> arrival;  // of the request
   };
   template <class Reply>
   static std::optional<OutFrame> make_frame(const caf::type_erased_tuple& content,
                                             const FrameHeader& request);
   // Remembers a question, and returns the id under which its answer will come.
-  caf::message_id remember(const FrameHeader& request, MakeFrame make_frame);
+  caf::message_id remember(const FrameHeader& request, MakeFrame make_frame,
+                           std::shared_ptr<Arrival> arrival);
 
   const std::shared_ptr<Connection> connection_;
+  const wire::Role role_;
+  const std::string address_;
   Mutex mutex_;
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<uint64_t, Open> open_ ABSL_GUARDED_BY(mutex_);  // by request id
 };
 
-// Answers a request's frame with an error; a malformed request ends its connection.
+// Answers a request's frame with an error. A request that is malformed, or that the peer may not send, ends
+// its connection.
 void answer_error(Connection& connection, const FrameHeader& request, const Error& error);
 
 template <class T, class Actor>
 void Session::ask(const Actor& actor, const FrameHeader& header, Message<T> question) {
   caf::actor_cast<caf::abstract_actor*>(actor)->eq_impl(
-      remember(header, make_frame<typename KindOf<T>::Reply>), caf::strong_actor_ptr(ctrl()), nullptr,
-      std::move(question));
+      remember(header, make_frame<typename KindOf<T>::Reply>, question.arrival()),
+      caf::strong_actor_ptr(ctrl()), nullptr, std::move(question));
 }
 
 template <class Reply>

@@ -46,14 +46,25 @@ void tune(Connection::Socket& socket) {
   socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);  // refused by a Unix socket
 }
 
-Transport::Transport(caf::actor_system& system)
-    : system_(system), work_(boost::asio::make_work_guard(io())), thread_([this] { io().run(); }) {}
+Transport::Transport(caf::actor_system& system, Credentials credentials)
+    : system_(system),
+      credentials_(std::move(credentials)),
+      work_(boost::asio::make_work_guard(io())),
+      thread_([this] { io().run(); }) {}
 
 Transport::~Transport() { stop(); }
 
+void Transport::check_guarded(const Endpoint& endpoint, const char* what) const {
+  if (credentials_.secret || credentials_.insecure || is_on_this_host(endpoint)) return;
+  fail(ErrorCode::kInvalid,
+       "cannot {} {} without the job's secret, since other hosts can reach that address: give --job-dir or "
+       "--secret-file (or EMBERS_SECRET_FILE), or --insecure in a network that you trust",
+       what, endpoint.text());
+}
+
 std::shared_ptr<Connection> Transport::adopt(Connection::Socket socket) {
   tune(socket);
-  auto connection = std::make_shared<Connection>(loop_, std::move(socket));
+  auto connection = std::make_shared<Connection>(loop_, flow_, std::move(socket));
   const MutexLock lock(mutex_);
   std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
   connections_.push_back(connection);

@@ -6,6 +6,7 @@
 
 #include "actors/transport/connection.h"
 #include "actors/transport/endpoint.h"
+#include "actors/transport/secret.h"
 #include "base/mutex.h"
 
 namespace embers {
@@ -21,12 +22,21 @@ void tune(Connection::Socket& socket);
 // *Thread safety*: all members from any thread.
 class Transport {
  public:
-  explicit Transport(caf::actor_system& system);
+  // The credentials are those of every link and server of this transport.
+  explicit Transport(caf::actor_system& system, Credentials credentials = {});
   ~Transport();  // stop()
 
   caf::actor_system& system() { return system_; }
+  const Secret& secret() const { return credentials_.secret; }
+  // kInvalid for an address beyond this host, unless there is a secret, or none is wanted. `what` says what
+  // is to be done there: "listen on", "connect to".
+  void check_guarded(const Endpoint& endpoint, const char* what) const;
   boost::asio::io_context& io() { return loop_->context; }
   const std::shared_ptr<EventLoop>& loop() { return loop_; }
+
+  // Transports of one process share their flow. Call before the first connection.
+  void share(std::shared_ptr<Flow> flow) { flow_ = std::move(flow); }
+  const std::shared_ptr<Flow>& flow() const { return flow_; }
 
   // Makes a connection from a connected socket, and keeps track of it.
   std::shared_ptr<Connection> adopt(Connection::Socket socket);
@@ -40,7 +50,9 @@ class Transport {
 
  private:
   caf::actor_system& system_;
+  const Credentials credentials_;
   const std::shared_ptr<EventLoop> loop_ = std::make_shared<EventLoop>();
+  std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   Mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);

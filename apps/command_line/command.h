@@ -24,15 +24,29 @@ struct TrainOptions {
   std::string pin;  // --pin LIST of CPUs
 };
 
+// How a process proves that it belongs to a job.
+struct AccessOptions {
+  std::string job_dir;      // --job-dir DIR
+  std::string secret_file;  // --secret-file FILE
+  bool insecure = false;    // --insecure
+};
+
+enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
+
 struct MasterOptions {
-  JobOptions job;
+  JobOptions job;  // resume: to evaluate or predict, the model's directory
+  AccessOptions access;
+  Task task = Task::kTrain;       // --task
+  std::vector<std::string> data;  // --data: files instead of the job's test files
+  std::string out;                // --out: CSV file
   std::vector<std::string> listen{"127.0.0.1:7700"};
   uint32_t shards = 0, workers = 0;  // 0: as the job file says
   double connect_timeout = 20;       // seconds
 };
 
 struct JoinOptions {
-  std::string master;
+  std::string master;  // "": the job directory says where it listens
+  AccessOptions access;
   std::vector<std::string> set;  // worker: paths that differ on this host
   double connect_timeout = 20;
 };

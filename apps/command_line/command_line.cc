@@ -1,18 +1,20 @@
 // Parses the command line. Every option of every command is defined here, and only here.
 #include "apps/command_line/command_line.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
 
 #include <csignal>
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "apps/command_line/describe.h"
 #include "apps/command_line/op_help.h"
 #include "base/errors.h"
+#include "base/log/standard_error.h"
 #include "base/tune_malloc.h"
 
 namespace embers {
@@ -55,8 +57,23 @@ void add_job_options(CLI::App& app, JobOptions& o, bool trains) {
       ->check(kNotEmpty);
 }
 
+// `job_dir`: what the directory is for here.
+CLI::Option* add_access(CLI::App& app, AccessOptions& o, const char* job_dir) {
+  CLI::Option* const option = app.add_option("--job-dir", o.job_dir, job_dir)->check(kNotEmpty);
+  app.add_option("--secret-file", o.secret_file,
+                 "file with the job's secret, instead of the one in the job directory")
+      ->envname("EMBERS_SECRET_FILE");
+  app.add_flag("--insecure", o.insecure,
+               "use no secret, even between hosts: for networks that are closed to strangers");
+  return option;
+}
+
 void add_join_options(CLI::App& app, JoinOptions& o) {
-  app.add_option("--master", o.master, "address of the master: HOST:PORT or unix:/path")->required();
+  CLI::Option* const master =
+      app.add_option("--master", o.master, "address of the master: HOST:PORT or unix:/path")
+          ->check(kNotEmpty);
+  add_access(app, o.access, "directory of the job, where the master's address and the secret are")
+      ->excludes(master);
   app.add_option("--connect-timeout", o.connect_timeout, "seconds to keep trying to reach it")
       ->check(kSeconds)
       ->capture_default_str();
@@ -86,13 +103,53 @@ void add_train(CLI::App& app, Chosen& chosen) {
   add_pin(*train, options.pin);
 }
 
+// What the master's job is: options of one task mean nothing to another.
+void add_task(CLI::App& master, MasterOptions& o) {
+  static const std::map<std::string, Task> tasks{
+      {"train", Task::kTrain}, {"evaluate", Task::kEvaluate}, {"predict", Task::kPredict}};
+  const auto words = std::make_shared<std::pair<std::string, std::string>>("train", "");
+  auto& [task, model] = *words;
+  master
+      .add_option(
+          "--task", task,
+          "train; or use the model of --model: evaluate it on the test files, or predict their scores")
+      ->check(CLI::IsMember({"train", "evaluate", "predict"}))
+      ->capture_default_str();
+  master.add_option("--model", model, "evaluate, predict: directory that training saved with --output")
+      ->check(kNotEmpty);
+  master.add_option("--data", o.data, "evaluate, predict: files to use instead of the job's test files");
+  master.add_option("--out", o.out, "predict: CSV file: record,score,label")->check(kNotEmpty);
+  // Runs before the command's own callback, which keeps the options alive and must stay.
+  master.parse_complete_callback([&, words] {
+    const std::string task = words->first;
+    o.task = tasks.at(task);
+    o.job.resume = o.task == Task::kTrain ? o.job.resume : words->second;
+    const auto needs = [&](const char* option) {
+      if (master.count(option) == 0)
+        fail(ErrorCode::kInvalid, "--task {} needs {}; see embers help master", task, option);
+    };
+    const auto refuses = [&](std::initializer_list<const char*> options) {
+      for (const char* option : options)
+        if (master.count(option) > 0)
+          fail(ErrorCode::kInvalid, "{} means nothing with --task {}; see embers help master", option, task);
+    };
+    if (o.task == Task::kTrain) return refuses({"--model", "--data", "--out"});
+    refuses({"--output", "--save-every", "--resume", "--dump-rows"});
+    needs("--model");
+    o.task == Task::kPredict ? needs("--out") : refuses({"--out"});
+  });
+}
+
 void add_master(CLI::App& app, Chosen& chosen) {
   const auto [master, options] = add_command<MasterOptions>(
       app, chosen, "master", "run the master of a job that shard and worker processes join");
   add_job_options(*master, options.job, true);
+  add_task(*master, options);
   master->add_option("--listen", options.listen, "HOST:PORT or unix:/path (may be repeated)")
       ->capture_default_str()
       ->allow_extra_args(false);
+  add_access(*master, options.access,
+             "directory for the master's address and the job's secret, which is made at first use");
   master->add_option(
       "--shards,--owners", options.shards,
       "shards to wait for: the sum of --owners over all shard processes (default: storage.shards)");
@@ -262,23 +319,41 @@ int parse_and_run(int argc, const char* const* argv, const std::function<int(con
   return run(*chosen);
 }
 
+// spdlog's own sinks write in the thread that logs.
+class StandardErrorSink final : public spdlog::sinks::sink {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    standard_error().line(at_present(std::string_view(message.payload.data(), message.payload.size())));
+  }
+  void flush() override {}
+  void set_pattern(const std::string&) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
+};
+
+int run_to_the_end(int argc, const char* const* argv, const std::function<int(const Command&)>& run) {
+  try {
+    return parse_and_run(argc, argv, run);
+  } catch (const Error& e) {
+    say_error(e.what());
+    return exit_status(e.code());
+  } catch (const std::exception& e) {
+    say_error(e.what());
+    return 1;
+  }
+}
+
 }  // namespace
 
 int run_program(int argc, const char* const* argv, const std::function<int(const Command&)>& run) {
   tune_malloc();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGCHLD, SIG_DFL);  // a parent may leave it ignored, which would hide how children end
-  spdlog::set_default_logger(spdlog::stderr_color_mt("embers"));
-  spdlog::set_pattern("%H:%M:%S %v");
-  try {
-    return parse_and_run(argc, argv, run);
-  } catch (const Error& e) {
-    fmt::print(stderr, "embers: error: {}\n", e.what());
-    return exit_status(e.code());
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "embers: error: {}\n", e.what());
-    return 1;
-  }
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("embers", std::make_shared<StandardErrorSink>()));
+  say_last_words_in_crashes();
+  const int status = run_to_the_end(argc, argv, run);
+  say_last_words();
+  return status;
 }
 
 }  // namespace embers

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "base/cpus.h"
@@ -48,13 +49,14 @@ JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> co
   const auto page_filler = std::make_shared<storage::PageFiller>();
   for (uint32_t s = 0; s < config->shards; ++s) {
     OwnerConfig owner = owner_config(config->job, config->run, s, config->model.tables, map);
+    owner.login = config->server_login;
     owner.cpu = cpu_of(cpus, s);
     owner.page_filler = page_filler;
     config->local_owners.push_back(spawn_owner(system, owner));
   }
-  std::promise<JobResult> ended;
+  Outcome<JobResult> ended;
   show_on(console, *config);
-  config->on_end = [&](JobResult result) { ended.set_value(std::move(result)); };
+  config->on_end = [&](JobResult result) { ended.give(std::move(result)); };
   std::vector<std::shared_ptr<WorkerConfig>> workers(config->workers);
   const LocalMasterActor master = spawn_master(system, config);
   const SignalWatch watch(
@@ -63,7 +65,7 @@ JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> co
     workers[w] = worker_config(setup, *config, caf::actor_cast<MasterActor>(master), w == 0);
     spawn_worker(system, workers[w]);
   }
-  JobResult result = ended.get_future().get();
+  JobResult result = ended.wait();
   console.finish();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
   config->local_owners.clear();

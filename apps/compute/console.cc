@@ -1,11 +1,10 @@
 #include "apps/compute/console.h"
 
-#include <spdlog/spdlog.h>
-#include <unistd.h>
-
 #include <cmath>
+#include <optional>
 
 #include "base/files/output_file.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 namespace {
@@ -35,37 +34,21 @@ double share(const Progress& p) {
 
 }  // namespace
 
-Console::Console() : terminal_(::isatty(STDERR_FILENO)) {}
-
 void Console::progress(const Progress& p) {
-  const std::lock_guard lock(mutex_);
   const std::string what = p.evaluating ? "evaluating" : fmt::format("epoch {}/{}", p.epoch, p.epochs);
-  if (!terminal_) {
-    spdlog::info("{} {:3.0f}%  {} examples  {}", what, 100 * share(p), p.examples, figures(p));
+  if (!out_.is_terminal()) {
+    out_.progress(at_present(
+        fmt::format("{} {:3.0f}%  {} examples  {}", what, 100 * share(p), p.examples, figures(p))));
     return;
   }
   const int filled = static_cast<int>(share(p) * kBarWidth);
-  fmt::print(stderr, "\r\033[K{} [{}{}] {:3.0f}%  {}", what, std::string(filled, '#'),
-             std::string(kBarWidth - filled, ' '), 100 * share(p), figures(p));
-  std::fflush(stderr);
-  bar_shown_ = true;
+  out_.progress(fmt::format("{} [{}{}] {:3.0f}%  {}", what, std::string(filled, '#'),
+                            std::string(kBarWidth - filled, ' '), 100 * share(p), figures(p)));
 }
 
-void Console::event(const std::string& line) {
-  const std::lock_guard lock(mutex_);
-  clear_bar();
-  spdlog::info("{}", line);
-}
+void Console::event(const std::string& line) { out_.line(at_present(line)); }
 
-void Console::clear_bar() {
-  if (bar_shown_) fmt::print(stderr, "\r\033[K");
-  bar_shown_ = false;
-}
-
-void Console::finish() {
-  const std::lock_guard lock(mutex_);
-  clear_bar();
-}
+void Console::finish() { out_.end_progress(); }
 
 void show_on(Console& console, MasterConfig& config) {
   config.on_progress = [&console](const Progress& p) { console.progress(p); };
@@ -75,6 +58,13 @@ void show_on(Console& console, MasterConfig& config) {
 void conclude(const JobResult& result, const std::string& report_file) {
   if (result.error) throw Error(*result.error);
   const nlohmann::json json = to_json(result.report);
+  std::optional<Error> unwritten;
+  try {
+    if (!report_file.empty()) write_file(report_file, json.dump(2) + '\n');
+  } catch (const Error& e) {
+    unwritten = e;
+  }
+  flush_standard_error();
   const Period& t = result.report.total;
   fmt::print("{} examples in {:.2f} s ({:.0f} examples/s), {} rows, version {}, peak memory {:.0f} MiB\n",
              t.examples, t.seconds, t.examples_per_second(), t.owners.rows, t.owners.version,
@@ -83,8 +73,7 @@ void conclude(const JobResult& result, const std::string& report_file) {
              metric(t.auc), metric(t.accuracy));
   if (t.owners.staleness.pushes() > 0) fmt::print("staleness of gradients {}\n", t.owners.staleness.text());
   if (result.report.skipped_rows > 0) fmt::print("{} bad rows were skipped\n", result.report.skipped_rows);
-  if (report_file.empty()) return;
-  write_file(report_file, json.dump(2) + '\n');
+  if (unwritten) throw Error(*unwritten);
 }
 
 }  // namespace embers

@@ -1,48 +1,57 @@
-// embers evaluate and embers predict: a saved model, read-only, in this process.
-#include <cmath>
+// embers evaluate and embers predict: a saved model, read-only.
+#include "apps/compute/evaluate.h"
+
+#include <filesystem>
 
 #include "apps/compute/cluster.h"
 #include "apps/compute/compute.h"
 #include "base/files/output_file.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 namespace {
 
-JobResult run_evaluation(const EvaluateOptions& options) {
-  Console console;
-  const JobSetup setup = set_up(load_job(options.job), Purpose::kEvaluate, "", options.data);
-  const auto config = master_config(setup, options.job);
-  config->task = MasterConfig::Task::kEvaluate;
-  config->job.storage.backend = "memory";  // a job that is training may be using its servers
-  JobResult result = run_in_process(setup, config, console);
-  if (!result.error && !result.report.stopped_by.empty())
-    result.error = Error(ErrorCode::kJobFailed,
-                         fmt::format("{}: not all records were evaluated", result.report.stopped_by));
-  return result;
-}
-
-std::string predictions(const Evaluation& evaluation) {
-  std::string csv = "record,score,label\n";
-  for (const auto& [minibatch, result] : evaluation.results())
-    for (size_t i = 0; i < result.scores.size(); ++i)
-      csv += fmt::format("{},{},{}\n", result.records[i], result.scores[i],
-                         i < result.labels.size() ? fmt::format("{}", result.labels[i]) : "");
-  return csv;
+int run_evaluation(const EvaluateOptions& options, const std::string& predictions) {
+  Console console(standard_error());
+  const JobSetup setup = set_up(load_job(options.job, use_test_files(options.data)), Purpose::kEvaluate, "");
+  const auto config = evaluation_config(setup, options.job, predictions);
+  conclude_evaluation(run_in_process(setup, config, console), options.job.report);
+  return 0;
 }
 
 }  // namespace
 
-int evaluate(const EvaluateOptions& options) {
-  conclude(run_evaluation(options), options.job.report);
-  return 0;
+std::vector<std::string> use_test_files(const std::vector<std::string>& files) {
+  if (files.empty()) return {};
+  nlohmann::json list = nlohmann::json::array();
+  for (const std::string& file : files)
+    list.push_back(std::filesystem::absolute(file).lexically_normal().string());
+  return {"data.test=" + list.dump()};
 }
+
+// Evaluation changes no row, so owners need no slots.
+std::shared_ptr<MasterConfig> evaluation_config(const JobSetup& setup, const JobOptions& options,
+                                                const std::string& predictions) {
+  auto config = master_config(setup, options);
+  config->task = MasterConfig::Task::kEvaluate;
+  config->predictions = predictions;
+  job::keep_rows_in_memory(config->job);
+  for (TableSpec& table : config->model.tables) table.update_rule = {"sgd", {}};
+  return config;
+}
+
+void conclude_evaluation(JobResult result, const std::string& report_file) {
+  if (!result.error && !result.report.stopped_by.empty())
+    result.error = Error(ErrorCode::kJobFailed,
+                         fmt::format("{}: not all records were evaluated", result.report.stopped_by));
+  conclude(result, report_file);
+}
+
+int evaluate(const EvaluateOptions& options) { return run_evaluation(options, ""); }
 
 int predict(const PredictOptions& options) {
   check_file(options.out);
-  const JobResult result = run_evaluation(options.evaluate);
-  if (!result.error) write_file(options.out, predictions(result.evaluation));
-  conclude(result, options.evaluate.job.report);
-  return 0;
+  return run_evaluation(options.evaluate, options.out);
 }
 
 }  // namespace embers

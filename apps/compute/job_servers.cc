@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "storage/external/key_value_server.h"
 #include "storage/update_rules/update_rule.h"
@@ -20,21 +21,24 @@ uint64_t longest_value(const ModelSpec& model) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<OwnServer>> provide_servers(MasterConfig& config, const std::string& host) {
+std::unique_ptr<OwnServers> provide_servers(MasterConfig& config, const std::optional<std::string>& host) {
   auto& settings = config.job.storage;
   if (!config.model.has_embeddings()) settings.backend = "memory";
-  if (settings.backend == "memory") return {};
-  std::vector<std::unique_ptr<OwnServer>> own;
+  if (settings.backend == "memory") return nullptr;
+  std::unique_ptr<OwnServers> own;
   if (settings.servers.empty()) {
-    for (uint32_t i = 0; i < settings.own_servers; ++i) {
-      own.push_back(OwnServer::start({settings.backend, host, settings.memory_mb, settings.server_threads,
-                                      longest_value(config.model)}));
-      settings.servers.push_back(own.back()->address());
-    }
+    own = std::make_unique<OwnServers>(OwnServers::Options{settings.backend, settings.own_servers, host,
+                                                           settings.memory_mb, settings.server_threads,
+                                                           longest_value(config.model)});
+    settings.servers = own->addresses();
+    config.server_login = own->login();
     config.job.source.overrides.push_back("storage.servers=" + nlohmann::json(settings.servers).dump());
+  } else if (const char* const password = std::getenv("EMBERS_REDIS_PASSWORD");
+             password != nullptr && settings.backend == "redis") {
+    config.server_login.password = password;
   }
   storage::connect_servers(settings.backend, settings.servers,
-                           storage::server_timeouts(settings.server_timeout));
+                           storage::server_timeouts(settings.server_timeout), config.server_login);
   return own;
 }
 

@@ -110,8 +110,7 @@ job::Job load_job(const JobOptions& options, std::vector<std::string> more_overr
   return job;
 }
 
-JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir,
-                const std::vector<std::string>& test_files) {
+JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir) {
   JobSetup setup;
   setup.index_dir = index_dir;
   setup.runner = ModelRunner::make(job);
@@ -122,8 +121,7 @@ JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir,
     if (setup.train->records() == 0)
       fail(ErrorCode::kInvalid, "{}: the training files hold no records", job.source.path);
   }
-  if (!job.data.test.empty() || !test_files.empty())
-    setup.test = data::Dataset::open(job, data::Split::kTest, index_dir, test_files);
+  if (!job.data.test.empty()) setup.test = data::Dataset::open(job, data::Split::kTest, index_dir);
   if (purpose == Purpose::kEvaluate && (!setup.test || setup.test->records() == 0))
     fail(ErrorCode::kInvalid, "{}: there are no records to evaluate: set data.test or give --data",
          job.source.path);

@@ -29,8 +29,7 @@ enum class Purpose : uint8_t { kTrain, kEvaluate };
 std::string index_dir_of(const std::string& output);
 
 // Anything wrong with the job file, model, initializers, optimizers or data files is found here, as kInvalid.
-JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir,
-                const std::vector<std::string>& test_files = {});
+JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir);
 
 // The job file with overrides, paths made absolute so that processes started elsewhere find them too.
 // kInvalid also for a directory to resume from that holds no checkpoint, and for outputs that cannot be

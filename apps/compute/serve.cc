@@ -1,18 +1,22 @@
 // embers master and embers worker: a job in several processes; its owners are in apps/shard/.
 #include <spdlog/spdlog.h>
 
-#include <future>
 #include <optional>
 
 #include "actors/routing/remote_owner.h"
+#include "actors/transport/job_dir.h"
 #include "actors/transport/server.h"
 #include "apps/compute/compute.h"
 #include "apps/compute/console.h"
+#include "apps/compute/evaluate.h"
 #include "apps/compute/job_servers.h"
 #include "apps/compute/job_setup.h"
 #include "apps/process/joining.h"
+#include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
+#include "base/files/output_file.h"
+#include "base/log/standard_error.h"
 #include "worker/worker.h"
 
 namespace embers {
@@ -20,11 +24,18 @@ namespace {
 
 using std::chrono::duration;
 
-// Where the job's own servers listen: at the master's address, since shards can reach that.
-std::string server_host(const std::vector<std::string>& listen) {
+// Where the job's own servers listen: at the address of the master that members on other hosts reach, if any
+// can.
+std::optional<std::string> server_host(const std::vector<std::string>& listen) {
   for (const Endpoint& endpoint : parse_endpoints(listen))
-    if (!endpoint.unix_socket) return endpoint.host;
-  return "127.0.0.1";
+    if (!is_of_this_host(endpoint)) return endpoint.host;
+  return std::nullopt;
+}
+
+// What members are told that are still there when the master goes.
+Error farewell(const JobResult& result, const std::string& job) {
+  if (result.error) return Error(ErrorCode::kJobFailed, result.error->what());
+  return Error(ErrorCode::kEnded, fmt::format("the job '{}' has ended", job));
 }
 
 }  // namespace
@@ -35,22 +46,31 @@ int serve_master(const MasterOptions& options) {
   std::vector<std::string> overrides;
   if (options.shards > 0) overrides.push_back(fmt::format("storage.shards={}", options.shards));
   if (options.workers > 0) overrides.push_back(fmt::format("training.workers={}", options.workers));
-  Console console;
+  Console console(standard_error());
+  const bool evaluates = options.task != Task::kTrain;
+  for (const std::string& files : use_test_files(options.data)) overrides.push_back(files);
+  if (!options.out.empty()) check_file(options.out);
+  job::Job job = load_job(options.job, overrides);
+  std::optional<JobDir> job_dir;
+  if (!options.access.job_dir.empty()) job_dir.emplace(options.access.job_dir);
   SystemConfig system_config;
   caf::actor_system system(system_config);
-  Transport transport(system);
-  job::Job job = load_job(options.job, overrides);
+  Transport transport(system, credentials(options.access, [&] { return job_dir->secret(); }));
   // Listens before it reads data and model, so that peers that come early wait instead of being refused.
   const uint64_t run = random_number();
   const auto server = Server::listen(transport, parse_endpoints(options.listen), {run, true});
-  const JobSetup setup = set_up(std::move(job), Purpose::kTrain, index_dir_of(options.job.output));
+  if (job_dir) job_dir->announce(server->endpoints());
+  const JobSetup setup = set_up(std::move(job), evaluates ? Purpose::kEvaluate : Purpose::kTrain,
+                                index_dir_of(options.job.output));
   const auto lock = lock_output(options.job);
-  const auto config = master_config(setup, options.job);
+  const auto config =
+      evaluates ? evaluation_config(setup, options.job, options.out) : master_config(setup, options.job);
   config->run = run;
   auto own_servers = provide_servers(*config, server_host(options.listen));
-  for (const auto& own : own_servers) console.event(own->describe());
+  if (own_servers)
+    for (const std::string& line : own_servers->describe()) console.event(line);
   config->connect_owner = [&](const std::vector<std::string>& endpoints, uint64_t incarnation) {
-    return remote_owner(transport, endpoints, true, {run, incarnation},
+    return remote_owner(transport, endpoints, true, {run, incarnation, wire::Role::MASTER},
                         duration<double>(options.connect_timeout), true);
   };
   config->drop_owner = [](const OwnerHandles& owner) {
@@ -64,27 +84,30 @@ int serve_master(const MasterOptions& options) {
     server->serve<OptimizerInterface>(Destination::kOptimizer, config->local_owners[0].optimizer);
     server->serve<ShardInterface>(Destination::kShard, config->local_owners[0].shard);
   }
-  std::promise<JobResult> ended;
+  Outcome<JobResult> ended;
   show_on(console, *config);
-  config->on_end = [&](JobResult result) { ended.set_value(std::move(result)); };
+  config->on_end = [&](JobResult result) { ended.give(std::move(result)); };
   const LocalMasterActor master = spawn_master(system, config);
   server->serve<MasterInterface>(Destination::kMaster, caf::actor_cast<MasterActor>(master));
   server->start();
-  const SignalWatch watch(
-      [&](const std::string& signal) { caf::anon_send(master, stop_atom::value, signal); });
+  std::optional<SignalWatch> watch(
+      std::in_place, [&](const std::string& signal) { caf::anon_send(master, stop_atom::value, signal); });
   for (const Endpoint& e : server->endpoints())
     console.event(fmt::format("job '{}' at {}: waiting for {} shards and {} workers", config->job.job.name,
                               e.text(), config->shards - config->local_owners.size(), config->workers));
-  const JobResult result = ended.get_future().get();
+  const JobResult result = ended.wait();
   console.finish();
+  if (job_dir) job_dir->withdraw();
   server->stop();
+  server->dismiss(farewell(result, config->job.job.name));
   transport.stop();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
-  own_servers.clear();
+  own_servers.reset();
+  watch.reset();  // from now on a signal ends the process
   try {
-    conclude(result, options.job.report);
+    evaluates ? conclude_evaluation(result, options.job.report) : conclude(result, options.job.report);
   } catch (const Error& e) {
-    fmt::print(stderr, "embers: error: {}\n", e.what());
+    say_error(e.what());
     end_process(exit_status(e.code()));
   }
   end_process(0);
@@ -93,27 +116,29 @@ int serve_master(const MasterOptions& options) {
 // --- worker --------------------------------------------------------------------------------------
 
 int serve_worker(const JoinOptions& options) {
+  const JobAccess access = find_job(options);
   SystemConfig system_config;
   caf::actor_system system(system_config);
-  Transport transport(system);
-  MasterLink master = reach_master(transport, options);
-  JobSetup setup = set_up(std::move(master.job), Purpose::kTrain, master.index_dir);
+  Transport transport(system, access.credentials);
+  MasterLink master = reach_master(transport, access, options, wire::Role::WORKER);
+  JobSetup setup = set_up(std::move(master.job), master.evaluates ? Purpose::kEvaluate : Purpose::kTrain,
+                          master.index_dir);
   auto config = std::make_shared<WorkerConfig>();
   config->job = setup.job;
-  connect_over(transport, master, options.master, duration<double>(options.connect_timeout), *config);
+  connect_over(transport, master, duration<double>(options.connect_timeout), *config);
   config->runner = setup.runner;
   config->train = setup.train;
   config->test = setup.test;
   config->settings = agreed_settings(setup);
-  std::promise<std::optional<Error>> ended;
-  config->on_end = [&](std::optional<Error> error) { ended.set_value(std::move(error)); };
+  Outcome<std::optional<Error>> ended;
+  config->on_end = [&](std::optional<Error> error) { ended.give(std::move(error)); };
   const WorkerActor worker = spawn_worker(system, config);
-  spdlog::info("worker of job '{}', master {}", setup.job.job.name, options.master);
+  spdlog::info("worker of job '{}', {}", setup.job.job.name, access.master);
   const SignalWatch watch([&](const std::string& signal) {
     spdlog::info("{}: finishing what is under way, then leaving", signal);
     caf::anon_send(worker, leave_atom::value);
   });
-  const std::optional<Error> error = ended.get_future().get();
+  const std::optional<Error> error = ended.wait();
   transport.stop();
   end_member(error);
 }

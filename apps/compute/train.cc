@@ -5,18 +5,20 @@
 #include "apps/compute/compute.h"
 #include "apps/compute/job_servers.h"
 #include "apps/process/runtime.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 
 int train(const TrainOptions& train_options) {
   const JobOptions& options = train_options.job;
   const std::vector<int> cpus = parse_pin(train_options.pin);
-  Console console;
+  Console console(standard_error());
   const JobSetup setup = set_up(load_job(options), Purpose::kTrain, index_dir_of(options.output));
   const auto lock = lock_output(options);
   const auto config = master_config(setup, options);
-  const auto servers = provide_servers(*config, "127.0.0.1");
-  for (const auto& server : servers) console.event(server->describe());
+  const auto servers = provide_servers(*config, std::nullopt);
+  if (servers)
+    for (const std::string& line : servers->describe()) console.event(line);
   console.event(
       fmt::format("job '{}': {} training records in {} minibatches, {} tables, {} workers, {} shards",
                   setup.job.job.name, config->train_records, config->train_minibatches,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -21,13 +22,20 @@ inline bool was_not_found(boost::process::child& child) {
   return !child.running() && child.exit_code() == 127;
 }
 
+// Between fork and exec: the new program gets no files and sockets of this process but the standard streams.
+// Asio's listening sockets would go to it, and stay open for as long as it runs.
+inline void inherit_only_standard_streams() {
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);  // Linux 5.11; older ones leave them open
+}
+
 // For boost::process::child: the process is killed when the thread that started it ends, and so with this
-// process, however that ends. Then runs `then`, between fork and exec.
+// process, however that ends. It inherits only the standard streams. Then runs `then`, between fork and exec.
 template <class Then>
 auto ends_with_this_process(Then then) {
   return boost::process::extend::on_exec_setup = [parent = ::getpid(), then](auto&) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);  // the parent has ended meanwhile
+    inherit_only_standard_streams();
     then();
   };
 }

@@ -2,7 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <chrono>
+
 #include "apps/process/runtime.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 
@@ -18,14 +24,42 @@ std::vector<std::string> texts(const std::vector<Endpoint>& endpoints) {
   return out;
 }
 
-MasterLink reach_master(Transport& transport, const JoinOptions& options) {
-  return reach_master(
-      transport,
-      ReachOptions{options.master, std::chrono::duration<double>(options.connect_timeout), options.set});
+bool is_of_this_host(const Endpoint& endpoint) {
+  if (endpoint.unix_socket) return true;
+  boost::asio::io_context io;
+  boost::system::error_code unknown;
+  const auto found = boost::asio::ip::tcp::resolver(io).resolve(endpoint.host, endpoint.port, unknown);
+  return !found.empty() && std::all_of(found.begin(), found.end(), [](const auto& address) {
+    return address.endpoint().address().is_loopback();
+  });
+}
+
+Credentials credentials(const AccessOptions& options, const std::function<Secret()>& from_dir) {
+  return find_credentials(options.secret_file, options.insecure,
+                          options.job_dir.empty() ? [] { return Secret(); } : from_dir);
+}
+
+JobAccess find_job(const JoinOptions& options) {
+  const AccessOptions& access = options.access;
+  if (options.master.empty() && access.job_dir.empty())
+    fail(ErrorCode::kInvalid, "where is the master? Give --master HOST:PORT or --job-dir DIR");
+  return find_job({.master = access.job_dir.empty() ? options.master : "",
+                   .job_dir = access.job_dir,
+                   .secret_file = access.secret_file,
+                   .insecure = access.insecure,
+                   .connect_timeout = std::chrono::duration<double>(options.connect_timeout)});
+}
+
+MasterLink reach_master(Transport& transport, const JobAccess& access, const JoinOptions& options,
+                        wire::Role role) {
+  return reach_master(transport, access,
+                      {.role = role,
+                       .connect_timeout = std::chrono::duration<double>(options.connect_timeout),
+                       .set = options.set});
 }
 
 void end_member(const std::optional<Error>& error) {
-  if (error) fmt::print(stderr, "embers: error: {}\n", error->what());
+  if (error) say_error(error->what());
   end_process(error ? exit_status(error->code()) : 0);
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/transport/endpoint.h"
-#include "actors/transport/transport.h"
+#include "actors/transport/secret.h"
 #include "apps/command_line/command.h"
 #include "base/errors.h"
 #include "client/reach_master.h"
@@ -17,10 +17,16 @@ namespace embers {
 // From texts to endpoints, and back; kInvalid naming a text that is not an address.
 std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts);
 std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
+// Whether only processes of this host reach it: a Unix socket, or a host whose addresses are all loopback.
+bool is_of_this_host(const Endpoint& endpoint);
 
-// Connects, which may take options.connect_timeout, and asks for the job. kUnavailable when there is no
-// master.
-MasterLink reach_master(Transport& transport, const JoinOptions& options);
+// What a master proves itself with; `from_dir` makes the secret of its job directory, or finds it.
+Credentials credentials(const AccessOptions& options, const std::function<Secret()>& from_dir);
+
+// How a member gets into its job: see client/reach_master.h.
+JobAccess find_job(const JoinOptions& options);
+MasterLink reach_master(Transport& transport, const JobAccess& access, const JoinOptions& options,
+                        wire::Role role);
 
 // Ends a process that joined a job, after its transports were stopped: with the error, or successfully.
 [[noreturn]] void end_member(const std::optional<Error>& error);

@@ -1,9 +1,6 @@
 #include "apps/process/runtime.h"
 
-#include <netdb.h>
 #include <sched.h>
-#include <spdlog/spdlog.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
@@ -15,6 +12,7 @@
 
 #include "base/cpus.h"
 #include "base/errors.h"
+#include "base/log/standard_error.h"
 
 namespace embers {
 namespace {
@@ -41,7 +39,9 @@ struct SignalWatch::Impl {
       if (error) return;
       stop(signal == SIGINT ? "SIGINT" : "SIGTERM");
       signals.async_wait([](const auto& again, int second) {
-        if (!again) end_process(128 + second);
+        if (again) return;
+        say_last_words();
+        ::_exit(128 + second);  // results that wait for their reader hold up nobody who wants to stop
       });
     });
     for (const int signal : {SIGINT, SIGTERM}) restart_calls_after(signal);
@@ -63,9 +63,9 @@ SignalWatch::SignalWatch(std::function<void(const std::string&)> stop)
 SignalWatch::~SignalWatch() = default;
 
 void end_process(int status) {
-  spdlog::default_logger()->flush();
-  std::fflush(nullptr);
-  _exit(status);
+  say_last_words();
+  std::fflush(stdout);
+  ::_exit(status);
 }
 
 std::vector<int> parse_pin(const std::string& list) {
@@ -76,25 +76,6 @@ std::vector<int> parse_pin(const std::string& list) {
 uint64_t random_number() {
   std::random_device device;
   return (uint64_t{device()} << 32 | device()) | 1;
-}
-
-std::string local_address_towards(const std::string& host, const std::string& port) {
-  std::string address = "127.0.0.1";
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_DGRAM;  // connecting a datagram socket sends nothing
-  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return address;
-  const int fd = socket(found->ai_family, SOCK_DGRAM, 0);
-  sockaddr_storage mine{};
-  socklen_t size = sizeof mine;
-  char text[NI_MAXHOST];
-  if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&mine), &size) == 0 &&
-      getnameinfo(reinterpret_cast<sockaddr*>(&mine), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) ==
-          0)
-    address = text;
-  if (fd >= 0) close(fd);
-  freeaddrinfo(found);
-  return address;
 }
 
 }  // namespace embers

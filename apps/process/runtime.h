@@ -30,15 +30,13 @@ class SignalWatch {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Ends the process with this status without waiting for actors that may be in the middle of something: for
-// failures.
+// Ends the process with this status, once its results and its last words are out, without waiting for actors
+// that may be in the middle of something.
 [[noreturn]] void end_process(int status);
 
 // The CPUs of --pin; empty without it. kInvalid for what is not a CPU, or not an allowed one.
 std::vector<int> parse_pin(const std::string& list);
 
 uint64_t random_number();  // never 0
-// The local address from which `host` is reached; "127.0.0.1" when it cannot be determined.
-std::string local_address_towards(const std::string& host, const std::string& port);
 
 }  // namespace embers

@@ -21,13 +21,13 @@ struct OwnerLifeState {
 
 OwnerLife::behavior_type owner_life(OwnerLife::stateful_pointer<OwnerLifeState> self,
                                     const MasterActor& master, uint64_t incarnation,
-                                    const std::string& address,
+                                    const std::string& master_name,
                                     const std::function<void(std::optional<Error>)>& end) {
   const auto lost = [=](const Error& why) {
     if (self->state.lost) return;
     const bool silent = remedy(why.code()) == Remedy::kRetry;
     self->state.lost =
-        silent ? Error(ErrorCode::kLost, fmt::format("lost the master at {}: {}", address, why.what())) : why;
+        silent ? Error(ErrorCode::kLost, fmt::format("lost {}: {}", master_name, why.what())) : why;
     self->delayed_send(self, kOwnerVerdict, quit_atom::value);
   };
   self->monitor(master.address());
@@ -60,8 +60,8 @@ OwnerLife::behavior_type owner_life(OwnerLife::stateful_pointer<OwnerLifeState> 
 }  // namespace
 
 OwnerLife spawn_owner_life(caf::actor_system& system, const MasterActor& master, uint64_t incarnation,
-                           const std::string& address, std::function<void(std::optional<Error>)> end) {
-  return system.spawn(owner_life, master, incarnation, address, std::move(end));
+                           const std::string& master_name, std::function<void(std::optional<Error>)> end) {
+  return system.spawn(owner_life, master, incarnation, master_name, std::move(end));
 }
 
 }  // namespace embers

@@ -5,14 +5,16 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <future>
+#include <algorithm>
 #include <mutex>
 #include <thread>
 
 #include "actors/ask.h"
 #include "actors/owner/owner.h"
+#include "actors/transport/local_address.h"
 #include "actors/transport/server.h"
 #include "apps/process/joining.h"
+#include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "apps/shard/owner_life.h"
@@ -25,28 +27,16 @@ namespace {
 
 // How the job ended for this process: what the first of its owners heard from the master, or that it lost the
 // master. Any thread.
-class Verdict {
- public:
-  void give(std::optional<Error> error) {
-    std::call_once(once_, [&] { given_.set_value(std::move(error)); });
-  }
-  bool comes_within(std::chrono::seconds most) const {
-    return future_.wait_for(most) == std::future_status::ready;
-  }
-  const std::optional<Error>& wait() const { return future_.get(); }
-
- private:
-  std::once_flag once_;
-  std::promise<std::optional<Error>> given_;
-  const std::shared_future<std::optional<Error>> future_ = given_.get_future().share();
-};
+using Verdict = Outcome<std::optional<Error>>;
 
 // Where an owner listens unless told otherwise: a free port at the address that reaches the master, and a
 // Unix socket without a file, which nobody would remove after a SIGKILL.
-std::vector<Endpoint> default_endpoints(const Endpoint& master) {
+std::vector<Endpoint> default_endpoints(const std::vector<Endpoint>& master) {
   const std::string name = fmt::format("@embers-{}-{:016x}", ::getpid(), random_number());
   std::vector<Endpoint> endpoints{{true, name, ""}};
-  if (!master.unix_socket) endpoints.push_back({false, local_address_towards(master.host, master.port), "0"});
+  const auto tcp =
+      std::find_if(master.begin(), master.end(), [](const Endpoint& e) { return !e.unix_socket; });
+  if (tcp != master.end()) endpoints.push_back({false, local_address_towards(tcp->host, tcp->port), "0"});
   return endpoints;
 }
 
@@ -68,6 +58,7 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
   OwnerConfig config = owner_config(master.job, master.run, reply.getNumber(), std::move(tables),
                                     read_owner_map(reply, UINT16_MAX));
   config.takes_over = reply.getTakesOver();
+  config.login = {reply.getServerUser(), reply.getServerPassword()};
   return config;
 }
 
@@ -75,14 +66,13 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
 class JoinedOwner {
  public:
   // Reaches the master and listens.
-  JoinedOwner(caf::actor_system& system, const ShardOptions& options,
-              std::shared_ptr<storage::PageFiller> page_filler)
-      : transport_(system),
-        options_(options),
-        page_filler_(std::move(page_filler)),
-        master_(reach_master(transport_, options.join)) {
-    const auto endpoints = options.listen.empty() ? default_endpoints(parse_endpoint(options.join.master))
-                                                  : parse_endpoints(options.listen);
+  JoinedOwner(caf::actor_system& system, const ShardOptions& options, const JobAccess& access,
+              std::shared_ptr<Flow> flow, std::shared_ptr<storage::PageFiller> page_filler)
+      : transport_(system, access.credentials), access_(access), page_filler_(std::move(page_filler)) {
+    transport_.share(std::move(flow));
+    master_ = reach_master(transport_, access, options.join, wire::Role::OWNER);
+    const auto endpoints =
+        options.listen.empty() ? default_endpoints(access.find_master()) : parse_endpoints(options.listen);
     server_ = Server::listen(transport_, endpoints, {master_.run, false});
   }
 
@@ -98,14 +88,14 @@ class JoinedOwner {
       verdict->give(ok ? std::nullopt : std::optional<Error>(Error(ErrorCode::kJobFailed, message)));
     };
     // Before the owner, which may have to read a long journal.
-    life_ = spawn_owner_life(transport_.system(), master_.actor, incarnation, options_.join.master,
+    life_ = spawn_owner_life(transport_.system(), master_.actor, incarnation, access_.master,
                              [verdict](std::optional<Error> why) { verdict->give(std::move(why)); });
     const OwnerHandles owner = make_owner(config, incarnation);
     server_->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
     server_->serve<ShardInterface>(Destination::kShard, owner.shard);
     server_->start();
-    spdlog::info("shard {} of job '{}', master {}, listening on {}", config.number, master_.job.job.name,
-                 options_.join.master, fmt::join(texts(server_->endpoints()), " "));
+    spdlog::info("shard {} of job '{}', {}, listening on {}", config.number, master_.job.job.name,
+                 access_.master, fmt::join(texts(server_->endpoints()), " "));
   }
 
   void ask_to_stop() const { caf::anon_send(life_, end_job_atom::value); }
@@ -137,9 +127,9 @@ class JoinedOwner {
   }
 
   Transport transport_;
-  const ShardOptions& options_;
+  const JobAccess& access_;
   const std::shared_ptr<storage::PageFiller> page_filler_;
-  const MasterLink master_;
+  MasterLink master_;
   std::shared_ptr<Server> server_;
   OwnerLife life_;
 };
@@ -184,12 +174,14 @@ void leave_all(const JoinedOwners& owners) {
 int serve_shard(const ShardOptions& options) {
   const std::vector<int> cpus = parse_pin(options.pin);
   check_listen(options);
+  const JobAccess access = find_job(options.join);
   SystemConfig system_config(options.owners);
   caf::actor_system system(system_config);
+  const auto flow = std::make_shared<Flow>();
   const auto page_filler = std::make_shared<storage::PageFiller>();
   JoinedOwners owners;
   for (uint32_t i = 0; i < options.owners; ++i)
-    owners.push_back(std::make_unique<JoinedOwner>(system, options, page_filler));
+    owners.push_back(std::make_unique<JoinedOwner>(system, options, access, flow, page_filler));
   const auto verdict = std::make_shared<Verdict>();
   join_all(owners, cpus, verdict);
   const SignalWatch watch([&](const std::string& signal) {

@@ -49,12 +49,27 @@ void TemporaryFile::write(std::span<const char> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      fail(file_error_code(errno), "cannot write '{}': {}", name_.empty() ? "temporary file" : name_,
-           std::strerror(errno));
-    }
+    if (n < 0) fail_to("write");
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
+}
+
+size_t TemporaryFile::read_at(uint64_t offset, void* to, size_t n) const {
+  size_t done = 0;
+  while (done < n) {
+    const ssize_t got =
+        ::pread(fd_, static_cast<char*>(to) + done, n - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_to("read");
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+void TemporaryFile::fail_to(const char* verb) const {
+  fail(file_error_code(errno), "cannot {} '{}': {}", verb, name_.empty() ? "temporary file" : name_,
+       std::strerror(errno));
 }
 
 bool TemporaryFile::publish(const std::string& path) {

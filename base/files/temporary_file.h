@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ class TemporaryFile {
 
   // kDisk naming the file when the disk is full.
   void write(std::span<const char> bytes);
+  // Reads `n` bytes from `offset` on; returns how many there were.
+  size_t read_at(uint64_t offset, void* to, size_t n) const;
   // Flushes to disk and renames; false if that is impossible.
   bool publish(const std::string& path);
   // The descriptor, open for reading and writing; the caller closes it.
@@ -28,6 +31,7 @@ class TemporaryFile {
 
  private:
   TemporaryFile(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  [[noreturn]] void fail_to(const char* verb) const;
 
   int fd_;
   std::string name_;  // "" once renamed, or for a file without a name

@@ -12,7 +12,7 @@
 #include <random>
 #include <unordered_set>
 
-#include "apps/process/own_server.h"
+#include "apps/process/own_servers.h"
 #include "base/errors.h"
 #include "bench/harness/bench.h"
 #include "bench/storage/raw_clients.h"
@@ -171,14 +171,16 @@ int bench_backends(const BenchOptions& options) {
   fmt::print("million rows/s, {} rows a table      ours      raw  ratio\n", rows);
   add(measure("memory", *filled(storage::make_memory_store(), rows, *adam), nullptr, *adam, rows, rounds));
   for (const std::string backend : {"memcached", "redis"}) {
-    const auto server = OwnServer::start({backend, "127.0.0.1", kServerMb, 2, 0});
-    const auto at = storage::parse_server(server->address());
+    const OwnServers server({backend, 1, "127.0.0.1", kServerMb, 2, 0});
+    const auto at = storage::parse_server(server.addresses()[0]);
     const bool redis = backend == "redis";
-    const auto store =
-        filled(storage::make_external_store(storage::connect_servers(backend, {server->address()}),
-                                            {"bench", 1, 0, ""}),
-               rows, *adam);
-    const auto client = redis ? raw_redis(at.host, at.port) : raw_memcached(at.host, at.port);
+    const auto store = filled(
+        storage::make_external_store(
+            storage::connect_servers(backend, server.addresses(), {}, server.login()), {"bench", 1, 0, ""}),
+        rows, *adam);
+    const auto& [user, password] = server.login();
+    const auto client =
+        redis ? raw_redis(at.host, at.port, user, password) : raw_memcached(at.host, at.port, user, password);
     add(measure(backend, *store, client.get(), *adam, rows, rounds));
   }
   report.update({{"rows", rows}, {"dim", kDim}, {"batch", kBatch}, {"grid", grid}});

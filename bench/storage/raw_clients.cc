@@ -13,7 +13,7 @@ namespace {
 // A connection for reads and one for buffered writes without answers: as fast as libmemcached gets.
 class RawMemcached final : public RawClient {
  public:
-  RawMemcached(const std::string& host, uint16_t port) {
+  RawMemcached(const std::string& host, uint16_t port, const std::string& user, const std::string& password) {
     for (memcached_st* const handle : {reads_.get(), writes_.get()}) {
       if (host.starts_with('/'))
         memcached_server_add_unix_socket(handle, host.c_str());
@@ -21,6 +21,7 @@ class RawMemcached final : public RawClient {
         memcached_server_add(handle, host.c_str(), port);
       memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, 1);
       memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_TCP_NODELAY, 1);
+      if (!password.empty()) memcached_set_sasl_auth_data(handle, user.c_str(), password.c_str());
     }
     memcached_behavior_set(writes_.get(), MEMCACHED_BEHAVIOR_NOREPLY, 1);
     memcached_behavior_set(writes_.get(), MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
@@ -68,8 +69,14 @@ class RawMemcached final : public RawClient {
 
 class RawRedis final : public RawClient {
  public:
-  RawRedis(const std::string& host, uint16_t port)
-      : context_(host.starts_with('/') ? redisConnectUnix(host.c_str()) : redisConnect(host.c_str(), port)) {}
+  RawRedis(const std::string& host, uint16_t port, const std::string& user, const std::string& password)
+      : context_(host.starts_with('/') ? redisConnectUnix(host.c_str()) : redisConnect(host.c_str(), port)) {
+    if (password.empty()) return;
+    pointers_ = {"AUTH", user.c_str(), password.c_str()};
+    lengths_ = {4, user.size(), password.size()};
+    append();
+    freeReplyObject(read());
+  }
 
   void get(std::span<const std::string> names, std::span<std::string> values) override {
     pointers_.assign({"MGET"});
@@ -127,11 +134,13 @@ class RawRedis final : public RawClient {
 
 }  // namespace
 
-std::unique_ptr<RawClient> raw_memcached(const std::string& host, uint16_t port) {
-  return std::make_unique<RawMemcached>(host, port);
+std::unique_ptr<RawClient> raw_memcached(const std::string& host, uint16_t port, const std::string& user,
+                                         const std::string& password) {
+  return std::make_unique<RawMemcached>(host, port, user, password);
 }
-std::unique_ptr<RawClient> raw_redis(const std::string& host, uint16_t port) {
-  return std::make_unique<RawRedis>(host, port);
+std::unique_ptr<RawClient> raw_redis(const std::string& host, uint16_t port, const std::string& user,
+                                     const std::string& password) {
+  return std::make_unique<RawRedis>(host, port, user, password);
 }
 
 }  // namespace embers

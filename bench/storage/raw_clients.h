@@ -22,8 +22,10 @@ class RawClient {
   }
 };
 
-// `host` may be the path of a Unix socket, which begins with a slash.
-std::unique_ptr<RawClient> raw_memcached(const std::string& host, uint16_t port);
-std::unique_ptr<RawClient> raw_redis(const std::string& host, uint16_t port);
+// `host` may be the path of a Unix socket, which begins with a slash. Logs in if there is a password.
+std::unique_ptr<RawClient> raw_memcached(const std::string& host, uint16_t port, const std::string& user = "",
+                                         const std::string& password = "");
+std::unique_ptr<RawClient> raw_redis(const std::string& host, uint16_t port, const std::string& user = "",
+                                     const std::string& password = "");
 
 }  // namespace embers

@@ -28,7 +28,7 @@ struct TableOverride {
 // [storage]
 struct StorageSection {
   std::string backend = "memory";    // memory | memcached | redis
-  std::vector<std::string> servers;  // "host:port" each; none: the master starts its own
+  std::vector<std::string> servers;  // "host:port" or "unix:/path" each; none: the master starts its own
   uint32_t own_servers = 1;          // how many the master starts if it is given none
   uint32_t memory_mb = 1024;         // of each of the job's own servers
   uint32_t server_threads = 2;       // of each of the job's own servers

@@ -7,6 +7,18 @@
 namespace embers::storage {
 
 ServerAddress parse_server(const std::string& text) {
+  constexpr std::string_view kUnix = "unix:";
+  if (text.starts_with(kUnix)) {
+    const std::string path = text.substr(kUnix.size());
+    if (!path.starts_with('/'))
+      fail(ErrorCode::kInvalid, "'{}' is not the address of a server: write \"unix:/path\", from the root",
+           text);
+    if (path.size() > kLongestSocketPath)
+      fail(ErrorCode::kInvalid,
+           "'{}' is not the address of a server: the path of a socket has at most {} bytes", text,
+           kLongestSocketPath);
+    return {path, 0};
+  }
   const size_t colon = text.rfind(':');
   ServerAddress address{text.substr(0, colon), 0};
   const char* const end = text.data() + text.size();
@@ -14,7 +26,8 @@ ServerAddress parse_server(const std::string& text) {
     const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, address.port);
     if (error == std::errc() && stop == end && address.port != 0) return address;
   }
-  fail(ErrorCode::kInvalid, "'{}' is not the address of a server: write \"host:port\"", text);
+  fail(ErrorCode::kInvalid, "'{}' is not the address of a server: write \"host:port\" or \"unix:/path\"",
+       text);
 }
 
 ServerTimeouts server_timeouts(double seconds) {
@@ -25,12 +38,13 @@ ServerTimeouts server_timeouts(double seconds) {
 }
 
 KeyValueServers connect_servers(const std::string& backend, const std::vector<std::string>& addresses,
-                                const ServerTimeouts& timeouts) {
+                                const ServerTimeouts& timeouts, const ServerLogin& login) {
   const bool memcached = backend == "memcached";
   if (!memcached && backend != "redis")
     fail(ErrorCode::kInvalid, "unknown storage.backend '{}'; known: memory, memcached, redis", backend);
   if (addresses.empty()) fail(ErrorCode::kInvalid, "storage.backend '{}' needs servers", backend);
-  return memcached ? connect_memcached(addresses, timeouts) : connect_redis(addresses, timeouts);
+  return memcached ? connect_memcached(addresses, timeouts, login)
+                   : connect_redis(addresses, timeouts, login);
 }
 
 }  // namespace embers::storage

@@ -18,7 +18,7 @@ class KeyValueServer {
  public:
   virtual ~KeyValueServer() = default;
 
-  // "host:port".
+  // "host:port" or "unix:/path".
   virtual const std::string& address() const = 0;
   // Bytes of the longest value it takes under a name of kLongestName bytes.
   virtual uint64_t longest_value() = 0;
@@ -68,24 +68,38 @@ struct ServerTimeouts {
 // that noticed.
 ServerTimeouts server_timeouts(double seconds);
 
-// Connects to memcached servers ("host:port" each), spread as libmemcached's ketama does. kUnreachable with
-// host, port and reason for one that cannot be reached or is not memcached; kInvalid for something that is
-// not an address.
+// What all servers of a job ask their clients for: memcached by SASL, Redis by AUTH. Without a password,
+// nothing is sent; without a user, Redis takes the password for that of its default user. Never part of a
+// message for people.
+struct ServerLogin {
+  std::string user, password;
+};
+
+// Connects to memcached servers ("host:port" or "unix:/path" each), spread as libmemcached's ketama does.
+// kUnreachable with address and reason for one that cannot be reached, is not memcached, or refuses the
+// login; kInvalid for something that is not an address.
 KeyValueServers connect_memcached(const std::vector<std::string>& addresses,
-                                  const ServerTimeouts& timeouts = {});
+                                  const ServerTimeouts& timeouts = {}, const ServerLogin& login = {});
 
 // The same for Redis servers, spread by rendezvous hashing.
-KeyValueServers connect_redis(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts = {});
+KeyValueServers connect_redis(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts = {},
+                              const ServerLogin& login = {});
 
 // One of the two by the name of a backend, "memcached" or "redis"; kInvalid naming any other.
 KeyValueServers connect_servers(const std::string& backend, const std::vector<std::string>& addresses,
-                                const ServerTimeouts& timeouts = {});
+                                const ServerTimeouts& timeouts = {}, const ServerLogin& login = {});
 
-// The two parts of "host:port". kInvalid naming the string if it is not of that form.
+// The parts of "host:port" or "unix:/path". kInvalid naming the string if it is of neither form, or if the
+// path is too long for a socket.
 struct ServerAddress {
-  std::string host;
-  uint16_t port;
+  std::string host;   // or the path of a Unix socket
+  uint16_t port = 0;  // 0: a Unix socket
+
+  bool unix_socket() const { return port == 0; }
 };
 ServerAddress parse_server(const std::string& text);
+
+// Bytes of the longest path that a Unix socket can have on Linux.
+inline constexpr size_t kLongestSocketPath = 107;
 
 }  // namespace embers::storage

@@ -25,9 +25,18 @@ using Handle = std::unique_ptr<memcached_st, FreeHandle>;
 
 using Milliseconds = std::chrono::milliseconds;
 
-Handle make_handle(const ServerAddress& address, bool writes, Milliseconds connect, Milliseconds answer) {
+void add_server(memcached_st* handle, const std::string& text) {
+  const ServerAddress address = parse_server(text);
+  if (address.unix_socket())
+    memcached_server_add_unix_socket(handle, address.host.c_str());
+  else
+    memcached_server_add(handle, address.host.c_str(), address.port);
+}
+
+Handle make_handle(const std::string& address, const ServerLogin& login, bool writes, Milliseconds connect,
+                   Milliseconds answer) {
   Handle handle(memcached_create(nullptr));
-  memcached_server_add(handle.get(), address.host.c_str(), address.port);
+  add_server(handle.get(), address);
   const auto set = [&](memcached_behavior_t what, auto to) {
     memcached_behavior_set(handle.get(), what, static_cast<uint64_t>(to));
   };
@@ -37,14 +46,26 @@ Handle make_handle(const ServerAddress& address, bool writes, Milliseconds conne
   set(MEMCACHED_BEHAVIOR_POLL_TIMEOUT, answer.count());
   set(MEMCACHED_BEHAVIOR_NOREPLY, writes);
   set(MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, writes);
+  if (!login.password.empty() && memcached_set_sasl_auth_data(handle.get(), login.user.c_str(),
+                                                              login.password.c_str()) != MEMCACHED_SUCCESS)
+    fail(ErrorCode::kUnreachable,
+         "memcached server {} asks for a password, and this libmemcached was built without SASL", address);
   return handle;
 }
 
 class MemcachedServer final : public KeyValueServer {
  public:
-  MemcachedServer(const std::string& address, const ServerTimeouts& timeouts)
-      : address_(address), timeouts_(timeouts) {
-    if (const memcached_return_t rc = connect(); rc != MEMCACHED_SUCCESS)
+  MemcachedServer(const std::string& address, const ServerTimeouts& timeouts, const ServerLogin& login)
+      : address_(address), timeouts_(timeouts), login_(login) {
+    const memcached_return_t rc = connect();
+    const memcached_return_t last = memcached_last_error(reads_.get());
+    if (!login.password.empty() && (last == MEMCACHED_AUTH_FAILURE || last == MEMCACHED_AUTH_PROBLEM))
+      fail(
+          ErrorCode::kUnreachable,
+          "memcached server {} refused the password of the job's servers, or the package libsasl2-modules is "
+          "missing on this host: {}",
+          address_, reason(reads_, rc));
+    if (rc != MEMCACHED_SUCCESS)
       fail(ErrorCode::kUnreachable, "memcached server {}: {}: is memcached running there?", address_,
            reason(reads_, rc));
   }
@@ -130,7 +151,7 @@ class MemcachedServer final : public KeyValueServer {
     memcached_result_free(&result_);
     writes_.reset();
     sets_ = 0;
-    reads_ = make_handle(parse_server(address_), false, timeouts_.connect, timeouts_.connect);
+    reads_ = make_handle(address_, login_, false, timeouts_.connect, timeouts_.connect);
     memcached_result_create(reads_.get(), &result_);
     const memcached_return_t rc = memcached_version(reads_.get());
     memcached_behavior_set(reads_.get(), MEMCACHED_BEHAVIOR_POLL_TIMEOUT,
@@ -140,7 +161,7 @@ class MemcachedServer final : public KeyValueServer {
 
   memcached_st* writes() {
     if (!writes_) {
-      writes_ = make_handle(parse_server(address_), true, timeouts_.connect, timeouts_.answer);
+      writes_ = make_handle(address_, login_, true, timeouts_.connect, timeouts_.answer);
       stored_ = read_counters(nullptr).total_items;
     }
     return writes_.get();
@@ -183,6 +204,7 @@ class MemcachedServer final : public KeyValueServer {
 
   const std::string address_;
   const ServerTimeouts timeouts_;
+  const ServerLogin login_;
   Handle reads_, writes_;  // writes_: null before the first write
   memcached_result_st result_{};
   std::span<const std::string_view> names_;  // of the request under way
@@ -194,15 +216,15 @@ class MemcachedServer final : public KeyValueServer {
 
 }  // namespace
 
-KeyValueServers connect_memcached(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts) {
+KeyValueServers connect_memcached(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts,
+                                  const ServerLogin& login) {
   KeyValueServers servers;
   const std::shared_ptr<memcached_st> ring(memcached_create(nullptr), memcached_free);
   memcached_behavior_set(ring.get(), MEMCACHED_BEHAVIOR_DISTRIBUTION,
                          MEMCACHED_DISTRIBUTION_CONSISTENT_KETAMA);
   for (const std::string& text : addresses) {
-    servers.all.push_back(std::make_unique<MemcachedServer>(text, timeouts));
-    const ServerAddress address = parse_server(text);
-    memcached_server_add(ring.get(), address.host.c_str(), address.port);
+    servers.all.push_back(std::make_unique<MemcachedServer>(text, timeouts, login));
+    add_server(ring.get(), text);
   }
   servers.server_of = [ring](std::string_view name) -> size_t {
     return memcached_generate_hash(ring.get(), name.data(), name.size());

@@ -32,16 +32,20 @@ std::string_view text(const redisReply& reply) { return {reply.str, reply.len}; 
 
 class RedisServer final : public KeyValueServer {
  public:
-  RedisServer(const std::string& address, const ServerTimeouts& timeouts)
-      : address_(address), timeouts_(timeouts) {
+  RedisServer(const std::string& address, const ServerTimeouts& timeouts, const ServerLogin& login)
+      : address_(address), timeouts_(timeouts), login_(login) {
     const ServerAddress at = parse_server(address);
-    context_.reset(redisConnectWithTimeout(at.host.c_str(), at.port, to_timeval(timeouts.connect)));
+    const timeval most = to_timeval(timeouts.connect);
+    context_.reset(at.unix_socket() ? redisConnectUnixWithTimeout(at.host.c_str(), most)
+                                    : redisConnectWithTimeout(at.host.c_str(), at.port, most));
     const auto refuse = [&](std::string_view why) {
-      fail(ErrorCode::kUnreachable, "Redis server {}: {}: is Redis running there?", address_, why);
+      fail(ErrorCode::kUnreachable, "Redis server {}: {}", address_, why);
     };
     if (!context_) refuse("not enough memory for a connection");
-    if (context_->err != 0) refuse(context_->errstr);
-    if (const std::string why = greet(); !why.empty()) refuse(why);
+    const std::string why = context_->err != 0 ? context_->errstr : greet();
+    if (context_->err != 0) refuse(why + ": is Redis running there?");
+    if (why.starts_with("NOAUTH")) refuse(why + " Set EMBERS_REDIS_PASSWORD where the job is started");
+    if (!why.empty()) refuse(why);
   }
 
   const std::string& address() const override { return address_; }
@@ -101,15 +105,26 @@ class RedisServer final : public KeyValueServer {
  private:
   using Words = std::span<const std::string_view>;
 
-  // The first answer of a new connection. Returns what is wrong with it, or "".
+  // The first answers of a new connection. Returns what is wrong with them, or "".
   std::string greet() {
     redisSetTimeout(context_.get(), to_timeval(timeouts_.connect));
-    append({"PING"});
-    redisReply* reply = nullptr;
-    if (redisGetReply(context_.get(), reinterpret_cast<void**>(&reply)) != REDIS_OK) return said();
-    const Reply pong(reply);
+    if (!login_.password.empty()) {
+      const std::string why =
+          login_.user.empty() ? ask({"AUTH", login_.password}) : ask({"AUTH", login_.user, login_.password});
+      if (!why.empty()) return why;
+    }
+    std::string why = ask({"PING"});
     redisSetTimeout(context_.get(), to_timeval(timeouts_.answer));
-    return pong->type == REDIS_REPLY_ERROR ? std::string(text(*pong)) : "";
+    return why;
+  }
+
+  // Returns what is wrong with the answer, or "".
+  std::string ask(std::initializer_list<std::string_view> words) {
+    append(words);
+    redisReply* answer = nullptr;
+    if (redisGetReply(context_.get(), reinterpret_cast<void**>(&answer)) != REDIS_OK) return said();
+    const Reply reply(answer);
+    return reply->type == REDIS_REPLY_ERROR ? std::string(text(*reply)) : "";
   }
 
   // What went wrong; a socket's timeout reads as EAGAIN.
@@ -155,6 +170,7 @@ class RedisServer final : public KeyValueServer {
 
   const std::string address_;
   const ServerTimeouts timeouts_;
+  const ServerLogin login_;
   std::unique_ptr<redisContext, FreeContext> context_;
   size_t asked_ = 0;     // names in the request under way
   size_t writes_ = 0;    // writes whose replies are still to be read
@@ -166,10 +182,11 @@ class RedisServer final : public KeyValueServer {
 
 }  // namespace
 
-KeyValueServers connect_redis(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts) {
+KeyValueServers connect_redis(const std::vector<std::string>& addresses, const ServerTimeouts& timeouts,
+                              const ServerLogin& login) {
   KeyValueServers servers;
   for (const std::string& address : addresses)
-    servers.all.push_back(std::make_unique<RedisServer>(address, timeouts));
+    servers.all.push_back(std::make_unique<RedisServer>(address, timeouts, login));
   servers.server_of = [addresses](std::string_view name) {
     size_t best = 0;
     uint64_t most = 0;

@@ -3,6 +3,8 @@
 #include <random>
 
 #include "tests/actors/transport_testing.h"
+#include "tests/support/crafted.h"
+#include "tests/support/memory_limit.h"
 
 namespace embers {
 namespace {
@@ -105,7 +107,7 @@ TEST_F(HostilePeer, ChunksOutOfOrder) {
   FrameHeader first = second;
   first.chunk = 0;
   const std::string begin = bytes(first) + std::string(kChunkWords * 8, '\0');
-  EXPECT_REFUSED(answer_to(begin + bytes(first), true), ErrorCode::kBadFrame, "begins twice");
+  EXPECT_REFUSED(answer_to(begin + bytes(first), true), ErrorCode::kBadFrame, "in the middle of message 1");
   FrameHeader other = second;
   other.total = 2 * kChunkWords - 1;
   other.words = kChunkWords - 1;
@@ -168,6 +170,76 @@ TEST_F(HostilePeer, RandomMutationsOfValidFrames) {
     if (round % 4) peer.shake_hands();
     peer.send(frame);
   }
+}
+
+// --- under a memory limit ------------------------------------------------------------------------
+
+// Copies the texts of joins, as the master does.
+MasterActor::behavior_type copying_master(MasterActor::pointer /*self*/, int /*unused*/) {
+  const Error no(ErrorCode::kInvalid, "this master only reads joins");
+  return {
+      [=](const Message<wire::JobRequest>&) -> caf::result<Message<wire::JobReply>> { return to_caf(no); },
+      [=](const Message<wire::JoinRequest>& m) -> caf::result<Message<wire::JoinReply>> {
+        return guarded(Kind::kJoinRequest, [&] {
+          const size_t lines = read_texts(m.get().getModel()).size();
+          return make_message<wire::JoinReply>(
+              [&](wire::JoinReply::Builder b) { b.setNumber(static_cast<uint32_t>(lines)); });
+        });
+      },
+      [=](const Message<wire::LeaseRequest>&) -> caf::result<Message<wire::LeaseReply>> {
+        return to_caf(no);
+      },
+      [=](const Message<wire::DoneRequest>&) -> caf::result<Message<wire::DoneReply>> { return to_caf(no); },
+      [=](const Message<wire::HeartbeatRequest>&) -> caf::result<Message<wire::HeartbeatReply>> {
+        return to_caf(no);
+      },
+      [=](const Message<wire::FailRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); },
+      [=](const Message<wire::LeaveRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); },
+      [=](const Message<wire::OwnersRequest>&) -> caf::result<Message<wire::OwnersReply>> {
+        return to_caf(no);
+      }};
+}
+
+std::vector<std::string> frames_of(const Message<wire::JoinRequest>& message) {
+  std::vector<std::string> frames;
+  FrameHeader h = out_frame(message, Destination::kMaster, 1, 0).header;
+  const auto bytes = message.words().bytes();
+  h.total = static_cast<uint32_t>(message.words().size());
+  h.chunks = static_cast<uint32_t>((h.total + kChunkWords - 1) / kChunkWords);
+  for (; h.chunk < h.chunks; ++h.chunk) {
+    const size_t begin = h.chunk * kChunkWords;
+    h.words = static_cast<uint32_t>(std::min(kChunkWords, h.total - begin));
+    frames.push_back(RawPeer::frame(h, bytes.subspan(begin * 8, size_t{h.words} * 8)));
+  }
+  return frames;
+}
+
+TEST(HostilePeerUnderAMemoryLimit, AMillionPointersToOneTextAreRefusedBeforeAndAfterTheHandshake) {
+  EXPECT_TRUE(succeeds_within(size_t{2} << 30, [] {
+    OneSide side;
+    const MasterActor master = static_cast<caf::actor_system&>(side.system).spawn(copying_master, 0);
+    const auto server = Server::listen(side.transport, {parse_endpoint("127.0.0.1:0")}, {7, false});
+    server->serve<MasterInterface>(Destination::kMaster, master);
+    server->start();
+    const auto frames = frames_of(Message<wire::JoinRequest>(a_million_times_one_text()));
+    {
+      RawPeer stranger(server->endpoints()[0]);
+      stranger.send(std::string_view(frames[0]).substr(0, sizeof(FrameHeader)));
+      EXPECT_REFUSED(stranger.receive_error(), ErrorCode::kBadFrame, "words");
+    }
+    RawPeer peer(server->endpoints()[0]);
+    peer.shake_hands();
+    for (const std::string& frame : frames) peer.send(frame);
+    EXPECT_REFUSED(peer.receive_error(), ErrorCode::kBadFrame, "malformed JoinRequest");
+    RawPeer honest(server->endpoints()[0]);
+    honest.shake_hands();
+    for (const std::string& frame : frames_of(make_message<wire::JoinRequest>())) honest.send(frame);
+    const auto reply = honest.receive();
+    EXPECT_TRUE(reply && !reply->error());
+    caf::anon_send_exit(master, caf::exit_reason::user_shutdown);
+    server->stop();
+    side.transport.stop();
+  }));
 }
 
 }  // namespace

@@ -28,9 +28,10 @@ INSTANTIATE_TEST_SUITE_P(Over, Transports, testing::Values("tcp", "unix", "abstr
 TEST_P(Transports, ARequestGetsItsReply) { EXPECT_EQ(client_.pull(5, 100), 5); }
 
 TEST_P(Transports, AnErrorArrivesWithItsCodeAndMessage) {
-  expect_error(ErrorCode::kMissingKey, {"table 't' has no row for key '7'"},
-               [&] { client_.ask_shard(make_restore({}, false)); });
-  EXPECT_EQ(client_.pull(6, 1), 6) << "the connection goes on";
+  AskingSide master(server_.endpoints(), kMaster);
+  const auto refused = [&] { master.ask_shard(make_restore({}, false)); };
+  expect_error(ErrorCode::kMissingKey, {"table 't' has no row for key '7'"}, refused);
+  expect_error(ErrorCode::kMissingKey, {}, refused);  // the connection goes on
 }
 
 TEST_P(Transports, MessagesOfManyChunksInterleaveWithSmallOnesAndArriveWhole) {
@@ -90,9 +91,9 @@ TEST_P(Transports, ManyThreadsAskAtOnceThroughOneConnection) {
 TEST_P(Transports, AProxyThatIsEndedAnswersWhatIsOpenAndWhatComesLater) {
   caf::scoped_actor self{client_.system};
   client_.pull(1, 1);
-  auto open = self->request(client_.shard, caf::infinite, make_message<wire::ScanRequest>());
+  auto open = self->request(client_.shard, caf::infinite, AskingSide::exact_pull());
   caf::anon_send_exit(client_.shard, caf::exit_reason::kill);
-  open.receive([](const Message<wire::ScanReply>&) { ADD_FAILURE() << "answered"; },
+  open.receive([](const Message<wire::PullReply>&) { ADD_FAILURE() << "answered"; },
                [](caf::error& e) { EXPECT_EQ(from_caf(e).code(), ErrorCode::kUnavailable); });
   expect_error(ErrorCode::kUnavailable, {}, [&] { client_.pull(2, 1); });
   EXPECT_EQ(AskingSide(server_.endpoints()).pull(3, 1), 3) << "the server goes on";
@@ -110,16 +111,30 @@ TEST_P(Transports, TheEndOfTheServerAnswersOpenRequestsAndEndsProxies) {
   caf::scoped_actor self{client_.system};
   client_.pull(1, 1);
   self->monitor(client_.shard.address());
-  auto open = self->request(client_.shard, caf::infinite, make_message<wire::ScanRequest>());
+  auto open = self->request(client_.shard, caf::infinite, AskingSide::exact_pull());
   server_.server->stop();
   server_.transport.stop();
-  open.receive([](const Message<wire::ScanReply>&) { ADD_FAILURE() << "answered"; },
+  open.receive([](const Message<wire::PullReply>&) { ADD_FAILURE() << "answered"; },
                [](caf::error& e) { EXPECT_EQ(from_caf(e).code(), ErrorCode::kUnavailable); });
   self->receive([](const caf::down_msg& down) {
     EXPECT_EQ(from_caf(down.reason).code(), ErrorCode::kUnavailable);
     EXPECT_NE(std::string(from_caf(down.reason).what()).find("connection"), std::string::npos);
   });
   expect_error(ErrorCode::kUnavailable, {}, [&] { client_.pull(2, 1); });
+}
+
+TEST_P(Transports, AServerThatDismissesItsPeersTellsThemWhy) {
+  EXPECT_EQ(client_.pull(1, 1), 1);
+  caf::scoped_actor self{client_.system};
+  self->monitor(client_.shard);
+  server_.server->dismiss(Error(ErrorCode::kEnded, "the job 'live' has ended"));
+  self->receive([&](const caf::down_msg& down) {
+    const Error why = from_caf(down.reason);
+    EXPECT_EQ(why.code(), ErrorCode::kEnded);
+    EXPECT_STREQ(why.what(), "the job 'live' has ended");
+  });
+  expect_error(ErrorCode::kEnded, {"has ended"}, [&] { client_.pull(2, 1); });
+  EXPECT_EQ(AskingSide(server_.endpoints()).pull(3, 1), 3) << "others may come";
 }
 
 TEST_P(Transports, AClosedLinkTellsItsReason) {
@@ -184,13 +199,13 @@ TEST(Link, GivesUpOnAnAddressWhereNobodyListensAndNamesIt) {
     ServingSide server;
     gone = server.endpoints()[0];
   }
-  AskingSide client({gone}, {7}, 0.2s);
+  AskingSide client({gone}, kWorker, 0.2s);
   expect_error(ErrorCode::kUnreachable, {"cannot reach " + gone.text(), "0.2 s"}, [&] { client.pull(1, 1); });
   expect_error(ErrorCode::kUnavailable, {}, [&] { client.pull(1, 1); });
 }
 
 TEST(Link, GivesUpOnANameThatDoesNotResolve) {
-  AskingSide client({parse_endpoint("no-such-host.invalid:7700")}, {7}, 0.1s);
+  AskingSide client({parse_endpoint("no-such-host.invalid:7700")}, kWorker, 0.1s, {{}, true});
   expect_error(ErrorCode::kUnreachable, {"no-such-host.invalid:7700", "cannot resolve the host"},
                [&] { client.pull(1, 1); });
 }
@@ -198,7 +213,7 @@ TEST(Link, GivesUpOnANameThatDoesNotResolve) {
 TEST(Link, GivesUpOnAServerThatTakesTheConnectionAndIsSilent) {
   boost::asio::io_context io;
   boost::asio::ip::tcp::acceptor silent(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
-  AskingSide client({{false, "127.0.0.1", std::to_string(silent.local_endpoint().port())}}, {7}, 0.2s);
+  AskingSide client({{false, "127.0.0.1", std::to_string(silent.local_endpoint().port())}}, kWorker, 0.2s);
   expect_error(ErrorCode::kUnreachable, {"accepted the connection but did not answer"},
                [&] { client.pull(1, 1); });
 }
@@ -214,13 +229,13 @@ TEST(Link, GivesUpOnAHostThatDoesNotEvenRefuse) {
     queue.back().async_connect(full.local_endpoint(), [](auto) {});
   }
   io.run_for(50ms);
-  AskingSide client({{false, "127.0.0.1", std::to_string(full.local_endpoint().port())}}, {7}, 0.3s);
+  AskingSide client({{false, "127.0.0.1", std::to_string(full.local_endpoint().port())}}, kWorker, 0.3s);
   expect_error(ErrorCode::kUnreachable, {"cannot reach 127.0.0.1:"}, [&] { client.pull(1, 1); });
 }
 
 TEST(Link, ProcessEndsThoughItsLinkIsStillConnecting) {
   TempDir dir;
-  AskingSide client({parse_endpoint("unix:" + (dir / "nobody"))}, {7}, 1h);
+  AskingSide client({parse_endpoint("unix:" + (dir / "nobody"))}, kWorker, 1h);
   caf::scoped_actor self{client.system};
   self->monitor(client.shard.address());
   client.transport.stop();
@@ -232,7 +247,7 @@ TEST(Link, IsRefusedByAServerOfAnotherRunWhichSaysSo) {
   TempDir dir;
   ServingSide server({"127.0.0.1:0", "unix:" + (dir / "s")});
   for (const Endpoint& endpoint : server.endpoints()) {
-    AskingSide client({endpoint}, {8});
+    AskingSide client({endpoint}, {8, 0, wire::Role::WORKER});
     expect_error(ErrorCode::kMismatch, {"0000000000000007 here", "0000000000000008 at the peer"},
                  [&] { client.pull(1, 1); });
   }
@@ -240,8 +255,8 @@ TEST(Link, IsRefusedByAServerOfAnotherRunWhichSaysSo) {
 
 TEST(Server, TakesStrangersOnlyIfItIsToldTo) {
   ServingSide open({"127.0.0.1:0"}, {7, true}), closed;
-  EXPECT_EQ(AskingSide(open.endpoints(), {0}).pull(3, 1), 3);
-  AskingSide stranger(closed.endpoints(), {0});
+  EXPECT_EQ(AskingSide(open.endpoints(), {0, 0, wire::Role::WORKER}).pull(3, 1), 3);
+  AskingSide stranger(closed.endpoints(), {0, 0, wire::Role::WORKER});
   expect_error(ErrorCode::kMismatch, {"job"}, [&] { stranger.pull(3, 1); });
 }
 
@@ -294,7 +309,7 @@ TEST(Server, NoLongerListensOnceItIsGone) {
   const Endpoint endpoint = server->endpoints()[0];
   server->start();
   server.reset();
-  AskingSide client({endpoint}, {7}, 0.2s);
+  AskingSide client({endpoint}, kWorker, 0.2s);
   expect_error(ErrorCode::kUnreachable, {endpoint.text()}, [&] { client.pull(1, 1); });
 }
 

@@ -8,6 +8,7 @@
 #include "actors/ask.h"
 #include "actors/transport/client.h"
 #include "actors/transport/server.h"
+#include "actors/transport/unix_address.h"
 #include "tests/support/actors.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
@@ -16,16 +17,20 @@ namespace embers::testing_support {
 
 using namespace std::chrono_literals;
 
-// A shard that answers pulls with origin.examples floats of value origin.minibatch, refuses restores, and
-// never answers scans.
+inline const HelloInfo kWorker{7, 0, wire::Role::WORKER}, kMaster{7, 0, wire::Role::MASTER};
+
+// A shard that answers pulls with origin.examples floats of value origin.minibatch, never answers those of an
+// exact version, and refuses restores.
 struct FakeShardState {
-  std::vector<caf::typed_response_promise<Message<wire::ScanReply>>> unanswered;
+  std::vector<caf::typed_response_promise<Message<wire::PullReply>>> unanswered;
   static inline const char* name = "fake shard";
 };
 inline ShardActor::behavior_type fake_shard(ShardActor::stateful_pointer<FakeShardState> self,
                                             const std::string& refusal) {
   return {
-      [](const Message<wire::PullRequest>& m) -> caf::result<Message<wire::PullReply>> {
+      [self](const Message<wire::PullRequest>& m) -> caf::result<Message<wire::PullReply>> {
+        if (m.get().getMode() == wire::ReadMode::EXACT)
+          return self->state.unanswered.emplace_back(self->make_response_promise<Message<wire::PullReply>>());
         return guarded(Kind::kPullRequest, [&] {
           const Origin o = read(m.get().getOrigin());
           const RowsShape shape{0, 1, std::min(o.examples, 1u << 24)};
@@ -37,22 +42,24 @@ inline ShardActor::behavior_type fake_shard(ShardActor::stateful_pointer<FakeSha
       [refusal](const Message<wire::RestoreRequest>&) -> caf::result<Message<wire::Empty>> {
         return to_caf(Error(ErrorCode::kMissingKey, refusal));
       },
-      [self](const Message<wire::ScanRequest>&) -> caf::result<Message<wire::ScanReply>> {
-        return self->state.unanswered.emplace_back(self->make_response_promise<Message<wire::ScanReply>>());
+      [](const Message<wire::ScanRequest>&) -> caf::result<Message<wire::ScanReply>> {
+        return make_message<wire::ScanReply>();
       },
   };
 }
 
 // Like one process of a job: an actor system and a transport.
 struct OneSide {
+  explicit OneSide(const Credentials& credentials = {}) : transport(system, credentials) {}
   System system;
-  Transport transport{system};
+  Transport transport;
 };
 
 // A process that serves a fake shard of run 7.
 struct ServingSide : OneSide {
   explicit ServingSide(std::vector<std::string> addresses = {"127.0.0.1:0"},
-                       Server::Options options = {7, false}) {
+                       Server::Options options = {7, false}, const Credentials& credentials = {})
+      : OneSide(credentials) {
     std::vector<Endpoint> endpoints;
     for (const std::string& address : addresses) endpoints.push_back(parse_endpoint(address));
     server = Server::listen(transport, endpoints, options);
@@ -74,9 +81,10 @@ struct ServingSide : OneSide {
 
 // A process that talks to one server.
 struct AskingSide : OneSide {
-  explicit AskingSide(std::vector<Endpoint> endpoints, HelloInfo hello = {7},
-                      std::chrono::duration<double> timeout = 10s)
-      : link(Link::open(transport, std::move(endpoints), hello, timeout)),
+  explicit AskingSide(std::vector<Endpoint> endpoints, const HelloInfo& hello = kWorker,
+                      std::chrono::duration<double> timeout = 10s, const Credentials& credentials = {})
+      : OneSide(credentials),
+        link(Link::open(transport, std::move(endpoints), hello, timeout)),
         shard(link->proxy<ShardInterface>(Destination::kShard)) {}
 
   // The value of the floats of one pull, which are all the same; pulls are told apart by their minibatch.
@@ -88,6 +96,10 @@ struct AskingSide : OneSide {
   auto ask_shard(const Message<T>& question) {
     caf::scoped_actor self{system};
     return ask(self.ptr(), shard, question);
+  }
+  // Never answered.
+  static Message<wire::PullRequest> exact_pull() {
+    return make_pull(origin(1), wire::ReadMode::EXACT, false, {});
   }
   static Message<wire::PullRequest> pull_request(uint64_t minibatch, uint32_t floats) {
     Origin o = origin(minibatch, 3);
@@ -108,9 +120,25 @@ struct AskingSide : OneSide {
 // A peer that may send anything, byte by byte.
 class RawPeer {
  public:
-  explicit RawPeer(const Endpoint& server) : socket_(io_) {
-    socket_.connect(
-        {boost::asio::ip::make_address(server.host), static_cast<uint16_t>(std::stoi(server.port))});
+  // `from`: the address of this host that it connects from.
+  explicit RawPeer(const Endpoint& server, const std::string& from = "") : socket_(io_) {
+    const auto address = [](const std::string& host, const std::string& port) {
+      return boost::asio::ip::tcp::endpoint(boost::asio::ip::make_address(host),
+                                            static_cast<uint16_t>(std::stoi(port)));
+    };
+    if (server.unix_socket) {
+      socket_.connect(unix_address(server));
+    } else {
+      socket_.open(boost::asio::ip::tcp::v4());
+      if (!from.empty()) socket_.bind(address(from, "0"));
+      socket_.connect(address(server.host, server.port));
+    }
+  }
+  // One that has connected to a server of the test's own.
+  explicit RawPeer(boost::asio::ip::tcp::acceptor& acceptor) : socket_(io_) {
+    boost::asio::ip::tcp::socket socket(io_);
+    acceptor.accept(socket);
+    socket_ = Connection::Socket(std::move(socket));
   }
   // False when the server has hung up.
   bool send(std::string_view bytes) {
@@ -156,25 +184,36 @@ class RawPeer {
     }
     return Error(ErrorCode::kInternal, "no error");
   }
-  void shake_hands() {
-    send(hello(), Destination{}, 0);
+  void shake_hands(wire::Role role = wire::Role::WORKER) {
+    send(hello(kProtocol, 7, kNumberFormat, role), Destination{}, 0);
     auto in = receive();
     ASSERT_TRUE(in);
     decode<wire::Welcome>(*in);
   }
+  // Whether the server has hung up, without waiting for it.
+  bool was_hung_up_on() {
+    char byte;
+    boost::system::error_code e;
+    socket_.non_blocking(true);
+    socket_.receive(boost::asio::buffer(&byte, 1), 0, e);
+    socket_.non_blocking(false);
+    return e && e != boost::asio::error::would_block;
+  }
   static Message<wire::Hello> hello(uint32_t protocol = kProtocol, uint64_t job = 7,
-                                    const std::string& format = kNumberFormat) {
+                                    const std::string& format = kNumberFormat,
+                                    wire::Role role = wire::Role::WORKER) {
     return make_message<wire::Hello>([&](wire::Hello::Builder b) {
       b.setProtocol(protocol);
       b.setJob(job);
       b.setNumberFormat(format);
+      b.setRole(role);
     });
   }
   void hang_up() { socket_.close(); }
 
  private:
   boost::asio::io_context io_;
-  boost::asio::ip::tcp::socket socket_;
+  Connection::Socket socket_;
 };
 
 }  // namespace embers::testing_support

@@ -39,7 +39,8 @@ void pull(benchmark::State& state, const std::string& address) {
   server->serve<ShardInterface>(Destination::kShard,
                                 static_cast<caf::actor_system&>(server_system).spawn(constant_rows, 1.0f));
   server->start();
-  const auto link = Link::open(client_transport, server->endpoints(), {7}, std::chrono::seconds(10));
+  const auto link =
+      Link::open(client_transport, server->endpoints(), {7, 0, wire::Role::WORKER}, std::chrono::seconds(10));
   const ShardActor shard = link->proxy<ShardInterface>(Destination::kShard);
   std::vector<int64_t> ints(kKeys, 7);
   const Keys keys(std::move(ints));

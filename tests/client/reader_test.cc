@@ -1,10 +1,16 @@
 // Programs that look rows up in a running job.
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
+#include <fstream>
+#include <set>
 #include <thread>
 
+#include "tests/actors/transport_testing.h"
 #include "tests/client/running_job.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/temp_dir.h"
 
 namespace embers {
 namespace {
@@ -171,9 +177,30 @@ TEST(Reader, IsNotWaitedFor) {
   EXPECT_EQ(result.report.workers_joined, 1u);
   EXPECT_EQ(result.report.workers_lost, 0u);
   EXPECT_EQ(result.report.total.examples, 24u);
-  expect_error(ErrorCode::kLost, {job.address()}, [&] {
+  job.end_master();
+  expect_error(ErrorCode::kEnded, {"'live' has ended"}, [&] {
     for (;;) lookup(reader, keys);  // until the end of the job has reached it
   });
+  expect_error(ErrorCode::kEnded, {"'live' has ended"}, [&] { lookup(reader, keys); });
+}
+
+TEST(Reader, SeesThatTheJobHasEndedThoughOwnersWentFirst) {
+  RunningJob job({.minibatches = 1});
+  Session worker = begun(job), reader = Session::join_as_reader(job.options());
+  const auto keys = some_keys(5);
+  train(worker.lease(), keys, 1);
+  EXPECT_FALSE(worker.lease());
+  EXPECT_FALSE(job.result().error);
+  job.stop_owner(0);
+  job.stop_owner(1);
+  std::thread ends([&] {
+    std::this_thread::sleep_for(100ms);
+    job.end_master();
+  });
+  expect_error(ErrorCode::kEnded, {"'live' has ended"}, [&] {
+    for (;;) lookup(reader, keys);
+  });
+  ends.join();
 }
 
 TEST(Reader, MayComeAndGoWithoutATrace) {
@@ -276,31 +303,157 @@ TEST(Reader, BelongsToTheProcessThatJoined) {
   EXPECT_EQ(lookup(reader, keys), before);
 }
 
+// --- at the door ---------------------------------------------------------------------------------
+
+template <class I>
+std::set<std::string> kinds_for_readers() {
+  std::set<std::string> kinds;
+  detail::ForEachRequest<I>::call([&]<class T>() {
+    const Kind kind = KindOf<T>::kind;
+    if (may_send(wire::Role::READER, kind)) kinds.insert(std::string(name(kind)));
+  });
+  return kinds;
+}
+
+// Sends each request that a reader may not send.
+template <class I>
+void expect_denied(const Endpoint& to, Destination destination) {
+  detail::ForEachRequest<I>::call([&]<class T>() {
+    const Kind kind = KindOf<T>::kind;
+    if (may_send(wire::Role::READER, kind)) return;
+    RawPeer peer(to);
+    peer.shake_hands(wire::Role::READER);
+    peer.send(make_message<T>(), destination, 1);
+    const Error error = peer.receive_error();
+    EXPECT_EQ(error.code(), ErrorCode::kDenied) << name(kind);
+    EXPECT_EQ(error.what(), "the role reader may not send " + std::string(name(kind)));
+  });
+}
+
 TEST(Reader, IsRefusedEverythingThatChangesTheJob) {
+  EXPECT_EQ(kinds_for_readers<MasterInterface>(),
+            (std::set<std::string>{"JobRequest", "JoinRequest", "OwnersRequest", "HeartbeatRequest",
+                                   "LeaveRequest"}));
+  EXPECT_EQ(kinds_for_readers<OptimizerInterface>(), std::set<std::string>());
+  EXPECT_EQ(kinds_for_readers<ShardInterface>(), std::set<std::string>{"PullRequest"});
+
   RunningJob job;
+  Session worker = begun(job), reader = Session::join_as_reader(job.options());
+  expect_denied<MasterInterface>(job.endpoint(), Destination::kMaster);
+  expect_denied<OptimizerInterface>(job.owner_endpoint(0), Destination::kOptimizer);
+  expect_denied<ShardInterface>(job.owner_endpoint(0), Destination::kShard);
+  const auto send = [](const Endpoint& to, Destination destination, const auto& message) {
+    RawPeer peer(to);
+    peer.shake_hands(wire::Role::READER);
+    peer.send(message, destination, 1);
+    return peer.receive_error();
+  };
+  const Error as_worker =
+      send(job.endpoint(), Destination::kMaster,
+           make_message<wire::JoinRequest>([](auto b) { b.setRole(wire::Role::WORKER); }));
+  EXPECT_EQ(as_worker.code(), ErrorCode::kDenied) << as_worker.what();
+  const Error creates = send(job.owner_endpoint(0), Destination::kShard,
+                             make_pull(origin(0), wire::ReadMode::LATEST, true, {}));
+  EXPECT_EQ(creates.code(), ErrorCode::kDenied) << creates.what();
+
+  const auto keys = some_keys(3);
+  for (int i = 0; i < 4; ++i) train(worker.lease(), keys, 1);
+  EXPECT_NO_THROW(lookup(reader, keys)) << "other readers go on";
+  const JobResult result = job.result();
+  EXPECT_FALSE(result.error);
+  EXPECT_EQ(result.report.total.examples, 8u);
+}
+
+TEST(Reader, IsNotToldThePasswordOfTheJobsServers) {
+  RunningJob job({.server_password = "for owners and workers"});
+  EXPECT_EQ(job.password_of_owner(0), "for owners and workers");
   Session worker = begun(job);
   caf::scoped_actor self{job.system()};
-  const auto join =
-      ask(self.ptr(), job.master(), make_message<wire::JoinRequest>([](wire::JoinRequest::Builder b) {
-            b.setRole(wire::Role::READER);
-            b.setHost("here");
-          }));
-  const uint64_t me = join.get().getIncarnation();
-  EXPECT_EQ(join.get().getOwners().size(), 2u);
-  expect_error(ErrorCode::kInvalid, {"reader 0", "ask for work"}, [&] {
-    ask(self.ptr(), job.master(),
-        make_message<wire::LeaseRequest>([&](wire::LeaseRequest::Builder b) { b.setIncarnation(me); }));
+  const auto reply = ask(
+      self.ptr(), job.master(),
+      make_message<wire::JoinRequest>([](wire::JoinRequest::Builder b) { b.setRole(wire::Role::READER); }));
+  EXPECT_EQ(reply.get().getServerPassword(), "");
+}
+
+class Guarded : public testing::Test {
+ protected:
+  std::string secret_file(const std::string& name, mode_t mode = 0600) const {
+    const std::string file = dir_ / name;
+    std::ofstream(file) << "the secret in file " << std::string(20, name[0]) << "\n";
+    EXPECT_EQ(::chmod(file.c_str(), mode), 0);
+    return file;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(Guarded, AReaderNeedsTheSecretOfTheJob) {
+  RunningJob job({.secret_file = secret_file("right")});
+  Session worker = begun(job), reader = Session::join_as_reader(job.options());
+  const auto keys = some_keys(20);
+  const std::vector<float> before = lookup(reader, keys);
+  train(worker.lease(), keys, 1);
+  EXPECT_TRUE(wait_until([&] { return lookup(reader, keys) != before; }, 20));
+
+  client::Options options = job.options();
+  const auto expect_refused = [&](ErrorCode code, const std::string& part) {
+    expect_error(code, {part}, [&] { Session::join_as_reader(options); });
+  };
+  options.secret_file = "";
+  expect_refused(ErrorCode::kDenied, "asks for its secret");
+  options.insecure = true;
+  expect_refused(ErrorCode::kDenied, "asks for its secret");
+  options.insecure = false;
+  options.secret_file = secret_file("wrong");
+  expect_refused(ErrorCode::kDenied, "wrong secret");
+  options.secret_file = secret_file("open", 0644);
+  expect_refused(ErrorCode::kInvalid, "chmod 600");
+  EXPECT_NO_THROW(lookup(reader, keys));
+}
+
+TEST_F(Guarded, ASecretGoesOnlyToAMasterThatKnowsIt) {
+  RunningJob job;
+  client::Options options = job.options();
+  options.secret_file = secret_file("right");
+  expect_error(ErrorCode::kDenied, {"does not know the job's secret"},
+               [&] { Session::join_as_reader(options); });
+}
+
+TEST_F(Guarded, AJobIsFoundByItsDirectory) {
+  const std::string path = dir_ / "live";
+  client::Options options{.job_dir = path, .connect_timeout = 100ms};
+  expect_error(ErrorCode::kUnreachable, {"'" + path + "/address'"},
+               [&] { Session::join_as_reader(options); });
+  options.connect_timeout = 20s;
+  auto joining = std::async(std::launch::async, [&] { return Session::join_as_reader(options); });
+
+  JobDir dir(path);
+  dir.secret();
+  RunningJob job({.secret_file = path + "/secret"});
+  dir.announce({job.endpoint()});
+  client::WorkerOptions worker_options = job.worker_options();
+  worker_options.master = worker_options.secret_file = "";
+  worker_options.job_dir = path;
+  Session worker = Session::join_as_worker(worker_options), reader = joining.get();
+  EXPECT_EQ(lookup(reader, some_keys(3)).size(), 3 * kUserDim);
+  job.lose_master();
+  expect_error(ErrorCode::kLost, {"the master of '" + path + "'"}, [&] {
+    for (;;) lookup(reader, some_keys(1));
   });
-  expect_error(ErrorCode::kInvalid, {"reader 0", "finish work"}, [&] {
-    ask(self.ptr(), job.master(),
-        make_message<wire::DoneRequest>([&](wire::DoneRequest::Builder b) { b.setIncarnation(me); }));
-  });
-  expect_error(ErrorCode::kInvalid, {"reader 0", "end the job"}, [&] {
-    ask(self.ptr(), job.master(),
-        make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) { b.setIncarnation(me); }));
-  });
-  for (int i = 0; i < 4; ++i) train(worker.lease(), some_keys(1), 1);
-  EXPECT_FALSE(job.result().error);
+}
+
+TEST(Reader, NeedsEitherAnAddressOrADirectory) {
+  for (const client::Options& options : {client::Options{}, {.master = "127.0.0.1:1", .job_dir = "live"}})
+    expect_error(ErrorCode::kInvalid, {"Options::master", "Options::job_dir"},
+                 [&] { Session::join_as_reader(options); });
+}
+
+TEST(Reader, DoesNotGoBeyondThisHostWithoutASecret) {
+  client::Options options{.master = "192.0.2.1:7700", .connect_timeout = 100ms};
+  expect_error(ErrorCode::kInvalid, {"192.0.2.1:7700", "without the job's secret"},
+               [&] { Session::join_as_reader(options); });
+  options.insecure = true;
+  expect_error(ErrorCode::kUnreachable, {"192.0.2.1:7700"}, [&] { Session::join_as_reader(options); });
 }
 
 }  // namespace

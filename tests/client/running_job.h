@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "actors/ask.h"
+#include "actors/transport/job_dir.h"
 #include "actors/transport/server.h"
 #include "client/session.h"
 #include "job/job.h"
@@ -28,6 +29,8 @@ struct JobOptions {
   uint32_t shards = 2, workers = 1, minibatches = 4, test_minibatches = 0, epochs = 1;
   bool keeps_journal = false;  // a lost owner's next process takes its place
   double heartbeat_timeout = 30;
+  std::string secret_file = {};  // none: the job has no secret
+  std::string server_password = {};
 };
 
 class RunningJob {
@@ -48,6 +51,7 @@ class RunningJob {
     config->test_minibatches = options.test_minibatches;
     config->settings = job::settings(config->job.source);
     config->settings.push_back("eight records");
+    config->server_login.password = options.server_password;
     config->connect_owner = [this](const std::vector<std::string>& endpoints, uint64_t) {
       const std::lock_guard lock(mutex_);
       return owners_[number_at_.at(endpoints.at(0))];
@@ -86,7 +90,12 @@ class RunningJob {
     return model;
   }
   std::string address() const { return server_->endpoints()[0].text(); }
-  client::Options options() const { return {.master = address(), .connect_timeout = 20s, .timeout = 20s}; }
+  Endpoint endpoint() const { return server_->endpoints()[0]; }
+  Endpoint owner_endpoint(uint32_t shard) const { return processes_[shard].server->endpoints()[0]; }
+  std::string password_of_owner(uint32_t shard) const { return processes_[shard].password; }
+  client::Options options() const {
+    return {.master = address(), .secret_file = options_.secret_file, .connect_timeout = 20s, .timeout = 20s};
+  }
   client::WorkerOptions worker_options() const {
     client::WorkerOptions worker;
     static_cast<client::Options&>(worker) = options();
@@ -100,7 +109,7 @@ class RunningJob {
   // The next process of a shard: it holds what the one before held.
   void start_owner(uint32_t shard) {
     OwnerProcess& process = processes_[shard];
-    process.transport = std::make_unique<Transport>(system_);
+    process.transport = std::make_unique<Transport>(system_, credentials_);
     process.server = Server::listen(*process.transport, {parse_endpoint("127.0.0.1:0")}, {7, false});
     process.server->serve<OptimizerInterface>(Destination::kOptimizer, owners_[shard].optimizer);
     process.server->serve<ShardInterface>(Destination::kShard, owners_[shard].shard);
@@ -111,11 +120,13 @@ class RunningJob {
       number_at_[endpoints[0]] = shard;
     }
     process.member = std::make_unique<caf::scoped_actor>(system_);
-    ask(process.member->ptr(), master_, make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
-          b.setRole(wire::Role::OWNER);
-          b.setHost("there");
-          write_texts(b.initEndpoints(1), endpoints);
-        }));
+    const auto reply = ask(process.member->ptr(), master_,
+                           make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
+                             b.setRole(wire::Role::OWNER);
+                             b.setHost("there");
+                             write_texts(b.initEndpoints(1), endpoints);
+                           }));
+    process.password = reply.get().getServerPassword();
   }
   void stop_owner(uint32_t shard) {
     processes_[shard].member.reset();
@@ -138,6 +149,12 @@ class RunningJob {
     released_.notify_all();
   }
   void lose_master() { transport_.stop(); }
+  // As `embers master` goes when the job has ended.
+  void end_master() {
+    server_->stop();
+    server_->dismiss(Error(ErrorCode::kEnded, "the job 'live' has ended"));
+    transport_.stop();
+  }
   bool has_event(const std::string& text) {
     return wait_until(
         [&] {
@@ -185,6 +202,7 @@ class RunningJob {
     std::unique_ptr<Transport> transport;
     std::shared_ptr<Server> server;
     std::unique_ptr<caf::scoped_actor> member;  // as which it joined
+    std::string password;                       // of the job's servers, as it was told
   };
 
   std::string text() const {
@@ -201,6 +219,8 @@ class RunningJob {
   }
 
   const JobOptions options_;
+  const Credentials credentials_{options_.secret_file.empty() ? Secret() : read_secret(options_.secret_file),
+                                 false};
   std::promise<JobResult> ended_;  // the master may still set it while the system ends
   std::mutex mutex_;
   std::condition_variable released_;
@@ -208,7 +228,7 @@ class RunningJob {
   std::string events_;
   std::map<std::string, uint32_t> number_at_;  // shard by endpoint
   System system_;
-  Transport transport_{system_};
+  Transport transport_{system_, credentials_};
   std::vector<OwnerHandles> owners_;
   std::vector<OwnerProcess> processes_;
   LocalMasterActor master_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "data/categorical.h"
 #include "tests/data/testutil.h"
 
 namespace embers::data {

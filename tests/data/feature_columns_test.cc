@@ -203,7 +203,7 @@ TEST(FeatureColumns, WrongParametersNameTheLineAndWhatToDo) {
       {"h = { as = \"bucketized\", boundaries = [1, 1] }", "each larger than the one before"},
       {"h = { as = \"bucketized\", boundaries = [1, \"2\"] }", "at least one finite number"},
       {"h = { as = \"bucketized\", boundaries = [nan] }", "at least one finite number"},
-      {"many = { as = \"bucketized\", boundaries = [1] }", "of one value"},
+      {"many = { as = \"bucketized\", boundaries = [1] }", "with one value"},
       {"x = { as = \"crossed\", keys = [\"age\", \"town\"] }", "needs 'hash_bucket_size'"},
       {"x = { as = \"crossed\", keys = [\"age\"], hash_bucket_size = 3 }", "two or more"},
       {"x = { as = \"crossed\", hash_bucket_size = 3 }", "two or more"},

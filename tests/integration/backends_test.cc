@@ -25,15 +25,6 @@ class Backend : public testing::TestWithParam<std::string> {
     return GetParam() == "redis" ? ServerProcess::redis() : ServerProcess::memcached();
   }
 
-  // Ports of the job's own servers, from what the process printed so far.
-  static std::vector<uint16_t> own_ports(const Process& process) {
-    const std::string out = process.output(), before = " at 127.0.0.1:";
-    std::vector<uint16_t> ports;
-    for (size_t at = 0; (at = out.find("the job's own " + GetParam() + " server", at)) != out.npos; ++at)
-      ports.push_back(static_cast<uint16_t>(std::stoi(out.substr(out.find(before, at) + before.size()))));
-    return ports;
-  }
-
   JobFolder folder_;
 };
 INSTANTIATE_TEST_SUITE_P(All, Backend, testing::Values("memcached", "redis"),
@@ -98,32 +89,6 @@ TEST_P(Backend, EveryGradientOfAnAsyncJobIsAppliedOnce) {
                                                     "training.workers=2", "storage.shards=2"});
   const std::string expected = folder_.train(count);
   EXPECT_EQ(folder_.train(count + backend(GetParam())), expected);
-}
-
-TEST_P(Backend, TheJobsOwnServersEndWithIt) {
-  const Words slow =
-      folder_.probe("slow") + set({"model.sleep_ms=20", "storage.own_servers=3"}) + backend(GetParam());
-  const auto train = folder_.start(Words{"train", folder_.job(), "--output", folder_.path("model")} + slow);
-  ASSERT_TRUE(wait_until([&] { return train->has_printed(" examples  "); })) << train->output();
-  const auto ports = own_ports(*train);
-  ASSERT_EQ(ports.size(), 3u) << train->output();
-  EXPECT_TRUE(std::all_of(ports.begin(), ports.end(), is_listening)) << train->output();
-  train->signal(SIGINT);
-  EXPECT_EQ(train->wait(), 0) << train->output();
-  EXPECT_TRUE(std::none_of(ports.begin(), ports.end(), is_listening));
-}
-
-TEST_P(Backend, TheJobsOwnServersEndWithAMasterThatIsKilled) {
-  Cluster cluster(
-      folder_, 1, 1,
-      folder_.probe("slow") + set({"model.sleep_ms=20", "storage.own_servers=3"}) + backend(GetParam()));
-  ASSERT_TRUE(cluster.is_training());
-  const auto ports = own_ports(*cluster.master);
-  ASSERT_EQ(ports.size(), 3u) << cluster.master->output();
-  ASSERT_TRUE(std::all_of(ports.begin(), ports.end(), is_listening)) << cluster.master->output();
-  cluster.master->signal(SIGKILL);
-  EXPECT_TRUE(wait_until([&] { return std::none_of(ports.begin(), ports.end(), is_listening); }));
-  EXPECT_EQ(cluster.shards[0]->wait(20), 1);
 }
 
 TEST_P(Backend, RowsAreSpreadOverAllOfTheJobsOwnServers) {

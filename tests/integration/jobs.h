@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -135,10 +136,11 @@ class Cluster {
           const Words& one_process = {})
       : folder_(folder) {
     const std::string socket = "unix:" + folder.path("master.sock");
+    const bool trains = std::find(words.begin(), words.end(), "--task") == words.end();
     master = folder.start(Words{"master", folder.job(), "--listen", unix_socket ? socket : "127.0.0.1:0",
                                 "--shards", std::to_string(shards), "--workers", std::to_string(workers),
-                                "--report", folder.path("out.json"), "--dump-rows", folder.path("rows")} +
-                          words);
+                                "--report", folder.path("out.json")} +
+                          (trains ? Words{"--dump-rows", folder.path("rows")} : Words{}) + words);
     EXPECT_TRUE(wait_until([&] { return !find_address().empty(); })) << master->output();
     address = find_address();
     const Words listen = unix_socket ? Words{} : Words{"--listen", "127.0.0.1:0"};

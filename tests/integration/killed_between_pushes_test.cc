@@ -102,7 +102,7 @@ std::string run(const TempDir& dir, bool kill, Report* report) {
     c->runner = w == 0 ? runner : ModelRunner::make(job);
     c->train = train;
     c->on_end = [&](std::optional<Error> error) {
-      if (error) end({std::move(error), {}, {}});
+      if (error) end({std::move(error), {}});
     };
     c->connect_owner = [&, w, kill](size_t number, const auto&, const auto&, uint64_t) {
       OwnerHandles handles = config->local_owners[number];

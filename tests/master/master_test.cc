@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <mutex>
 
 #include "tests/master/master_testing.h"
 #include "tests/support/expect_error.h"
@@ -166,7 +168,7 @@ TEST(Master, WithoutAnyWorkerFailsAfterAWhile) {
   EXPECT_NE(std::string(result.error->what()).find("no worker is left"), std::string::npos);
 }
 
-TEST(Master, EvaluatesInMinibatchOrder) {
+TEST(Master, EvaluatesWithSeveralWorkers) {
   Job job({.minibatches = 1, .test_minibatches = 6, .workers = 2});
   Worker a(job), b(job);
   a.finish(a.lease());
@@ -177,10 +179,120 @@ TEST(Master, EvaluatesInMinibatchOrder) {
   b.leave();
   EXPECT_TRUE(a.work_to_the_end().empty());
   const JobResult result = job.result();
-  std::vector<uint64_t> order;
-  for (const auto& [minibatch, r] : result.evaluation.results()) order.push_back(r.records[0]);
-  EXPECT_EQ(order, (std::vector<uint64_t>{0, 1, 2, 3, 4, 5}));
+  ASSERT_FALSE(result.error) << result.error->what();
   EXPECT_EQ(result.report.total.auc, 0.5);
+  EXPECT_EQ(result.report.total.test_loss, 0.5);
+}
+
+// Counts nothing until it is let go, as if it waited for a disk. Its thread waits, as a real one's would.
+class HeldEvaluator {
+ public:
+  // Lets it go before the job ends, whatever the test found.
+  struct Release {
+    ~Release() { held.let_go(); }
+    HeldEvaluator& held;
+  };
+  void let_go() {
+    if (!std::exchange(is_let_go_, true)) go_.set_value();
+  }
+  std::function<EvaluatorActor(caf::actor_system&)> spawner() {
+    return [gone = gone_](caf::actor_system& system) { return system.spawn<caf::detached>(behavior, gone); };
+  }
+
+ private:
+  static EvaluatorActor::behavior_type behavior(EvaluatorActor::pointer /*self*/,
+                                                const std::shared_future<void>& gone) {
+    const auto evaluation = std::make_shared<Evaluation>();
+    return {
+        [](begin_evaluation_atom, const std::string&) {},
+        [=](const Message<wire::DoneRequest>& result) {
+          gone.wait();
+          evaluation->add(result);
+          return evaluation->counted();
+        },
+        [=](metrics_atom) {
+          gone.wait();
+          return evaluation->finish();
+        },
+        [](drop_atom) {},
+    };
+  }
+
+  bool is_let_go_ = false;
+  std::promise<void> go_;
+  const std::shared_future<void> gone_ = go_.get_future().share();
+};
+
+TEST(Master, AnswersWhileScoresAreSummedUp) {
+  HeldEvaluator evaluator;
+  Job job({.minibatches = 1, .test_minibatches = 3, .change = [&](MasterConfig& c) {
+             c.spawn_evaluator = evaluator.spawner();
+           }});
+  const HeldEvaluator::Release at_end{evaluator};
+  Worker worker(job), other(job);
+  worker.finish(worker.lease());
+  worker.finish(worker.lease());
+  worker.beat();
+  Worker late(job);
+  late.beat();
+  EXPECT_NE(job.end_.wait_for(0s), std::future_status::ready);
+  evaluator.let_go();
+  EXPECT_TRUE(worker.work_to_the_end().empty());
+  const JobResult result = job.result();
+  ASSERT_FALSE(result.error) << result.error->what();
+  EXPECT_EQ(result.report.total.test_loss, 0.5);
+}
+
+TEST(Master, LeasesNoMoreThanItsEvaluatorKeepsUpWith) {
+  HeldEvaluator evaluator;
+  Job job({.minibatches = 1, .test_minibatches = 5, .change = [&](MasterConfig& c) {
+             c.spawn_evaluator = evaluator.spawner();
+             c.job.training.batch_size = 1u << 31;  // two of them are under way at most
+           }});
+  const HeldEvaluator::Release at_end{evaluator};
+  Worker worker(job);
+  worker.finish(worker.lease());
+  for (uint64_t i = 0; i < 2; ++i) {
+    const Lease lease = worker.lease();
+    ASSERT_EQ(lease.get().getMinibatches().size(), 1);
+    EXPECT_EQ(lease.get().getMinibatches()[0].getMinibatch(), i);
+    worker.finish(lease);
+  }
+  auto next = worker.lease_later();
+  worker.beat();
+  EXPECT_NE(next.wait_for(0s), std::future_status::ready);
+  evaluator.let_go();
+  const Lease lease = next.get();
+  EXPECT_EQ(lease.get().getMinibatches()[0].getMinibatch(), 2);
+  worker.finish(lease);
+  EXPECT_EQ(worker.work_to_the_end(), (std::vector<uint64_t>{3, 4}));
+  EXPECT_FALSE(job.result().error);
+}
+
+TEST(Master, FailsWhenScoresCannotBeSummedUp) {
+  const auto full = [](caf::actor_system& system) {
+    return system.spawn(
+        [](EvaluatorActor::pointer /*self*/, int) -> EvaluatorActor::behavior_type {
+          const auto error = [] { return to_caf(Error(ErrorCode::kDisk, "no space left in /tmp")); };
+          return {
+              [](begin_evaluation_atom, const std::string&) {},
+              [=](const Message<wire::DoneRequest>&) -> caf::result<uint64_t> { return error(); },
+              [=](metrics_atom) -> caf::result<Evaluation::Metrics> { return error(); },
+              [](drop_atom) {},
+          };
+        },
+        0);
+  };
+  Job job({.minibatches = 1, .test_minibatches = 9, .change = [&](MasterConfig& c) {
+             c.spawn_evaluator = full;
+           }});
+  Worker worker(job);
+  worker.finish(worker.lease());
+  worker.done(worker.lease(), 0);
+  const JobResult result = job.result();
+  ASSERT_TRUE(result.error);
+  EXPECT_EQ(result.error->code(), ErrorCode::kDisk);
+  EXPECT_STREQ(result.error->what(), "no space left in /tmp");
 }
 
 TEST(MasterStop, BeforeTheStartAnswersWhoWaits) {
@@ -356,6 +468,91 @@ TEST(Master, RefusesAWorkerWithOtherSettingsNamingThem) {
                  worker.join({}, {"data.shuffle = true", "training.batch_size = 32"});
                });
   worker.join({}, {"data.shuffle = true", "training.batch_size = 64"});
+}
+
+TEST(Master, ARefusedWorkerDoesNotDecideTheNumericSettingsOfASyncJob) {
+  Job job({.mode = job::Mode::kSync, .workers = 2, .settings = {"data.shuffle = true"}});
+  Worker refused(job, false), first(job, false), other(job, false), second(job, false);
+  expect_error(ErrorCode::kMismatch, {"data.shuffle"},
+               [&] { refused.join({}, {"data.shuffle = false"}, {"blas = SKYLAKEX"}); });
+  first.join({}, {"data.shuffle = true"}, {"blas = HASWELL"});
+  expect_error(ErrorCode::kMismatch, {"blas = HASWELL at the first worker", "blas = SKYLAKEX at worker"},
+               [&] { other.join({}, {"data.shuffle = true"}, {"blas = SKYLAKEX"}); });
+  second.join({}, {"data.shuffle = true"}, {"blas = HASWELL"});
+}
+
+// Owners that join one after another, as the processes of `embers shard --owners` do.
+class JoiningOwners {
+ public:
+  explicit JoiningOwners(uint32_t shards)
+      : job_({.shards = shards, .change = [this](MasterConfig& config) {
+                owners_ = std::exchange(config.local_owners, {});
+                config.connect_owner = [this](const auto&, uint64_t) { return owners_.at(connected_++); };
+              }}) {}
+
+  // The process with this number joins with one owner, `more` of its owners come after it.
+  void join(uint64_t pid, uint32_t more) {
+    connections_.push_back(std::make_unique<caf::scoped_actor>(job_.system_));
+    ask(connections_.back()->ptr(), job_.master_,
+        make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
+          b.setRole(wire::Role::OWNER);
+          b.setHost("there");
+          b.setPid(pid);
+          b.setMore(more);
+        }));
+  }
+
+ private:
+  std::vector<OwnerHandles> owners_;
+  std::atomic<size_t> connected_ = 0;
+  Job job_;
+  std::vector<std::unique_ptr<caf::scoped_actor>> connections_;  // end before the job
+};
+
+// Otherwise its first owner would have joined when its second is refused, and the job would lose that one.
+TEST(Master, RefusesAShardProcessForWhichOthersThatAreStillJoiningLeaveTooFewPlaces) {
+  JoiningOwners owners(3);
+  owners.join(1, 1);
+  expect_error(ErrorCode::kInvalid,
+               {"3 shards, of which 2 have not joined yet", "still joining: 1", "2 owners"},
+               [&] { owners.join(2, 1); });
+  owners.join(3, 0);
+  expect_error(ErrorCode::kInvalid, {"1 has not joined yet", "still joining: 1", "1 owner does not fit"},
+               [&] { owners.join(4, 0); });
+  owners.join(1, 0);
+  expect_error(ErrorCode::kInvalid, {"all have joined"}, [&] { owners.join(4, 0); });
+}
+
+// Nothing has been computed with its settings.
+TEST(Master, AWorkerThatLeavesBeforeASyncJobStartsDoesNotDecideTheNumericSettings) {
+  Job job({.mode = job::Mode::kSync, .workers = 2});
+  Worker gone(job, false), first(job, false), second(job, false);
+  gone.join({}, {}, {"blas = SKYLAKEX"});
+  gone.leave();
+  first.join({}, {}, {"blas = HASWELL"});
+  second.join({}, {}, {"blas = HASWELL"});
+  first.leave();
+  expect_error(ErrorCode::kMismatch, {"blas = HASWELL at the first worker"},
+               [&] { Worker(job, false).join({}, {}, {"blas = SKYLAKEX"}); });
+}
+
+TEST(Master, SaysOfNoRefusedWorkerThatItsNumericSettingsDiffer) {
+  std::mutex mutex;
+  std::string events;  // guarded by mutex
+  Job job({.workers = 2, .settings = {"data.shuffle = true"}, .change = [&](MasterConfig& config) {
+             config.on_event = [&](const std::string& line) {
+               const std::lock_guard lock(mutex);
+               events += line + '\n';
+             };
+           }});
+  Worker first(job, false), refused(job, false), second(job, false);
+  first.join({}, {"data.shuffle = true"}, {"blas = HASWELL"});
+  expect_error(ErrorCode::kMismatch, {"data.shuffle"},
+               [&] { refused.join({}, {"data.shuffle = false"}, {"blas = SKYLAKEX"}); });
+  second.join({}, {"data.shuffle = true"}, {"blas = ZEN"});
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(events.find("SKYLAKEX"), std::string::npos) << events;
+  EXPECT_NE(events.find("blas = HASWELL at the first worker, blas = ZEN at"), std::string::npos) << events;
 }
 
 TEST(MasterStop, WhileEvaluatingEndsWithoutItsMetrics) {

@@ -85,7 +85,8 @@ class Worker {
   explicit Worker(Job& job, bool join_now = true) : job_(job), self_(job.system_) {
     if (join_now) join();
   }
-  void join(std::vector<std::string> model = {}, const std::vector<std::string>& settings = {}) {
+  void join(std::vector<std::string> model = {}, const std::vector<std::string>& settings = {},
+            const std::vector<std::string>& numeric = {}) {
     if (model.empty()) model = signature({{table("a", 1)}, {}});
     const auto reply =
         ask(self_.ptr(), job_.master_, make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
@@ -93,6 +94,7 @@ class Worker {
               b.setHost("here");
               write_texts(b.initModel(static_cast<unsigned>(model.size())), model);
               write_texts(b.initSettings(static_cast<unsigned>(settings.size())), settings);
+              write_texts(b.initNumeric(static_cast<unsigned>(numeric.size())), numeric);
             }));
     incarnation_ = reply.get().getIncarnation();
   }

@@ -223,67 +223,23 @@ TEST(Membership, FindsWhoIsSilent) {
   EXPECT_EQ(members.silent_since(now - std::chrono::seconds(2))->incarnation, incarnation);
 }
 
-double naive_auc(const std::vector<float>& scores, const std::vector<float>& labels) {
-  double right = 0, pairs = 0;
-  for (size_t i = 0; i < scores.size(); ++i)
-    for (size_t j = 0; j < scores.size(); ++j)
-      if (labels[i] > 0.5f && labels[j] <= 0.5f) {
-        ++pairs;
-        right += scores[i] > scores[j] ? 1 : scores[i] == scores[j] ? 0.5 : 0;
-      }
-  return right / pairs;
-}
-
-TEST(Auc, IsTheShareOfPairsInOrderTiesCountedHalf) {
-  std::mt19937_64 random(1);
-  for (int round = 0; round < 100; ++round) {
-    std::vector<float> scores{0.5f, 0.5f}, labels{0, 1};
-    for (uint64_t n = random() % 60; n > 0; --n) {
-      scores.push_back(static_cast<float>(random() % 10) / 10);
-      labels.push_back(static_cast<float>(random() % 2));
-    }
-    EXPECT_NEAR(auc(scores, labels), naive_auc(scores, labels), 1e-12);
-  }
-}
-
-TEST(Auc, DoesNotExistForOneClassNoLabelsOrScoresThatAreNaN) {
-  EXPECT_TRUE(std::isnan(auc(std::vector<float>{1, 2}, std::vector<float>{1, 1})));
-  EXPECT_TRUE(std::isnan(auc(std::vector<float>{1, 2}, {})));
-  EXPECT_TRUE(std::isnan(auc({}, {})));
-  EXPECT_TRUE(std::isnan(auc(std::vector<float>{1, NAN}, std::vector<float>{1, 0})));
-}
-
-TEST(Accuracy, CountsScoresOnTheRightSideOfAHalf) {
-  EXPECT_EQ(accuracy(std::vector<float>{0.5f, 0.4f, 0.9f, 0.1f}, std::vector<float>{1, 0, 0, 1}), 0.5);
-  EXPECT_TRUE(std::isnan(accuracy({}, {})));
-  EXPECT_TRUE(std::isnan(accuracy(std::vector<float>{1}, {})));
-}
-
-TEST(Evaluation, IsInMinibatchOrderWhoeverWasFirst) {
-  Evaluation evaluation;
-  evaluation.add(2, {{0.9f}, {1}, {20}, 0.5, 1});
-  evaluation.add(0, {{0.1f}, {0}, {0}, 1.5, 1});
-  std::vector<uint64_t> order;
-  for (const auto& [minibatch, result] : evaluation.results()) order.push_back(result.records[0]);
-  EXPECT_EQ(order, (std::vector<uint64_t>{0, 20}));
-  EXPECT_EQ(evaluation.metrics().loss, 1);
-  EXPECT_EQ(evaluation.metrics().auc, 1);
-  EXPECT_EQ(evaluation.metrics().examples, 2);
-}
-
-TEST(Evaluation, WithoutLabelsHasNoLoss) {
-  Evaluation evaluation;
-  evaluation.add(0, {{0.1f}, {}, {0}, 0, 1});
-  EXPECT_TRUE(std::isnan(evaluation.metrics().loss));
-  EXPECT_EQ(evaluation.metrics().examples, 1);
-}
-
 TEST(RecentWindow, ForgetsWhatIsLongPast) {
   RecentWindow window;
   EXPECT_TRUE(std::isnan(window.loss()));
   window.add({{}, {}, {}, 1e6, 100});
   for (int i = 0; i < 300; ++i) window.add({{}, {}, {}, 200, 100});
   EXPECT_EQ(window.loss(), 2);
+}
+
+TEST(RecentWindow, LooksAtTheFirstExamplesOfAHugeMinibatch) {
+  RecentWindow window;
+  std::vector<float> scores(100'000, 0.5f), labels(100'000, 0.0f);
+  labels[0] = 1;
+  labels[60'000] = 1;
+  scores[0] = 1;
+  scores[60'000] = 0;  // would halve the AUC
+  window.add({scores, labels, {}, 1, 100'000});
+  EXPECT_EQ(window.auc(), 1);
 }
 
 TEST(Report, WritesNumbersThatDoNotExistAsNull) {

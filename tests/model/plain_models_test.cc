@@ -8,6 +8,7 @@
 
 #include "data/dataset.h"
 #include "data/synth.h"
+#include "model/step.h"
 #include "tests/support/temp_dir.h"
 
 namespace embers {
@@ -29,6 +30,7 @@ class PlainModelTest : public testing::TestWithParam<const char*> {
       text += fmt::format("C{} = {{ as = \"hash_bucket\", hash_bucket_size = 50, missing = \"\" }}\n", i);
     job_ = job::parse_job({"job.toml", text, {}});
     reader_ = data::MinibatchReader::make(data::Dataset::open(job_, data::Split::kTrain, ""), false);
+    set_threads(1);  // ThreadSanitizer does not see how those of OpenBLAS hand work over
   }
   data::Minibatch minibatch(uint64_t number) { return reader_->read(1, number); }
   // Of the next training minibatch.

@@ -37,39 +37,80 @@ grep -E 'not found|libtorch|libc10|libembers_(model|data)' "$work/ldd.log" && fa
 grep -q 'client/session\.h' "$work/headers.log" || fail "the compiler lists no headers"
 grep -oE '[^ ]*/(caf|capnp|kj|torch|ATen|boost)/[^ ]*' "$work/headers.log" && fail "client/session.h shows the header above"
 
-# A job that trains until it is stopped.
+# Jobs that train until they are stopped.
 embers="$work/prefix/bin/embers"
 cd "$work"
 "$embers" synth criteo --rows 4000 --seed 1 --out data
 sed 's/^epochs = .*/epochs = 1000000/' "$source_dir/examples/user_model/mine.toml" |
   sed '/^library/d; s/^name = "mine"/name = "deepfm"/; s/^dim = .*//' >job.toml
-"$embers" master job.toml --listen "unix:$work/master" --shards 2 --workers 1 >master.log 2>&1 &
-master=$!
-processes+=("$master")
-for member in shard shard worker; do
-  "$embers" "$member" --master "unix:$work/master" >"$member.$RANDOM.log" 2>&1 &
-  processes+=("$!")
-done
 
-"$lookup" "unix:$work/master" >tables.log 2>lookup.log || fail "lookup cannot list tables"
+# start NAME LISTEN: a job of several processes with the job directory NAME.
+start() {
+  "$embers" master job.toml --job-dir "$1" --listen "$2" --shards 2 --workers 1 >"$1.master.log" 2>&1 &
+  master=$!
+  processes+=("$master")
+  for member in shard.0 shard.1 worker; do
+    "$embers" "${member%.*}" --job-dir "$1" >"$1.$member.log" 2>&1 &
+    processes+=("$!")
+  done
+}
+newest() { sed -n "s/^job '.*', versions [0-9]* to \([0-9]*\)$/\1/p" "$1" | tail -n 1; }
+# expect_status STATUS TEXT LOOKUP-OPTIONS...: it fails, and says why.
+expect_status() {
+  local expected="$1" text="$2" status=0
+  shift 2
+  "$lookup" "$@" >wrong.log 2>&1 || status=$?
+  [ "$status" = "$expected" ] || fail "status $expected expected, not $status: lookup $*"
+  grep -q "$text" wrong.log || fail "lookup $* does not say: $text"
+}
+
+start here "unix:$work/master"
+job=(--master "unix:$work/master" --secret-file here/secret)
+"$lookup" "${job[@]}" >tables.log 2>lookup.log || fail "lookup cannot list tables"
 grep -P '^\S+\t[0-9]+\tint64$' tables.log >/dev/null || grep -P '^\S+\t[0-9]+\tbytes$' tables.log >/dev/null ||
   fail "no table is listed"
 IFS=$'\t' read -r table dim kind <tables.log
 keys=(12345678901 -7 0)
 [ "$kind" = int64 ] || keys=("a word" "" "another word")
-"$lookup" "unix:$work/master" "$table" "${keys[@]}" >rows.log 2>lookup.log || fail "lookup finds no rows"
+"$lookup" "${job[@]}" "$table" "${keys[@]}" >rows.log 2>lookup.log || fail "lookup finds no rows"
 [ "$(wc -l <rows.log)" = 3 ] || fail "3 rows expected"
 [ "$(cut -f 1 rows.log)" = "$(printf '%s\n' "${keys[@]}")" ] || fail "rows of other keys"
 awk -F '\t' -v dim="$dim" '{ if (split($2, numbers, " ") != dim) exit 1 }' rows.log || fail "$dim numbers a row expected"
-grep -q "^job '.*', versions [0-9]* to [0-9]*$" lookup.log || fail "the versions are not told"
+[ -n "$(newest lookup.log)" ] || fail "the versions are not told"
 # Those keys are in no record, so their rows stay what they were.
-"$lookup" "unix:$work/master" "$table" "${keys[@]}" 2>lookup.log | cmp - rows.log || fail "initial values changed"
-
-status=0
-"$lookup" "unix:$work/master" "no such table" 1 >wrong.log 2>&1 || status=$?
-[ "$status" = 2 ] || fail "status 2 expected for a wrong table, not $status"
-grep -q "no embedding table 'no such table'" wrong.log || fail "the wrong table is not named"
-
+"$lookup" "${job[@]}" "$table" "${keys[@]}" 2>lookup.log | cmp - rows.log || fail "initial values changed"
+expect_status 2 "no embedding table 'no such table'" "${job[@]}" "no such table" 1
+expect_status 2 "asks for its secret" --master "unix:$work/master"
 kill -INT "$master"
 wait "$master" || fail "the job did not end well"
-grep -q 'reader 0 (pid' master.log || fail "the master does not tell of readers"
+grep -q 'reader 0 (pid' here.master.log || fail "the master does not tell of readers"
+
+# Beyond the loopback, with the job's secret. A key that is in the data is trained on: what a reader sees follows.
+start wide 0.0.0.0:0
+column=$((13 + $(sed -n "s/^C\([0-9]*\)\t.*/\1/p" tables.log | head -n 1)))
+name=$(grep -m 1 -P '^C[0-9]' tables.log | cut -f 1)
+key=$(cut -f $((column + 1)) data/train.txt | grep . | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')
+"$lookup" --job-dir wide --every 0.05 "$name" "$key" >trained.log 2>versions.log &
+follower=$!
+processes+=("$follower")
+for _ in $(seq 600); do
+  [ "$(sort -u trained.log | wc -l)" -lt 5 ] || break
+  kill -0 "$follower" 2>/dev/null || fail "lookup --every ended before its job"
+  sleep 0.1
+done
+[ "$(sort -u trained.log | wc -l)" -ge 5 ] || fail "the row of '$key' in '$name' does not follow the training"
+[ "$(newest versions.log)" -gt "$(newest <(head -n 1 versions.log))" ] || fail "the versions do not follow the training"
+address=$(grep -v '^unix:' wide/address | head -n 1)
+case "$address" in 127.*) address= ;; esac  # a host without a network
+if [ -n "$address" ]; then
+  "$lookup" --master "$address" --secret-file wide/secret "$name" "$key" >row.log 2>lookup.log ||
+    fail "lookup finds no rows at $address"
+  expect_status 2 "without the job's secret" --master "$address"
+  expect_status 2 "wrong secret" --master "$address" --secret-file here/secret
+else
+  echo "client.sh: this host has no address beyond the loopback" >&2
+fi
+kill -INT "$master"
+wait "$master" || fail "the job did not end well"
+wait "$follower" || fail "the end of the job is an error to lookup --every"
+tail -n 1 versions.log | grep -q "^the job '.*' has ended$" || fail "lookup --every does not say that the job has ended"

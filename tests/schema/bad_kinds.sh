@@ -29,9 +29,13 @@ expect() {
   status=1
 }
 
-expect '' 'A $M.kind(1)' 'B $M.kind(2) $M.reply("A") $M.servedBy(master)' 'Part'
+expect '' 'A $M.kind(1)' 'B $M.kind(2) $M.reply("A") $M.servedBy(master) $M.sentBy([worker])' 'Part'
 expect 'A and B have the same kind 7' 'A $M.kind(7)' 'B $M.kind(7)'
 expect 'the reply of B, Missing, is not a message' 'A $M.kind(1)' 'B $M.kind(2) $M.reply("Missing")'
 expect 'B is a request, but has no kind' 'A $M.kind(1)' 'B $M.reply("A")'
+expect 'B is served by an actor, but nobody may send it' 'A $M.kind(1)' 'B $M.kind(2) $M.reply("A") $M.servedBy(master)'
+expect 'B is served by an actor, but nobody may send it' 'A $M.kind(1)' \
+  'B $M.kind(2) $M.reply("A") $M.servedBy(master) $M.sentBy([])'
+expect 'B has senders, but no actor serves it' 'A $M.kind(1)' 'B $M.kind(2) $M.reply("A") $M.sentBy([worker])'
 expect 'A is served by an actor, but has no reply' 'A $M.kind(1) $M.servedBy(shard)'
 exit $status

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "schema/received.h"
 #include "tests/support/expect_error.h"
 
 namespace embers {
@@ -295,7 +296,7 @@ void mutate(const Message<T>& valid) {
     Words words(copy.size() / 8);
     if (!copy.empty()) std::memcpy(words.data(), copy.data(), copy.size());
     try {
-      decoding(KindOf<T>::kind, [&] { return read_all(Message<T>(std::move(words)).get()); });
+      decoding(KindOf<T>::kind, [&] { return read_all(received<T>(std::move(words)).get()); });
     } catch (const Error& e) {
       ++refused;
       EXPECT_EQ(e.code(), ErrorCode::kBadFrame) << e.what();

@@ -24,10 +24,13 @@ using Rows = std::vector<float>;
 
 INSTANTIATE_TEST_SUITE_P(
     External, StoreContract,
-    testing::Values(StoreFactory{"memcached", [] { return shared_store(kMemcached, 1); }},
-                    StoreFactory{"memcached x 3", [] { return shared_store(kMemcached, 3); }},
-                    StoreFactory{"redis", [] { return shared_store(kRedis, 1); }},
-                    StoreFactory{"redis x 3", [] { return shared_store(kRedis, 3); }}));
+    testing::Values(
+        StoreFactory{"memcached", [] { return shared_store(kMemcached, 1); }},
+        StoreFactory{"memcached x 3", [] { return shared_store(kMemcached, 3); }},
+        StoreFactory{"redis", [] { return shared_store(kRedis, 1); }},
+        StoreFactory{"redis x 3", [] { return shared_store(kRedis, 3); }},
+        StoreFactory{"memcached at Unix sockets x 3", [] { return shared_store(kMemcachedAtUnixSocket, 3); }},
+        StoreFactory{"redis at Unix sockets x 3", [] { return shared_store(kRedisAtUnixSocket, 3); }}));
 
 class External : public testing::TestWithParam<ExternalKind> {
  protected:
@@ -53,7 +56,8 @@ class External : public testing::TestWithParam<ExternalKind> {
 
   std::vector<ServerProcess> servers_ = start_servers(GetParam(), 1);
 };
-INSTANTIATE_TEST_SUITE_P(All, External, testing::Values(kMemcached, kRedis));
+INSTANTIATE_TEST_SUITE_P(All, External,
+                         testing::Values(kMemcached, kRedis, kMemcachedAtUnixSocket, kRedisAtUnixSocket));
 
 TEST_P(External, KeysLongerThanAServerTakesAreToldApart) {
   const auto store = open();
@@ -475,6 +479,22 @@ TEST_P(External, AnAddressWhereNobodyListensIsNamed) {
   expect_error(ErrorCode::kUnreachable, {address, "efused"}, [&] { GetParam().connect({address}); });
 }
 
+TEST_P(External, ASocketThatIsNotThereIsNamed) {
+  const TempDir dir;
+  // libmemcached does not say more.
+  const char* const reason = GetParam().name == "redis" ? "o such file" : "is memcached running there?";
+  expect_error(ErrorCode::kUnreachable, {dir / "socket", reason},
+               [&] { GetParam().connect({"unix:" + (dir / "socket")}); });
+}
+
+TEST_P(External, ThePathOfASocketIsNeverCutOff) {
+  const auto path_of = [](size_t size) { return "/" + std::string(size - 1, 'p'); };
+  expect_error(ErrorCode::kUnreachable, {path_of(107)},
+               [&] { GetParam().connect({"unix:" + path_of(107)}); });
+  expect_error(ErrorCode::kInvalid, {path_of(108), "at most 107 bytes"},
+               [&] { GetParam().connect({"unix:" + path_of(108)}); });
+}
+
 TEST_P(External, AHostThatDoesNotExistIsNamed) {
   const char* const reason = GetParam().name == "redis" ? "ame " : "LOOKUP";
   expect_error(ErrorCode::kUnreachable, {"nohost.invalid:11", reason},
@@ -484,6 +504,8 @@ TEST_P(External, AHostThatDoesNotExistIsNamed) {
 TEST_P(External, AnAddressThatIsNoneIsRefused) {
   for (const char* const text : {"host", "host:", ":1", "host:0", "host:70000", "host:1x"})
     expect_error(ErrorCode::kInvalid, {text, "host:port"}, [&] { GetParam().connect({text}); });
+  for (const char* const text : {"unix:", "unix:socket", "unix:./socket"})
+    expect_error(ErrorCode::kInvalid, {text, "unix:/path"}, [&] { GetParam().connect({text}); });
 }
 
 TEST(WrongServer, RedisIsNoMemcachedAndTheOtherWayRound) {

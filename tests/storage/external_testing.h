@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,20 +13,28 @@ namespace embers::storage {
 
 // One kind of external store, over servers of the test's own.
 struct ExternalKind {
-  std::string name;
+  std::string name;  // of the backend
   testing_support::ServerProcess (*start)(std::vector<std::string> words);
   std::vector<std::string> words;
   KeyValueServers connect(const std::vector<std::string>& addresses,
                           const ServerTimeouts& timeouts = {}) const {
     return connect_servers(name, addresses, timeouts);
   }
-  friend std::ostream& operator<<(std::ostream& out, const ExternalKind& kind) { return out << kind.name; }
+  friend std::ostream& operator<<(std::ostream& out, const ExternalKind& kind) {
+    return out << kind.name << kind.where;
+  }
+  const char* where = "";
 };
 
 inline const ExternalKind kMemcached{"memcached", testing_support::ServerProcess::memcached, {"-M"}};
 inline const ExternalKind kRedis{"redis", testing_support::ServerProcess::redis, {}};
+inline const ExternalKind kMemcachedAtUnixSocket{
+    "memcached", testing_support::ServerProcess::memcached_at_unix_socket, {"-M"}, " at a Unix socket"};
+inline const ExternalKind kRedisAtUnixSocket{
+    "redis", testing_support::ServerProcess::redis_at_unix_socket, {}, " at a Unix socket"};
 
 inline std::vector<testing_support::ServerProcess> start_servers(const ExternalKind& kind, int n) {
+  std::signal(SIGPIPE, SIG_IGN);  // as embers does: hiredis writes to Unix sockets whose server is gone
   std::vector<testing_support::ServerProcess> servers;
   for (int i = 0; i < n; ++i) servers.push_back(kind.start(kind.words));
   return servers;
@@ -46,7 +55,7 @@ inline std::unique_ptr<ExternalStore> open_store(const ExternalKind& kind,
 // An empty store: servers that all its tests share, under a job name of its own.
 inline std::unique_ptr<Store> shared_store(const ExternalKind& kind, int n) {
   static std::map<std::pair<std::string, int>, std::vector<testing_support::ServerProcess>> started;
-  auto& servers = started[{kind.name, n}];
+  auto& servers = started[{kind.name + kind.where, n}];
   if (servers.empty()) servers = start_servers(kind, n);
   static std::atomic<int> number = 0;
   return open_store(kind, servers, {"contract " + std::to_string(++number), 7, 0, ""});

@@ -7,6 +7,7 @@
 #include <boost/process/args.hpp>
 #include <boost/process/child.hpp>
 #include <boost/process/io.hpp>
+#include <boost/process/posix.hpp>
 #include <chrono>
 #include <fstream>
 #include <sstream>
@@ -41,6 +42,12 @@ class Process {
       : log_(log),
         child_(command.at(0), boost::process::args(std::vector(command.begin() + 1, command.end())),
                (boost::process::std_out & boost::process::std_err) > log) {}
+  // With another file as its standard error.
+  Process(const std::vector<std::string>& command, const std::string& log, int standard_error)
+      : log_(log),
+        child_(command.at(0), boost::process::args(std::vector(command.begin() + 1, command.end())),
+               boost::process::std_out > log, boost::process::posix::fd.bind(STDERR_FILENO, standard_error)) {
+  }
   ~Process() {
     if (wait(0) != -1) return;
     signal(SIGKILL);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <memory>
@@ -43,17 +44,34 @@ inline bool is_listening(uint16_t port) {
   return connected;
 }
 
-// A memcached or Redis server of a test's own, on a port of the loopback interface; killed at the end.
+// Of a Unix socket.
+inline sockaddr_un unix_address(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return address;
+}
+
+// A memcached or Redis server of a test's own, on a port of the loopback interface or on a Unix socket;
+// killed at the end.
 class ServerProcess {
  public:
   static ServerProcess memcached(std::vector<std::string> words = {"-M"}) {
-    return ServerProcess(false, std::move(words));
+    return ServerProcess(false, false, std::move(words));
   }
   static ServerProcess redis(std::vector<std::string> words = {}) {
-    return ServerProcess(true, std::move(words));
+    return ServerProcess(true, false, std::move(words));
+  }
+  static ServerProcess memcached_at_unix_socket(std::vector<std::string> words = {"-M"}) {
+    return ServerProcess(false, true, std::move(words));
+  }
+  static ServerProcess redis_at_unix_socket(std::vector<std::string> words = {}) {
+    return ServerProcess(true, true, std::move(words));
   }
 
-  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  std::string address() const {
+    return unix_socket_ ? "unix:" + socket_path() : "127.0.0.1:" + std::to_string(port_);
+  }
   uint16_t port() const { return port_; }
   void kill() const {
     process_->signal(SIGKILL);
@@ -63,12 +81,10 @@ class ServerProcess {
   void stop() const { process_->stop(); }
   // Forgets all that it was given.
   void flush() const {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    const sockaddr_in address = loopback(port_);
+    const int fd = connected();
     const std::string command = redis_ ? "FLUSHALL\r\n" : "flush_all\r\n";
     char answer[16];
-    const bool done = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                      ::write(fd, command.data(), command.size()) == static_cast<ssize_t>(command.size()) &&
+    const bool done = ::write(fd, command.data(), command.size()) == static_cast<ssize_t>(command.size()) &&
                       ::read(fd, answer, sizeof answer) > 0;
     ::close(fd);
     if (!done) throw std::runtime_error("the server was not flushed");
@@ -80,7 +96,8 @@ class ServerProcess {
   }
 
  private:
-  ServerProcess(bool redis, std::vector<std::string> words) : redis_(redis), words_(std::move(words)) {
+  ServerProcess(bool redis, bool unix_socket, std::vector<std::string> words)
+      : redis_(redis), unix_socket_(unix_socket), words_(std::move(words)) {
     // Another process may take the port before the server does.
     for (int attempt = 0; attempt < 10; ++attempt) {
       port_ = free_port();
@@ -89,21 +106,44 @@ class ServerProcess {
     throw std::runtime_error("no server came up: " + process_->output());
   }
 
-  bool start() {
-    const std::string port = std::to_string(port_);
-    std::vector<std::string> command{"/usr/bin/memcached", "-l", "127.0.0.1", "-p", port, "-U", "0"};
-    if (redis_)
-      command = {"/usr/bin/redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir",
-                 dir_->path().string()};
-    else if (geteuid() == 0)
-      command.insert(command.end(), {"-u", "root"});
-    command.insert(command.end(), words_.begin(), words_.end());
-    process_ = std::make_unique<Process>(command, *dir_ / "log");
-    return wait_until([&] { return is_listening(port_) || process_->wait(0) != -1; }) &&
-           process_->wait(0) == -1;
+  std::string socket_path() const { return *dir_ / "socket"; }
+
+  // A connection to it, or -1.
+  int connected() const {
+    const int fd = socket(unix_socket_ ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
+    const sockaddr_in port = loopback(port_);
+    const sockaddr_un path = unix_address(socket_path());
+    const int error = unix_socket_ ? connect(fd, reinterpret_cast<const sockaddr*>(&path), sizeof path)
+                                   : connect(fd, reinterpret_cast<const sockaddr*>(&port), sizeof port);
+    if (error == 0) return fd;
+    close(fd);
+    return -1;
+  }
+  bool is_up() const {
+    const int fd = connected();
+    if (fd >= 0) close(fd);
+    return fd >= 0;
   }
 
-  bool redis_;
+  bool start() {
+    const std::string port = std::to_string(port_);
+    std::vector<std::string> command{"/usr/bin/memcached"}, tcp{"-l", "127.0.0.1", "-p", port, "-U", "0"},
+        path{"-s", socket_path()};
+    if (redis_) {
+      command = {"/usr/bin/redis-server", "--save", "", "--dir", dir_->path().string()};
+      tcp = {"--bind", "127.0.0.1", "--port", port};
+      path = {"--port", "0", "--unixsocket", socket_path()};
+    } else if (geteuid() == 0) {
+      command.insert(command.end(), {"-u", "root"});
+    }
+    const auto& place = unix_socket_ ? path : tcp;
+    command.insert(command.end(), place.begin(), place.end());
+    command.insert(command.end(), words_.begin(), words_.end());
+    process_ = std::make_unique<Process>(command, *dir_ / "log");
+    return wait_until([&] { return is_up() || process_->wait(0) != -1; }) && process_->wait(0) == -1;
+  }
+
+  bool redis_, unix_socket_;
   std::vector<std::string> words_;
   std::unique_ptr<TempDir> dir_ = std::make_unique<TempDir>();
   uint16_t port_ = 0;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <future>
 #include <mutex>
+#include <utility>
 
 #include "actors/ask.h"
 #include "model/step.h"
@@ -33,7 +34,7 @@ class Script {
  public:
   std::vector<uint64_t> leases;  // minibatches to be given, one a lease; then END
   Kinds kind = Kinds::TRAIN;
-  bool hold_done = false;  // answers to "done" wait for release()
+  bool hold_done = false;  // answers to "done" wait until this is false and the next heartbeat comes
 
   size_t leased = 0;
   std::vector<Done> done;
@@ -102,7 +103,12 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
         });
         return promise;
       },
-      [](const Message<wire::HeartbeatRequest>&) {
+      [script](const Message<wire::HeartbeatRequest>&) {
+        script->locked([&] {  // here, because only the actor's own thread may deliver
+          if (!script->hold_done)
+            for (auto& promise : std::exchange(script->held, {})) promise.deliver(accepted());
+          return 0;
+        });
         return make_message<wire::HeartbeatReply>([](wire::HeartbeatReply::Builder b) {
           b.setInterval(1);
           b.setTimeout(10);
@@ -232,11 +238,7 @@ TEST_F(WorkerTest, HasNeverMoreUnderWayThanItsCredit) {
   ASSERT_TRUE(script_->wait([&] { return script_->held.size() == 3; })) << "one that trains and two ahead";
   ASSERT_TRUE(script_->wait([&] { return script_->leased == 4; })) << "one that is only read";
   EXPECT_FALSE(script_->wait([&] { return script_->leased > 4 || script_->held.size() > 3; }, 200ms));
-  script_->locked([&] {
-    script_->hold_done = false;
-    for (auto& promise : script_->held) promise.deliver(accepted());
-    return 0;
-  });
+  script_->locked([&] { return script_->hold_done = false; });
   EXPECT_FALSE(end());
   EXPECT_EQ(script_->done.size(), 5);
 }
