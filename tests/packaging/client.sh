@@ -13,7 +13,7 @@ cleanup() {
 trap cleanup EXIT
 fail() {
   echo "client.sh: $*" >&2
-  for log in "$work"/*.log; do echo "--- $log" >&2; cat "$log" >&2; done
+  for log in "$work"/*.log; do echo "--- $log" >&2; tail -n 20 "$log" >&2; done
   exit 1
 }
 
@@ -65,8 +65,8 @@ expect_status() {
 }
 
 start here "unix:$work/master"
+"$lookup" --job-dir here >tables.log 2>lookup.log || fail "lookup cannot list tables"
 job=(--master "unix:$work/master" --secret-file here/secret)
-"$lookup" "${job[@]}" >tables.log 2>lookup.log || fail "lookup cannot list tables"
 grep -P '^\S+\t[0-9]+\tint64$' tables.log >/dev/null || grep -P '^\S+\t[0-9]+\tbytes$' tables.log >/dev/null ||
   fail "no table is listed"
 IFS=$'\t' read -r table dim kind <tables.log
