@@ -280,6 +280,7 @@ struct SessionState {
     if (std::exchange(work->is_read, false)) {
       --reading;
       ready.push_back(work);
+      drop_unpulled();
     } else {
       --in_pipeline;
       if (work->owners_moved) find_owners();
@@ -287,6 +288,11 @@ struct SessionState {
     move_when_drained();
     feed();
     if (is_idle() && leaving) say_goodbye();
+  }
+
+  // Who leaves does not wait for an owner that is away: the master leases again what was only read.
+  void drop_unpulled() {
+    if (leaving && moving) ready.clear();
   }
 
   bool is_idle() const { return reading + ready.size() + in_pipeline == 0; }
@@ -316,6 +322,7 @@ struct SessionState {
   // What a request to the master came back with, or its end. What the master says about a lost owner counts
   // more than what this session knows.
   void master_failed(const caf::error& reason) {
+    if (reason == caf::sec::request_receiver_down) return;  // down() is told why
     const Error why = from_caf(reason);
     if (remedy(why.code()) != Remedy::kRetry) return end(why);
     end(failure ? *failure
@@ -347,6 +354,7 @@ struct SessionState {
     leaving = true;
     queue.clear();
     if (config->on_last_lease) config->on_last_lease();
+    drop_unpulled();
     if (is_idle()) say_goodbye();
   }
 

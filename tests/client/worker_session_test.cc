@@ -183,6 +183,20 @@ TEST(WorkerSession, GoesOnWithTheNextProcessOfAnOwner) {
   EXPECT_EQ(result.report.total.examples, 8u);
 }
 
+TEST(WorkerSession, LeavesWhileAnOwnerIsAway) {
+  RunningJob job({.keeps_journal = true});
+  client::WorkerOptions options = job.worker_options();
+  options.timeout = 5s;  // of close(): the master would only see that the connection ends
+  Session worker = Session::join_as_worker(options);
+  const Minibatch leased = worker.lease();
+  job.stop_owner(1);
+  ASSERT_TRUE(job.has_event("waiting"));
+  std::this_thread::sleep_for(100ms);  // the session hears of it, too
+  worker.close();
+  EXPECT_TRUE(job.has_event("worker 0 (pid"));
+  EXPECT_TRUE(job.has_event("left")) << "what is leased but not pulled needs no owner";
+}
+
 TEST(WorkerSession, ThatDiffersFromTheJobIsRefused) {
   RunningJob job;
   const auto refused = [&](std::initializer_list<std::string> parts, const auto& change) {
