@@ -37,7 +37,7 @@ struct MasterConfig : JobConfig {
   std::function<void(const OwnerHandles& owner)> drop_owner;
 
   std::string index_dir;              // passed on to workers
-  storage::ServerLogin server_login;  // of the job's servers, passed on to all members
+  storage::ServerLogin server_login;  // of the job's servers, passed on to owners and workers
 
   std::function<EvaluatorActor(caf::actor_system&)> spawn_evaluator = embers::spawn_evaluator;
   std::function<void(const Progress&)> on_progress;       // every second, in the master's thread

@@ -36,6 +36,7 @@ void write_addresses(capnp::List<wire::JoinReply::Owner>::Builder owners,
 Event::Join read(wire::JoinRequest::Reader request) {
   Event::Join e;
   e.owner = request.getRole() == wire::Role::OWNER;
+  e.reader = request.getRole() == wire::Role::READER;
   e.host = request.getHost();
   e.pid = request.getPid();
   e.endpoints = read_texts(request.getEndpoints());
@@ -130,8 +131,10 @@ Message<wire::JoinReply> write(const Reply::Join& reply, const MasterConfig& con
     auto buckets = b.initOwnerOfBucket(map.buckets());
     for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.owner_of_bucket[i]);
     b.setTakesOver(reply.takes_over);
-    b.setServerUser(config.server_login.user);
-    b.setServerPassword(config.server_login.password);
+    if (!reply.reader) {
+      b.setServerUser(config.server_login.user);
+      b.setServerPassword(config.server_login.password);
+    }
     if (!reply.owners.empty()) write_addresses(b.initOwners(reply.owners.size()), reply.owners, config);
   });
 }

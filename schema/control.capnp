@@ -31,13 +31,13 @@ struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) $M.sent
 }
 
 struct JoinReply $M.kind(67) {
-  # Sent once every owner is there, so it may take a while.
+  # Sent once every owner is there, to readers once the owners have their first rows, so it may take a while.
   incarnation @0 :UInt64;
-  number @1 :UInt32;                 # worker: running number; owner: its number in the owner map
+  number @1 :UInt32;                 # worker, reader: running number; owner: its number in the owner map
   tables @2 :List(Common.Table);
   mapVersion @3 :UInt32;
   ownerOfBucket @4 :List(UInt16);
-  owners @5 :List(Owner);            # in order of their numbers; only for workers
+  owners @5 :List(Owner);            # in order of their numbers; only for workers and readers
   takesOver @6 :Bool;                # owner: continues where a lost process of this shard was cut off
   serverUser @7 :Text;               # what the job's memcached or Redis servers ask for: secret
   serverPassword @8 :Text;           # "": they ask for nothing

@@ -75,6 +75,15 @@ void Server::stop() {
   });
 }
 
+void Server::dismiss(const Error& why) {
+  asio::post(transport_.io(), [weak = weak_from_this(), why] {
+    const auto self = weak.lock();
+    if (!self) return;
+    for (const auto& welcomed : std::exchange(self->welcomed_, {}))
+      if (const auto connection = welcomed.lock()) connection->reject(why);
+  });
+}
+
 void Server::add(const Endpoint& endpoint) {
   transport_.check_guarded(endpoint, "listen on");
   try {
@@ -262,6 +271,8 @@ void Server::check_run(wire::Hello::Reader hello) const {
 
 void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& connection) {
   connection->trust();
+  std::erase_if(welcomed_, [](const auto& weak) { return weak.expired(); });
+  welcomed_.push_back(connection);
   caf::actor_system& system = transport_.system();
   caf::actor_config config;
   const auto actor = caf::make_actor<Session, caf::strong_actor_ptr>(

@@ -44,6 +44,8 @@ class Server : public std::enable_shared_from_this<Server> {
   void start();
   // Accepts no more connections and removes its Unix sockets.
   void stop();
+  // Tells every peer that has shaken hands why its connection ends, and ends it.
+  void dismiss(const Error& why);
   ~Server();  // stop(); before the transport's end
 
   // Where it listens, with the ports that it got.
@@ -91,6 +93,7 @@ class Server : public std::enable_shared_from_this<Server> {
   Newcomers newcomers_;
   uint64_t crowded_out_ = 0;                    // newcomers that made room
   std::map<Newcomers::Id, Newcomer> newcomer_;  // those that newcomers_ counts
+  std::vector<std::weak_ptr<Connection>> welcomed_;
 };
 
 template <class T, class Actor>

@@ -11,6 +11,7 @@
 
 #include "actors/ask.h"
 #include "actors/owner/owner.h"
+#include "actors/transport/local_address.h"
 #include "actors/transport/server.h"
 #include "apps/process/joining.h"
 #include "apps/process/outcome.h"

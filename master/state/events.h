@@ -93,8 +93,8 @@ struct Event {
   // Requests. Those with an incarnation come from a member, or from one that used to be.
   struct Join {
     Ticket ticket = 0;
-    uint64_t link = 0;  // the connection, by which LinkDown names it
-    bool owner = false;
+    uint64_t link = 0;                   // the connection, by which LinkDown names it
+    bool owner = false, reader = false;  // neither: a worker
     std::string host;
     uint64_t pid = 0;
     std::vector<std::string> endpoints;  // owner: where it listens
@@ -219,7 +219,8 @@ struct Reply {
     uint64_t incarnation = 0;
     uint32_t number = 0, map_version = 0;
     bool takes_over = false;      // an owner: from a lost one
-    std::vector<Address> owners;  // in order of their numbers; only for workers
+    bool reader = false;          // must not know what lets it write to the job's servers
+    std::vector<Address> owners;  // in order of their numbers; only for workers and readers
   };
   struct Lease {
     enum class Kind : uint8_t { kTrain, kEvaluate, kEnd };

@@ -32,6 +32,7 @@ void JobState::take(const Event::Join& e) {
   if (over_or_failed()) fail(ErrorCode::kJobFailed, "the job is over");
   Member member;
   member.owner = e.owner;
+  member.reader = e.reader;
   member.host = e.host;
   member.pid = e.pid;
   member.endpoints = e.endpoints;
@@ -39,12 +40,14 @@ void JobState::take(const Event::Join& e) {
   member.link = e.link;
   member.more = e.more;
   // Whoever is refused leaves nothing behind: everything is checked before anything is changed.
-  e.owner ? check_owner(member) : check_worker(e);
-  e.owner ? static_cast<void>(member.number = *place_for_owner()) : accept_numeric_settings(e);
+  if (member.owner) check_owner(member);
+  if (member.worker()) check_worker(e);
+  if (member.owner) member.number = *place_for_owner();
+  if (member.worker()) accept_numeric_settings(e);
   const Member& added = members_.add(std::move(member), now_);
   if (!e.owner) {
     say(fmt::format("{} joined", added.describe()));
-    alone_since_ = now_;
+    if (added.worker()) alone_since_ = now_;
     waiting_joins_.push_back({e.ticket, added.incarnation, now_});
     return;
   }
@@ -123,14 +126,18 @@ void JobState::check_settings(const std::vector<std::string>& theirs, const std:
 
 void JobState::answer_joins() {
   if (waiting_joins_.empty() || owners_missing() || paused_) return;
-  for (const Waiting& w : std::exchange(waiting_joins_, {}))
-    effect(Effect::Answer{w.ticket, join_reply(*members_.find(w.incarnation))});
+  std::erase_if(waiting_joins_, [&](const Waiting& w) {
+    const Member& member = *members_.find(w.incarnation);
+    if (member.reader && phase_ < Phase::kTraining) return false;  // owners have no rows worth reading yet
+    effect(Effect::Answer{w.ticket, join_reply(member)});
+    return true;
+  });
 }
 
 Reply::Join JobState::join_reply(const Member& member) const {
-  return {member.incarnation, member.number, map_version_,
-          member.owner && places_[member.number].away.has_value(),
-          member.owner ? std::vector<Reply::Address>() : addresses()};
+  return {member.incarnation, member.number,
+          map_version_,       member.owner && places_[member.number].away.has_value(),
+          member.reader,      member.owner ? std::vector<Reply::Address>() : addresses()};
 }
 
 std::vector<Reply::Address> JobState::addresses() const {
@@ -176,16 +183,19 @@ void JobState::lose(uint64_t incarnation, const std::string& why) {
   member.owner ? lose_owner(member.number, why) : lose_worker(incarnation, why);
 }
 
-// It is fenced at every owner first, so that nothing from it arrives after others have begun its work. Until
-// then it holds the others up (bounded): what it was given is done before what follows. One that was still
-// waiting to be let in does not know its incarnation, so nothing can come from it.
+// A reader has written nothing. A worker is fenced at every owner first, so that nothing from it arrives
+// after others have begun its work. Until then it holds the others up (bounded): what it was given is done
+// before what follows. One that was still waiting to be let in does not know its incarnation, so nothing can
+// come from it.
 void JobState::lose_worker(uint64_t incarnation, const std::string& why) {
   const std::string who = members_.find(incarnation)->describe();
   const bool was_let_in = std::none_of(waiting_joins_.begin(), waiting_joins_.end(),
                                        [&](const Waiting& w) { return w.incarnation == incarnation; });
+  const bool reader = members_.find(incarnation)->reader;
   forget_worker(incarnation);
   if (over_or_failed()) return;  // all members go
   say(fmt::format("lost {}: {}", who, why));
+  if (reader) return;
   ++report_.workers_lost;
   if (phase_ == Phase::kEnding || !was_let_in) return;
   ask_owners(Question::Fence{incarnation}, {Then::What::kFenced, incarnation});
@@ -218,8 +228,8 @@ void JobState::answer_orders() {
 }
 
 void JobState::forget_worker(uint64_t incarnation) {
+  if (members_.find(incarnation)->worker()) alone_since_ = now_;
   remove(incarnation, Error(ErrorCode::kFenced, "the master has given up on this worker"));
-  alone_since_ = now_;
 }
 
 // A worker that asks again no longer waits for its earlier answer.

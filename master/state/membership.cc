@@ -9,12 +9,16 @@
 namespace embers {
 
 std::string Member::describe() const {
-  return fmt::format("{} {} (pid {} on {})", owner ? "shard" : "worker", number, pid, host);
+  return fmt::format("{} {} (pid {} on {})",
+                     owner    ? "shard"
+                     : reader ? "reader"
+                              : "worker",
+                     number, pid, host);
 }
 
 Member& Membership::add(Member member, Time now) {
   member.incarnation = ++last_incarnation_;
-  if (!member.owner) member.number = workers_joined_++;
+  if (!member.owner) member.number = member.reader ? readers_joined_++ : workers_joined_++;
   member.last_seen = now;
   return members_[member.incarnation] = std::move(member);
 }
@@ -66,9 +70,12 @@ size_t Membership::kept_from(const Member& joining) const {
   return sum;
 }
 
-size_t Membership::count(bool owner) const {
-  return std::count_if(members_.begin(), members_.end(),
-                       [&](const auto& m) { return m.second.owner == owner; });
+size_t Membership::workers() const {
+  return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.second.worker(); });
+}
+
+size_t Membership::owners() const {
+  return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.second.owner; });
 }
 
 }  // namespace embers

@@ -13,7 +13,8 @@ namespace embers {
 struct Member {
   uint64_t incarnation = 0;
   bool owner = false;
-  uint32_t number = 0;  // in the owner map, or running number of the worker
+  bool reader = false;  // only looks rows up: is leased nothing, and nobody waits for it
+  uint32_t number = 0;  // in the owner map, or running number of the worker or reader
   std::string host;
   uint64_t pid = 0;
   std::vector<std::string> endpoints;  // owners
@@ -22,6 +23,7 @@ struct Member {
   uint64_t link = 0;  // its connection, which is watched
   std::chrono::steady_clock::time_point last_seen;
 
+  bool worker() const { return !owner && !reader; }
   std::string describe() const;  // "worker 2 (pid 4711 on host)"
 };
 
@@ -46,17 +48,15 @@ class Membership {
   // Places that owners of other processes than the one of `joining` have not taken yet, though the first
   // owner of their process has joined.
   size_t kept_from(const Member& joining) const;
-  size_t workers() const { return count(false); }
-  size_t owners() const { return count(true); }
+  size_t workers() const;
+  size_t owners() const;
   uint32_t workers_joined() const { return workers_joined_; }
   const std::map<uint64_t, Member>& all() const { return members_; }
 
  private:
-  size_t count(bool owner) const;
-
   std::map<uint64_t, Member> members_;  // by incarnation
   uint64_t last_incarnation_ = 0;
-  uint32_t workers_joined_ = 0;
+  uint32_t workers_joined_ = 0, readers_joined_ = 0;
 };
 
 }  // namespace embers

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "worker/pull.h"
-#include "worker/row_cache.h"
+#include "client/pull.h"
+#include "client/row_cache.h"
 
 namespace embers {
 

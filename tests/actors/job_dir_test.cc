@@ -1,4 +1,4 @@
-#include "apps/process/job_dir.h"
+#include "actors/transport/job_dir.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

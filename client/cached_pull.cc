@@ -1,4 +1,4 @@
-#include "worker/cached_pull.h"
+#include "client/cached_pull.h"
 
 namespace embers {
 

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "actors/routing/route.h"
-#include "worker/work.h"
+#include "client/work.h"
 
 namespace embers {
 
@@ -17,7 +17,7 @@ class RowCaches;  // cached_pull.h
 
 // What one minibatch pulls: the routed keys and where their rows go.
 struct PullPlan {
-  std::vector<TableKeyList> lists;  // embedding tables in order of Lookups::tables, then the reserved ones
+  std::vector<TableKeyList> lists;       // embedding tables in order of Work::keys, then the reserved ones
   std::vector<std::span<float>> places;  // of each list's rows: keys x dim
   Routed routed;                         // what is asked of each owner
   // With a cache: the part of each list that it did not have; `lists` are then views of these parts. Null for
@@ -63,11 +63,12 @@ struct PullOptions {
   uint32_t cache_staleness = 0;
 };
 StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
-                        PullOptions options, StageActor next, StageOwner worker);
+                        PullOptions options, StageActor next, StageOwner session);
 
-// Waits for the rows of keys that were not deduped ahead, out[keys.size() x dim]; from the trainer's own
-// thread.
-void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, TableId table, KeysView keys,
-              std::span<float> out);
+// Waits for rows, in a thread of the caller's: those of keys that were not deduped ahead, and look-ups. Each
+// list's rows go to its place, keys x dim. An owner's error is thrown as it came (see owner_failure); one
+// that has not answered in time is named in a kTimeout.
+void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::vector<TableKeyList> lists,
+              std::vector<std::span<float>> places, caf::duration timeout = caf::infinite);
 
 }  // namespace embers

@@ -1,10 +1,10 @@
-#include "worker/pull.h"
+#include "client/pull.h"
 
 #include <deque>
 #include <optional>
 
 #include "actors/ask.h"
-#include "worker/cached_pull.h"
+#include "client/cached_pull.h"
 
 namespace embers {
 namespace {
@@ -60,9 +60,8 @@ PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, con
     plan.lists.push_back({table, list});
     plan.places.push_back(place.span());
   };
-  work.rows.bets.resize(work.lookups.tables.size());
-  for (size_t t = 0; t < work.lookups.tables.size(); ++t)
-    add(work.lookups.tables[t].table, work.lookups.tables[t].unique, work.rows.bets[t]);
+  work.rows.bets.resize(work.keys.size());
+  for (size_t t = 0; t < work.keys.size(); ++t) add(work.keys[t].table, work.keys[t].keys, work.rows.bets[t]);
   if (work.pulls_dense && !keys.dense.empty()) add(model.table_id(kDenseTable), keys.dense, work.rows.dense);
   if (work.pulls_dense && !keys.buffers.empty())
     add(model.table_id(kBufferTable), keys.buffers, work.rows.buffers);
@@ -117,7 +116,7 @@ struct PullerState {
   std::shared_ptr<const DenseKeys> keys;
   PullOptions options;
   StageActor next;
-  StageOwner worker;
+  StageOwner session;
 
   std::deque<PullingPtr> order;       // not yet handed on
   std::unique_ptr<RowCaches> caches;  // null without
@@ -132,10 +131,15 @@ struct PullerState {
   void pull(const WorkPtr& work) {
     auto pulling = std::make_shared<Pulling>();
     pulling->work = work;
+    work->versions.assign(owners->handles.size(), std::nullopt);
+    if (work->refused) {  // given back before it was begun
+      pulling->open = 0;
+      order.push_back(pulling);
+      return hand_on();
+    }
     work->pulls_dense = is_time_for_dense(*work);
     pulling->caches = work->evaluate ? nullptr : caches.get();
     pulling->plan = plan_pull(*work, *owners, model, *keys, pulling->caches);
-    work->versions.assign(owners->handles.size(), std::nullopt);
     for (size_t owner = 0; owner < owners->handles.size(); ++owner)
       if (pulling->plan.oldest[owner] != UINT64_MAX) work->read_of(owner, pulling->plan.oldest[owner]);
     order.push_back(pulling);
@@ -151,13 +155,13 @@ struct PullerState {
     self->request(owners->direct, caf::infinite, read)
         .then(
             [=, this](uint64_t rows) {
-              stage(worker, [&] {
+              stage(session, [&] {
                 take_direct(*pulling->work, *read, rows);
                 ask_owners(pulling, read->found);
               });
             },
             [=, this](caf::error& e) {
-              stage(worker, [&] {
+              stage(session, [&] {
                 const Error why = from_caf(e);
                 if (!is_unreachable(why)) throw Error(why);
                 pulling->unreachable = no_direct_rows(why);
@@ -178,7 +182,7 @@ struct PullerState {
                     pull_request(pulling->plan, owner, work.origin, work.exact, !work.evaluate, owners->wire))
           .then(
               [=, this](const Message<wire::PullReply>& reply) {
-                stage(worker, [&] {
+                stage(session, [&] {
                   decoding(Kind::kPullReply, [&] { take_rows(pulling->plan, owner, *owners, reply.get()); });
                   const uint64_t version = reply.get().getVersion();
                   if (pulling->caches) pulling->caches->keep(pulling->plan, owner, version);
@@ -209,7 +213,7 @@ struct PullerState {
   }
 
   void fail_work(Pulling& pulling, const StageFailure& failure) {
-    if (!std::exchange(pulling.failed, true)) self->send(worker, failure);
+    if (!std::exchange(pulling.failed, true)) self->send(session, failure);
   }
 
   // Hands on what has all its answers and is first in order.
@@ -225,10 +229,10 @@ struct PullerState {
 }  // namespace
 
 StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
-                        PullOptions options, StageActor next, StageOwner worker) {
+                        PullOptions options, StageActor next, StageOwner session) {
   const auto behavior = [](PullerState::Self self, std::shared_ptr<const Owners> owners,
                            const ModelSpec& model, PullOptions options, StageActor next,
-                           StageOwner worker) -> StageActor::behavior_type {
+                           StageOwner session) -> StageActor::behavior_type {
     PullerState& state = self->state;
     state.self = self;
     state.owners = std::move(owners);
@@ -238,11 +242,11 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
     if (options.cache_rows > 0)
       state.caches = std::make_unique<RowCaches>(*state.owners, options.cache_rows, options.cache_staleness);
     state.next = std::move(next);
-    state.worker = std::move(worker);
-    return {[&state](const WorkPtr& work) { stage(state.worker, [&] { state.pull(work); }); }};
+    state.session = std::move(session);
+    return {[&state](const WorkPtr& work) { stage(state.session, [&] { state.pull(work); }); }};
   };
   return system.spawn(behavior, std::move(owners), std::move(model), options, std::move(next),
-                      std::move(worker));
+                      std::move(session));
 }
 
 namespace {
@@ -261,23 +265,37 @@ std::optional<Error> read_now(caf::scoped_actor& self, const Owners& owners, Wor
 
 }  // namespace
 
-void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, TableId table, KeysView keys,
-              std::span<float> out) {
+void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::vector<TableKeyList> lists,
+              std::vector<std::span<float>> places, caf::duration timeout) {
   PullPlan plan;
-  plan.lists = {{table, keys}};
-  plan.places = {out};
-  const DirectReadPtr read = direct_read(plan);
+  plan.lists = std::move(lists);
+  plan.places = std::move(places);
   std::optional<Error> error;
+  std::vector<std::vector<uint8_t>> found;
   if (reads_directly(owners, work)) {
+    const DirectReadPtr read = direct_read(plan);
     error = read_now(self, owners, work, *read);
-    if (error) read->found.clear();
     if (error && !is_unreachable(*error)) throw Error(*error);
+    if (!error) found = std::move(read->found);
   }
-  route_pull(plan, owners, read->found);
-  for (size_t owner = 0; owner < owners.handles.size(); ++owner) {
-    if (!is_asked(plan, owner)) continue;
-    const auto reply = ask(self.ptr(), owners.handles[owner].shard,
-                           pull_request(plan, owner, work.origin, work.exact, !work.evaluate, owners.wire));
+  route_pull(plan, owners, found);
+  using Answer = decltype(self->request(owners.handles[0].shard, timeout, Message<wire::PullRequest>()));
+  std::vector<std::pair<size_t, Answer>> answers;  // of all owners at once
+  for (size_t owner = 0; owner < owners.handles.size(); ++owner)
+    if (is_asked(plan, owner))
+      answers.emplace_back(owner, self->request(owners.handles[owner].shard, timeout,
+                                                pull_request(plan, owner, work.origin, work.exact,
+                                                             !work.evaluate, owners.wire)));
+  for (auto& asked : answers) {
+    const size_t owner = asked.first;
+    std::optional<Error> failed;
+    Message<wire::PullReply> reply;
+    asked.second.receive([&](const Message<wire::PullReply>& m) { reply = m; },
+                         [&](caf::error& e) { failed = from_caf(e); });
+    if (failed) {
+      const StageFailure why = owner_failure(owner, *failed);
+      throw Error(failed->code(), why.message);
+    }
     decoding(Kind::kPullReply, [&] { take_rows(plan, owner, owners, reply.get()); });
     work.owner_rows += keys_of(plan, owner);
     work.read_of(owner, reply.get().getVersion());

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
+#include "client/push.h"
 #include "tests/support/actors.h"
-#include "worker/push.h"
 
 namespace embers {
 namespace {
@@ -22,7 +22,8 @@ class Plan : public testing::Test {
     std::vector<std::string> strings;
     for (int64_t i = 0; i < 50; ++i) ints.push_back(i * 1000003 - 7);
     for (int i = 0; i < 20; ++i) strings.push_back("key " + std::to_string(i));
-    work_.lookups.tables = {{0, Keys(ints)}, {1, Keys(strings)}};
+    unique_ = {Keys(ints), Keys(strings)};
+    work_.keys = {{0, unique_[0]}, {1, unique_[1]}};
     work_.origin = origin(4, 9);
     work_.versions = {10, 11, 12};
   }
@@ -36,6 +37,7 @@ class Plan : public testing::Test {
       {{"w", {3, 700}, false}}};
   DenseKeys keys_{model_};
   Owners owners_;
+  std::vector<Keys> unique_;  // of tables 0 and 1
   Work work_;
 };
 
@@ -60,7 +62,7 @@ TEST_F(Plan, EveryRowArrivesInItsPlaceFromTheOwnerOfItsKey) {
   }
   ASSERT_EQ(work_.rows.dense.size(), 3 * kDenseChunk);
   for (size_t t = 0; t < 2; ++t) {
-    const KeysView keys = work_.lookups.tables[t].unique;
+    const KeysView keys = unique_[t];
     const uint32_t dim = model_.tables[t].dim;
     for (size_t i = 0; i < keys.size(); ++i)
       for (uint32_t c = 0; c < dim; ++c)
@@ -71,16 +73,18 @@ TEST_F(Plan, EveryRowArrivesInItsPlaceFromTheOwnerOfItsKey) {
 }
 
 TEST_F(Plan, EveryGradientGoesOnceToTheOwnerOfItsKey) {
+  std::vector<FloatBuffer> gradients;
   for (size_t t = 0; t < 2; ++t) {
-    const Keys& keys = work_.lookups.tables[t].unique;
+    const Keys& keys = unique_[t];
     const uint32_t dim = model_.tables[t].dim;
     FloatBuffer values(keys.size() * dim);
     for (size_t i = 0; i < values.size(); ++i)
       values.span()[i] = value(static_cast<TableId>(t), keys, i / dim, static_cast<uint32_t>(i % dim));
-    work_.result.gradients.push_back({static_cast<TableId>(t), keys, std::move(values)});
+    gradients.push_back(std::move(values));
+    work_.gradients.push_back({static_cast<TableId>(t), keys, gradients.back().span()});
   }
-  work_.result.dense = FloatBuffer(3 * kDenseChunk);
-  std::fill(work_.result.dense.span().begin(), work_.result.dense.span().end(), 2.0f);
+  const std::vector<float> dense(3 * kDenseChunk, 2.0f);
+  work_.dense = dense;
   const auto requests = push_requests(work_, owners_, model_, keys_);
   ASSERT_EQ(requests.size(), 3);
   std::set<std::pair<TableId, std::string>> seen;

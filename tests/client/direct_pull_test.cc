@@ -6,8 +6,8 @@
 #include <set>
 
 #include "actors/errors.h"
-#include "tests/worker/stage_testing.h"
-#include "worker/pull.h"
+#include "client/pull.h"
+#include "tests/client/stage_testing.h"
 
 namespace embers {
 namespace {
@@ -102,11 +102,15 @@ class DirectPull : public testing::Test {
       if (owner_of(owners_->map, hash_key(key)) == owner) keys.push_back(key);
     return keys;
   }
+  struct KeyWork : Work {
+    Keys unique;
+  };
   static WorkPtr work_of(std::vector<int64_t> keys, bool exact = false) {
-    auto work = std::make_shared<Work>();
+    auto work = std::make_shared<KeyWork>();
     work->origin = origin(1);
     work->exact = exact;
-    work->lookups.tables = {{0, Keys(std::move(keys))}};
+    work->unique = Keys(std::move(keys));
+    work->keys = {{0, work->unique}};
     return work;
   }
   WorkPtr pull(std::vector<int64_t> keys, bool exact = false) {
@@ -210,7 +214,7 @@ TEST_F(DirectPull, LatePullsGoTheSameWay) {
   const auto late = [&](Work& work, const Keys& keys) {
     caf::scoped_actor self{system_};
     std::vector<float> out(keys.size());
-    pull_now(self, *owners_, work, 0, keys, out);
+    pull_now(self, *owners_, work, {{0, keys}}, {out});
     return out;
   };
   Work work;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "worker/pull.h"
-#include "worker/work.h"
+#include "client/pull.h"
+#include "client/work.h"
 
 namespace embers {
 
@@ -11,8 +11,8 @@ std::vector<Message<wire::PushRequest>> push_requests(const Work& work, const Ow
                                                       const ModelSpec& model, const DenseKeys& keys);
 
 // Stage "push": pushes, waits until every owner has acknowledged, and tells the master. Then the work is
-// finished: it goes back to the worker. Work that an owner refuses as stale is given back to the master.
+// finished: it goes back to the session. Work that an owner refuses as stale is given back to the master.
 StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
-                        MasterActor master, StageOwner worker);
+                        MasterActor master, StageOwner session);
 
 }  // namespace embers

@@ -1,5 +1,5 @@
 // What a plan leaves to be pulled when the worker's caches have some of its rows.
-#include "worker/cached_pull.h"
+#include "client/cached_pull.h"
 
 #include <gtest/gtest.h>
 
@@ -21,16 +21,21 @@ class CachedPlan : public testing::Test {
     caches_ = std::make_unique<RowCaches>(owners_, 1000, 2);
   }
 
+  struct KeyWork : Work {
+    Keys ints, bytes;
+  };
+  using KeyWorkPtr = std::unique_ptr<KeyWork>;
   // Keys [begin, end) of both tables.
-  static Work work(int64_t begin, int64_t end) {
+  static KeyWorkPtr work(int64_t begin, int64_t end) {
     Keys ints(KeyKind::kInt64), bytes(KeyKind::kBytes);
     for (int64_t i = begin; i < end; ++i) {
       ints.push_back(i * 1000003);
       bytes.push_back("key number " + std::to_string(i));
     }
-    Work work;
-    work.lookups.tables.push_back({0, ints});
-    work.lookups.tables.push_back({1, bytes});
+    auto work = std::make_unique<KeyWork>();
+    work->ints = ints;
+    work->bytes = bytes;
+    work->keys = {{0, work->ints}, {1, work->bytes}};
     return work;
   }
   static float value(TableId table, KeysView keys, size_t i, float version) {
@@ -59,7 +64,7 @@ class CachedPlan : public testing::Test {
   // Keys of `work` in [begin, end) have rows of this version in their places.
   void expect_rows(const Work& work, size_t begin, size_t end, float version) {
     for (size_t t = 0; t < 2; ++t) {
-      const KeysView keys = work.lookups.tables[t].unique;
+      const KeysView keys = work.keys[t].keys;
       const uint32_t dim = model_.tables[t].dim;
       for (size_t i = begin; i < end; ++i)
         for (uint32_t c = 0; c < dim; ++c)
@@ -67,8 +72,8 @@ class CachedPlan : public testing::Test {
     }
   }
 
-  PullPlan planned(Work& work, RowCaches* caches) const {
-    PullPlan plan = plan_pull(work, owners_, model_, keys_, caches);
+  PullPlan planned(const KeyWorkPtr& work, RowCaches* caches) const {
+    PullPlan plan = plan_pull(*work, owners_, model_, keys_, caches);
     route_pull(plan, owners_);
     return plan;
   }
@@ -82,46 +87,46 @@ class CachedPlan : public testing::Test {
 };
 
 TEST_F(CachedPlan, OnlyRowsThatTheCacheDoesNotHaveArePulled) {
-  Work first = work(0, 50), second = work(30, 90);
+  const KeyWorkPtr first = work(0, 50), second = work(30, 90);
   PullPlan plan = planned(first, caches_.get());
   EXPECT_EQ(pull(plan, 5), 100);
-  EXPECT_EQ(first.cache_hits, 0);
+  EXPECT_EQ(first->cache_hits, 0);
   EXPECT_EQ(plan.oldest, (std::vector<uint64_t>(kOwners, UINT64_MAX)));
-  expect_rows(first, 0, 50, 5);
+  expect_rows(*first, 0, 50, 5);
 
   PullPlan next = planned(second, caches_.get());
-  EXPECT_EQ(second.cache_hits, 40);
+  EXPECT_EQ(second->cache_hits, 40);
   EXPECT_EQ(next.oldest, (std::vector<uint64_t>(kOwners, 5)));
   EXPECT_EQ(pull(next, 6), 80);
-  expect_rows(second, 0, 20, 5);
-  expect_rows(second, 20, 60, 6);
-  EXPECT_EQ(second.rows.dense.size(), 3 * kDenseChunk);
+  expect_rows(*second, 0, 20, 5);
+  expect_rows(*second, 20, 60, 6);
+  EXPECT_EQ(second->rows.dense.size(), 3 * kDenseChunk);
 }
 
 TEST_F(CachedPlan, RowsAreUsedForNoMoreMinibatchesThanTheBound) {
-  Work first = work(0, 10);
+  const KeyWorkPtr first = work(0, 10);
   PullPlan plan = planned(first, caches_.get());
   pull(plan, 1);
   for (const uint64_t hits : {20, 20, 0}) {
-    Work again = work(0, 10);
+    const KeyWorkPtr again = work(0, 10);
     planned(again, caches_.get());
-    EXPECT_EQ(again.cache_hits, hits);
+    EXPECT_EQ(again->cache_hits, hits);
   }
 }
 
 TEST_F(CachedPlan, WhatHasAllItsRowsAsksForTheDenseModelOnly) {
-  Work first = work(0, 50), same = work(0, 50);
+  const KeyWorkPtr first = work(0, 50), same = work(0, 50);
   PullPlan plan = planned(first, caches_.get());
   pull(plan, 3);
   PullPlan again = planned(same, caches_.get());
   for (const auto& tables : again.routed)
     for (const RoutedTable& part : tables) EXPECT_EQ(part.table, 2u);
   EXPECT_EQ(pull(again, 4), 0);
-  expect_rows(same, 0, 50, 3);
+  expect_rows(*same, 0, 50, 3);
 }
 
 TEST_F(CachedPlan, WithoutCachesEverythingIsPulled) {
-  Work first = work(0, 10), evaluated = work(0, 10);
+  const KeyWorkPtr first = work(0, 10), evaluated = work(0, 10);
   PullPlan plan = planned(first, caches_.get());
   pull(plan, 1);
   PullPlan fresh = planned(evaluated, nullptr);

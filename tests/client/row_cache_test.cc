@@ -1,4 +1,4 @@
-#include "worker/row_cache.h"
+#include "client/row_cache.h"
 
 #include <gtest/gtest.h>
 

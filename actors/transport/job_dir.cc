@@ -1,4 +1,4 @@
-#include "apps/process/job_dir.h"
+#include "actors/transport/job_dir.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <sstream>
 #include <system_error>
 
-#include "apps/process/runtime.h"
+#include "actors/transport/local_address.h"
 #include "base/errors.h"
 #include "base/files/file.h"
 #include "base/files/output_file.h"

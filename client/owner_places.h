@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "worker/worker.h"
+#include "client/session_actor.h"
 
 namespace embers {
 
-// Where a worker reaches each owner. Plain state of the worker actor.
+// Where a session reaches each owner. Plain state of the session's actor.
 class OwnerPlaces {
  public:
   // Connects to the owners as the master lists them, except those that are not lost and have not moved.
   // `connected` is told of each new one.
-  void update(capnp::List<wire::JoinReply::Owner>::Reader list, const WorkerConfig& config,
+  void update(capnp::List<wire::JoinReply::Owner>::Reader list, const SessionConfig& config,
               uint64_t incarnation, const std::function<void(const OwnerHandles&)>& connected);
 
   // An actor is gone; false when it does not belong to an owner (any more).

@@ -1,4 +1,4 @@
-#include "worker/owner_places.h"
+#include "client/owner_places.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace embers {
 
-void OwnerPlaces::update(capnp::List<wire::JoinReply::Owner>::Reader list, const WorkerConfig& config,
+void OwnerPlaces::update(capnp::List<wire::JoinReply::Owner>::Reader list, const SessionConfig& config,
                          uint64_t incarnation, const std::function<void(const OwnerHandles&)>& connected) {
   places_.resize(list.size());
   for (unsigned i = 0; i < list.size(); ++i) {

@@ -1,4 +1,4 @@
-#include "worker/push.h"
+#include "client/push.h"
 
 #include "actors/errors.h"
 
@@ -23,15 +23,15 @@ Message<wire::DoneRequest> done_request(const Work& work) {
     b.setMinibatch(work.origin.minibatch);
     b.setAttempt(work.origin.attempt);
     b.setReturned(work.refused);
-    b.setExamples(work.minibatch.examples);
-    b.setSkipped(work.minibatch.skipped);
-    b.setLossSum(work.result.loss_sum);
-    b.setScores(as_data(work.result.scores));
-    b.setLabels(as_data(work.minibatch.labels));
-    if (work.evaluate) b.setRecords(as_data(std::span<const uint64_t>(work.minibatch.records)));
+    b.setExamples(work.report.examples);
+    b.setSkipped(work.report.skipped);
+    b.setLossSum(work.report.loss_sum);
+    b.setScores(as_data(work.report.scores));
+    b.setLabels(as_data(work.report.labels));
+    if (work.evaluate) b.setRecords(as_data(work.report.records));
     b.setLatePulls(work.late_pulls);
     uint64_t keys = 0;
-    for (const Lookups::Table& table : work.lookups.tables) keys += table.unique.size();
+    for (const TableKeyList& list : work.keys) keys += list.keys.size();
     b.setKeys(keys);
     b.setCacheHits(work.cache_hits);
     b.setStageSeconds(kj::arrayPtr(work.times.seconds.data(), work.times.seconds.size()));
@@ -42,15 +42,15 @@ Message<wire::DoneRequest> done_request(const Work& work) {
 
 using Self = StageActor::stateful_pointer<PusherState>;
 
-// The worker's leases and heartbeats also notice a master that is gone or refuses, but this is where the work
-// ends.
-void report_done(Self self, const MasterActor& master, const StageOwner& worker, const WorkPtr& work) {
+// The session's leases and heartbeats also notice a master that is gone or refuses, but this is where the
+// work ends.
+void report_done(Self self, const MasterActor& master, const StageOwner& session, const WorkPtr& work) {
   self->request(master, caf::infinite, done_request(*work))
-      .then([=](const Message<wire::DoneReply>&) { self->send(worker, work); },
+      .then([=](const Message<wire::DoneReply>&) { self->send(session, work); },
             [=](caf::error& e) {
-              const Error why = from_caf(e);  // the worker itself hears that a master is gone
+              const Error why = from_caf(e);  // the session itself hears that a master is gone
               if (remedy(why.code()) != Remedy::kRetry)
-                self->send(worker, StageFailure{why.code(), why.what()});
+                self->send(session, StageFailure{why.code(), why.what()});
             });
 }
 
@@ -65,10 +65,9 @@ std::vector<Message<wire::PushRequest>> push_requests(const Work& work, const Ow
     lists.push_back({table, list});
     values.push_back(floats);
   };
-  for (const IndexedSlices& slices : work.result.gradients)
-    add(slices.table, slices.keys, slices.values.span());
-  if (!keys.dense.empty()) add(model.table_id(kDenseTable), keys.dense, work.result.dense.span());
-  if (!keys.buffers.empty()) add(model.table_id(kBufferTable), keys.buffers, work.result.buffers.span());
+  for (const TableGradients& g : work.gradients) add(g.table, g.keys, g.values);
+  if (!keys.dense.empty()) add(model.table_id(kDenseTable), keys.dense, work.dense);
+  if (!keys.buffers.empty()) add(model.table_id(kBufferTable), keys.buffers, work.buffers);
 
   const Routed routed = route(lists, owners.map, owners.handles.size());
   std::vector<Message<wire::PushRequest>> requests;
@@ -93,19 +92,19 @@ std::vector<Message<wire::PushRequest>> push_requests(const Work& work, const Ow
 }
 
 StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
-                        MasterActor master, StageOwner worker) {
+                        MasterActor master, StageOwner session) {
   const auto behavior = [](Self self, std::shared_ptr<const Owners> owners, const ModelSpec& model,
                            const DenseKeys& keys, MasterActor master,
-                           StageOwner worker) -> StageActor::behavior_type {
+                           StageOwner session) -> StageActor::behavior_type {
     return {[=](const WorkPtr& work) {
-      stage(worker, [&] {
+      stage(session, [&] {
         auto pushing = std::make_shared<Pushing>();
         pushing->work = work;
         work->since_push.lap();
         const auto acknowledged = [=] {
           if (--pushing->open > 0 || pushing->failed) return;
           work->times[StageTimes::kPush] = work->since_push.lap();
-          report_done(self, master, worker, work);
+          report_done(self, master, session, work);
         };
         if (!work->evaluate && !work->refused) {
           const auto requests = push_requests(*work, *owners, model, keys);
@@ -116,7 +115,7 @@ StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners>
                       [=](caf::error& e) {
                         const Error why = from_caf(e);
                         if (!is_given_back(*owners, *work, why) && !std::exchange(pushing->failed, true))
-                          self->send(worker, owner_failure(owner, why));
+                          self->send(session, owner_failure(owner, why));
                         acknowledged();
                       });
         }
@@ -125,7 +124,7 @@ StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners>
     }};
   };
   return system.spawn(behavior, std::move(owners), model, DenseKeys(model), std::move(master),
-                      std::move(worker));
+                      std::move(session));
 }
 
 }  // namespace embers

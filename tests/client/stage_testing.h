@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "client/work.h"
 #include "tests/support/actors.h"
-#include "worker/work.h"
 
 namespace embers::testing_support {
 
