@@ -147,6 +147,8 @@ Options random_options(uint64_t seed) {
 struct Owner {
   uint64_t incarnation = 0;  // of the process; 0: none
   uint64_t link = 0;
+  uint32_t map = 0;    // version of the owner map that it knows
+  bool stale = false;  // its journal lost something
   std::set<uint64_t> fenced;
   uint64_t version = 0, examples = 0, minibatches = 0;
   std::map<uint32_t, std::map<uint64_t, uint64_t>> applied;   // epoch, minibatch: examples
@@ -472,6 +474,10 @@ class World {
     if (o.incarnation == 0) return;
     const uint64_t incarnation = std::exchange(o.incarnation, 0);
     seen.insert("owner lost");
+    if (sync() && chance(20) && commits_.size() > 1 && phase_ == Phase::kTraining) {
+      o.version = commits_.rbegin()->first - 2;  // the latest may not be complete, but the one before is
+      o.stale = true;
+    }
     if (chance(2)) return give(Event::OwnerDown{number, incarnation, "the connection ended"});
     give(Event::LinkDown{o.link, "the connection ended"});
   }
@@ -565,14 +571,19 @@ class World {
       return give(
           Event::OwnerFailed{ask.number, ask.incarnation, ask.id, Error(ErrorCode::kUnavailable, "gone")});
     OwnerAnswer answer = std::visit([&](const auto& q) { return reply(o, q); }, ask.question);
-    if (!testing::Test::HasFailure())
-      give(Event::OwnerAnswered{ask.number, ask.incarnation, ask.id, std::move(answer)});
+    if (testing::Test::HasFailure()) return;
+    give(Event::OwnerAnswered{ask.number, ask.incarnation, ask.id, std::move(answer)});
+    if (!o.stale) return;
+    EXPECT_TRUE(state_.error() || o.incarnation == 0) << "an owner that lost a version was taken" << where();
+    seen.insert("journal lost something");
   }
 
   OwnerAnswer reply(Owner& o, const Question::Fence& q) {
     return o.fenced.insert(q.incarnation), std::monostate();
   }
-  OwnerAnswer reply(Owner&, const Question::NewMap&) { return std::monostate(); }
+  OwnerAnswer reply(Owner& o, const Question::NewMap& q) {
+    return o.map = std::max(o.map, q.version), std::monostate();
+  }
   OwnerAnswer reply(Owner&, const Question::Norms&) { return storage::SquareSums(); }
   OwnerAnswer reply(Owner& o, const Commit& commit) {
     if (commit.version == o.version) return std::monostate();  // asked twice
@@ -627,7 +638,10 @@ class World {
   void see(const Effect::Answer& e) {
     settle_ticket(e.ticket);
     if (const auto* joined = std::get_if<Reply::Join>(&e.reply)) {
-      if (owner_tickets_.erase(e.ticket) > 0) return;
+      if (owner_tickets_.erase(e.ticket) > 0) {
+        owners_.at(joined->number).map = joined->map_version;
+        return;
+      }
       for (Peer& p : peers_)
         if (p.join == e.ticket) {
           p.join = 0;
@@ -655,6 +669,7 @@ class World {
     if (lease.kind == Reply::Lease::Kind::kEnd) return;
     const bool evaluation = lease.kind == Reply::Lease::Kind::kEvaluate;
     Book& book = evaluation ? eval_ : train_;
+    all_owners_are_there();
     for (const auto& part : lease.lease.parts) {
       const uint64_t m = part.minibatch;
       if (evaluation && config_.job.training.batch_size == kHugeBatch) {
@@ -679,6 +694,14 @@ class World {
       for (Peer& p : peers_)
         if (p.incarnation == worker && !p.gone)
           p.grants.push_back({evaluation, lease.epoch, lease.version, lease.lease.id, m, part.attempt, {}});
+    }
+  }
+
+  // Else nothing is leased, and nothing is saved.
+  void all_owners_are_there() {
+    for (const Owner& o : owners_) {
+      EXPECT_NE(o.incarnation, 0) << "an owner is away" << where();
+      EXPECT_EQ(o.map, state_.map().version) << "an owner does not know the map" << where();
     }
   }
 
@@ -775,6 +798,7 @@ class World {
 
   // A resumed job does what this cursor says is not done: all that is not done must be there.
   void see(const Effect::Save& e) {
+    all_owners_are_there();
     work_ = e;
     if (epoch_ == 0 || config_.task == JobConfig::Task::kEvaluate || e.at.epoch != epoch_) return;
     for (uint64_t m = 0; m < config_.train_minibatches; ++m) {
@@ -869,8 +893,8 @@ TEST(JobState, KeepsItsInvariantsThroughAMillionRandomEvents) {
     for (const std::string& what : world.seen) ++seen[what];
   }
   // In this world all of it happens, and most jobs come to a good end.
-  for (const char* what :
-       {"repeated", "left", "link down", "owner lost", "leased again", "evaluated on", "scoring", "failed"})
+  for (const char* what : {"repeated", "left", "link down", "owner lost", "leased again", "evaluated on",
+                           "journal lost something", "scoring", "failed"})
     EXPECT_GT(seen[what], 10) << what;
   EXPECT_LT(failed, jobs / 2);
 }
