@@ -140,7 +140,7 @@ MasterImpl::behavior_type master_behavior(MasterState::Self self,
       },
       [&state](const Message<wire::LeaveRequest>& m) {
         return guarded(Kind::kLeaveRequest, [&] {
-          state.leave(m.get().getIncarnation());
+          state.leave(m.get());
           return make_message<wire::Empty>();
         });
       },

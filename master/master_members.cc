@@ -207,9 +207,13 @@ Message<wire::HeartbeatReply> MasterState::heartbeat(wire::HeartbeatRequest::Rea
   });
 }
 
-void MasterState::leave(uint64_t incarnation) {
+// A worker that cannot go on may have pushed parts of its work: it is lost. Others leave when they are done.
+void MasterState::leave(wire::LeaveRequest::Reader request) {
+  const uint64_t incarnation = request.getIncarnation();
   Member* member = members.find(incarnation);
   if (!member) return;
+  if (request.hasReason() && request.getReason().size() > 0)
+    return lose_worker(incarnation, request.getReason());
   event(fmt::format("{} left", member->describe()));
   forget_worker(incarnation);
   book().revoke(incarnation);

@@ -54,7 +54,7 @@ struct MasterState {
   void join(wire::JoinRequest::Reader request, const caf::actor_addr& sender,
             Promise<wire::JoinReply> promise);
   Message<wire::HeartbeatReply> heartbeat(wire::HeartbeatRequest::Reader request);
-  void leave(uint64_t incarnation);
+  void leave(wire::LeaveRequest::Reader request);
   void owners_for(wire::OwnersRequest::Reader request, Promise<wire::OwnersReply> promise);
   void down(const caf::down_msg& down);
   void tick();

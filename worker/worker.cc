@@ -328,11 +328,21 @@ struct WorkerState {
     if (is_idle()) say_goodbye();
   }
 
-  void say_goodbye() {
-    const auto gone = [this] { end(std::nullopt); };
+  void say_goodbye() { leave_master("", std::nullopt); }
+
+  // An owner is gone, and the master has not said that the job ends: others may reach that owner.
+  void leave_without_owner() {
+    leave_master(fmt::format("it reaches the master, but {}", failure->what()),
+                 Error(ErrorCode::kLost, failure->what()));
+  }
+
+  void leave_master(const std::string& reason, const std::optional<Error>& error) {
+    const auto gone = [this, error] { end(error); };
     self->request(config->master, kLeave,
-                  make_message<wire::LeaveRequest>(
-                      [&](wire::LeaveRequest::Builder b) { b.setIncarnation(incarnation); }))
+                  make_message<wire::LeaveRequest>([&](wire::LeaveRequest::Builder b) {
+                    b.setIncarnation(incarnation);
+                    b.setReason(reason);
+                  }))
         .then([gone](const Message<wire::Empty>&) { gone(); }, [gone](caf::error&) { gone(); });
   }
 
@@ -356,7 +366,7 @@ WorkerImpl::behavior_type worker_behavior(WorkerState::Self self,
       [&state](const StageFailure& f) { state.stage_failed(f); },
       [&state](beat_atom) { state.heartbeat(); },
       [&state](quit_atom) {
-        if (state.failure) state.end(Error(ErrorCode::kLost, state.failure->what()));
+        if (state.failure && !state.over) state.leave_without_owner();
       },
   };
 }

@@ -81,6 +81,10 @@ JobAccess find_job(const JoinOptions& options) {
   return access;
 }
 
+std::chrono::duration<double> connection_silence(const job::Job& job) {
+  return std::chrono::duration<double>(job.job.heartbeat_timeout / 2);
+}
+
 MasterLink reach_master(Transport& transport, const JobAccess& access, const JoinOptions& options,
                         wire::Role role) {
   const auto link = Link::open(transport, access.address, access.find_master, {0, 0, role},

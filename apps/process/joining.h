@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -39,6 +40,10 @@ struct JobAccess {
 // With --job-dir, waits up to options.connect_timeout until a master has said there where it listens:
 // kUnreachable if none does. kInvalid for options that do not say where the master is.
 JobAccess find_job(const JoinOptions& options);
+
+// After this time without progress a process cuts a connection: early enough for a peer that can connect
+// again to be heard within job.heartbeat_timeout.
+std::chrono::duration<double> connection_silence(const job::Job& job);
 
 // The master as this process reaches it, and what it says about the job.
 struct MasterLink {

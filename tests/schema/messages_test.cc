@@ -34,7 +34,7 @@ TEST(Messages, HaveEachANumberOfItsOwnAndItsStructsName) {
 TEST(Messages, NeverChangeTheirNumbers) {
   const std::map<std::string, int> expected{
       {"ErrorReply", 1},      {"Empty", 2},         {"Hello", 3},          {"Welcome", 4},
-      {"Challenge", 5},       {"Proof", 6},         {"PullRequest", 16},   {"PullReply", 17},
+      {"Challenge", 5},       {"Proof", 6},         {"Ping", 7},           {"PullRequest", 16},   {"PullReply", 17},
       {"PushRequest", 18},    {"PushReply", 19},    {"CommitRequest", 32}, {"CommitReply", 33},
       {"FenceRequest", 34},   {"StatsRequest", 35}, {"StatsReply", 36},    {"RestoreRequest", 37},
       {"ResumeRequest", 38},  {"ScanRequest", 39},  {"ScanReply", 40},     {"EndRequest", 41},
