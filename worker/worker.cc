@@ -44,6 +44,7 @@ struct WorkerState {
   bool leaving = false;  // no more leases
   bool over = false;
   std::optional<Error> failure;  // waits for the master's verdict
+  bool gave_up = false;          // on that verdict: the master is told why this worker goes
   std::chrono::duration<double> beat{1}, timeout{10};
 
   void start(Self pointer, std::shared_ptr<const WorkerConfig> c) {
@@ -296,7 +297,7 @@ struct WorkerState {
   // more than what this worker knows.
   void master_failed(const caf::error& reason) {
     const Error why = from_caf(reason);
-    if (remedy(why.code()) != Remedy::kRetry) return end(why);
+    if (!gave_up && remedy(why.code()) != Remedy::kRetry) return end(why);
     end(failure ? *failure
                 : Error(ErrorCode::kLost, fmt::format("lost {}: {}", config->master_name, why.what())));
   }
@@ -332,6 +333,7 @@ struct WorkerState {
 
   // An owner is gone, and the master has not said that the job ends: others may reach that owner.
   void leave_without_owner() {
+    gave_up = true;
     leave_master(fmt::format("it reaches the master, but {}", failure->what()),
                  Error(ErrorCode::kLost, failure->what()));
   }
