@@ -42,6 +42,7 @@ struct SessionState {
   bool leaving = false;  // no more leases
   bool over = false;
   std::optional<Error> failure;  // waits for the master's verdict
+  bool gave_up = false;          // on that verdict: the master is told why this session goes
   std::chrono::duration<double> beat{1}, timeout{10};
 
   void start(Self pointer, std::shared_ptr<const SessionConfig> c) {
@@ -324,7 +325,7 @@ struct SessionState {
   void master_failed(const caf::error& reason) {
     if (reason == caf::sec::request_receiver_down) return;  // down() is told why
     const Error why = from_caf(reason);
-    if (remedy(why.code()) != Remedy::kRetry) return end(why);
+    if (!gave_up && remedy(why.code()) != Remedy::kRetry) return end(why);
     end(failure ? *failure
                 : Error(ErrorCode::kLost, fmt::format("lost {}: {}", config->master_name, why.what())));
   }
@@ -358,11 +359,22 @@ struct SessionState {
     if (is_idle()) say_goodbye();
   }
 
-  void say_goodbye() {
-    const auto gone = [this] { end(std::nullopt); };
+  void say_goodbye() { leave_master("", std::nullopt); }
+
+  // An owner is gone, and the master has not said that the job ends: others may reach that owner.
+  void leave_without_owner() {
+    gave_up = true;
+    leave_master(fmt::format("it reaches the master, but {}", failure->what()),
+                 Error(ErrorCode::kLost, failure->what()));
+  }
+
+  void leave_master(const std::string& reason, const std::optional<Error>& error) {
+    const auto gone = [this, error] { end(error); };
     self->request(config->master, kLeave,
-                  make_message<wire::LeaveRequest>(
-                      [&](wire::LeaveRequest::Builder b) { b.setIncarnation(incarnation); }))
+                  make_message<wire::LeaveRequest>([&](wire::LeaveRequest::Builder b) {
+                    b.setIncarnation(incarnation);
+                    b.setReason(reason);
+                  }))
         .then([gone](const Message<wire::Empty>&) { gone(); }, [gone](caf::error&) { gone(); });
   }
 
@@ -389,7 +401,7 @@ SessionImpl::behavior_type session_behavior(SessionState::Self self,
       [&state](const StageFailure& f) { state.stage_failed(f); },
       [&state](beat_atom) { state.heartbeat(); },
       [&state](quit_atom) {
-        if (state.failure) state.end(Error(ErrorCode::kLost, state.failure->what()));
+        if (state.failure && !state.over) state.leave_without_owner();
       },
   };
 }

@@ -86,7 +86,9 @@ Event::Fail read(wire::FailRequest::Reader request) {
   return {0, request.getIncarnation(), Error(error_code(request.getCode()), request.getMessage())};
 }
 
-Event::Leave read(wire::LeaveRequest::Reader request) { return {0, request.getIncarnation()}; }
+Event::Leave read(wire::LeaveRequest::Reader request) {
+  return {0, request.getIncarnation(), request.getReason()};
+}
 
 OwnerAnswer read_answer(wire::Empty::Reader) { return std::monostate(); }
 

@@ -149,4 +149,5 @@ struct FailRequest $M.kind(74) $M.reply("Empty") $M.servedBy(master) $M.sentBy([
 struct LeaveRequest $M.kind(75) $M.reply("Empty") $M.servedBy(master) $M.sentBy([worker, reader]) {
   # A worker leaves; what it had leased goes to others.
   incarnation @0 :UInt64;
+  reason @1 :Text;                   # why it cannot go on, as when it reaches the master but not an owner; empty: it was asked to
 }

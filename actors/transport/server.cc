@@ -281,18 +281,26 @@ void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& conne
   const auto session = [actor]() -> Session& { return static_cast<Session&>(*actor->get()); };
   connection->set_handlers([session, handlers = handlers_,
                             refusals = refusals_](InFrame f) { ask(*handlers, *refusals, session(), f); },
-                           [session](const Error& why) {
-                             session().cleanup(to_caf(Error(ErrorCode::kUnavailable, why.what())), nullptr);
-                           });
+                           [session](const Error& why) { ended(session(), why); });
   const auto message = make_message<wire::Welcome>([&](wire::Welcome::Builder b) {
+    b.setSilence(options_.silence.count());
     if (!newcomer.challenge) return;
     b.setMac(as_data(proof(transport_.secret(), Prover::kServer, newcomer.hello.words().bytes(),
                            newcomer.challenge.words().bytes())));
   });
   connection->send(out_frame(message, Destination{}, 0, FrameHeader::kReply));
+  connection->watch(options_.silence);
 }
 
 // --- after the handshake -------------------------------------------------------------------------
+
+// The client says at its end what happened, too: then both ends of a broken network are in some log.
+void Server::ended(Session& session, const Error& why) {
+  const bool cut = why.code() == ErrorCode::kTimeout;
+  if (cut)
+    spdlog::warn("cut the connection of {} {}: {}", name(session.role()), session.address(), why.what());
+  session.cleanup(to_caf(Error(cut ? ErrorCode::kTimeout : ErrorCode::kUnavailable, why.what())), nullptr);
+}
 
 void Server::ask(const Handlers& handlers, RefusalLog& refusals, Session& session, InFrame& frame) {
   const FrameHeader header = frame.header;

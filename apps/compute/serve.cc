@@ -58,7 +58,11 @@ int serve_master(const MasterOptions& options) {
   Transport transport(system, credentials(options.access, [&] { return job_dir->secret(); }));
   // Listens before it reads data and model, so that peers that come early wait instead of being refused.
   const uint64_t run = random_number();
-  const auto server = Server::listen(transport, parse_endpoints(options.listen), {run, true});
+  Server::Options serving;
+  serving.job = run;
+  serving.accept_strangers = true;
+  serving.silence = connection_silence(job);
+  const auto server = Server::listen(transport, parse_endpoints(options.listen), serving);
   if (job_dir) job_dir->announce(server->endpoints());
   const JobSetup setup = set_up(std::move(job), evaluates ? Purpose::kEvaluate : Purpose::kTrain,
                                 index_dir_of(options.job.output));

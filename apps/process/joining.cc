@@ -50,6 +50,10 @@ JobAccess find_job(const JoinOptions& options) {
                    .connect_timeout = std::chrono::duration<double>(options.connect_timeout)});
 }
 
+std::chrono::duration<double> connection_silence(const job::Job& job) {
+  return std::chrono::duration<double>(job.job.heartbeat_timeout / 2);
+}
+
 MasterLink reach_master(Transport& transport, const JobAccess& access, const JoinOptions& options,
                         wire::Role role) {
   return reach_master(transport, access,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,6 +26,11 @@ Credentials credentials(const AccessOptions& options, const std::function<Secret
 
 // How a member gets into its job: see client/reach_master.h.
 JobAccess find_job(const JoinOptions& options);
+
+// After this time without progress a process cuts a connection: early enough for a peer that can connect
+// again to be heard within job.heartbeat_timeout.
+std::chrono::duration<double> connection_silence(const job::Job& job);
+
 MasterLink reach_master(Transport& transport, const JobAccess& access, const JoinOptions& options,
                         wire::Role role);
 

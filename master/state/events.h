@@ -139,6 +139,7 @@ struct Event {
   struct Leave {
     Ticket ticket = 0;
     uint64_t incarnation = 0;
+    std::string reason = {};  // why it cannot go on; "": it is done
   };
 
   // From the master's own process.

@@ -163,8 +163,12 @@ void JobState::take(const Event::Heartbeat& e) {
       Effect::Answer{e.ticket, Reply::Heartbeat{beat(), config_->job.job.heartbeat_timeout, map_version_}});
 }
 
+// A worker that cannot go on may have pushed parts of its work: it is lost. Others leave when they are done.
 void JobState::take(const Event::Leave& e) {
-  if (const Member* const member = members_.find(e.incarnation); member && !member->owner) {
+  const Member* const member = members_.find(e.incarnation);
+  if (member && !member->owner && !e.reason.empty()) {
+    lose_worker(e.incarnation, e.reason);
+  } else if (member && !member->owner) {
     say(fmt::format("{} left", member->describe()));
     forget_worker(e.incarnation);
     clocks_.remove(e.incarnation);
