@@ -108,7 +108,8 @@ void Connection::read_header() {
   read(asio::buffer(&header_, sizeof header_), [this] {
     check(header_, max_words_);
     const bool is_request = !(header_.flags & FrameHeader::kReply) && !is_ping(header_);
-    is_request&& header_.chunk == 0 ? admit() : read_chunk(nullptr);
+    if (is_request && header_.chunk == 0) return admit();
+    read_chunk(nullptr);
   });
 }
 

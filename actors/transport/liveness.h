@@ -23,10 +23,10 @@ struct ConnectionProgress {
 // Ping (schema/handshake.capnp) at every interval(), which says how much it has received. A connection is cut
 // when, for `silence`, one of these holds:
 //
-//   (1) nothing arrives;
-//   (2) a large message stopped in its middle, whatever else arrives: it holds a share of the limits on
-//   bytes; (3) the socket takes no bytes, and the peer has not said that it waits for room; (4) bytes are
-//   taken, but the peer keeps saying that it has not received them.
+//   - nothing arrives;
+//   - a large message stopped in its middle, whatever else arrives: it holds a share of the limits on bytes;
+//   - the socket takes no bytes, and the peer has not said that it waits for room;
+//   - bytes are taken, but the peer keeps saying that it has not received them.
 //
 // What counts is progress: a message may take any time as long as some bytes of it move. Plain arithmetic;
 // moments come from the caller.
