@@ -332,8 +332,8 @@ void expect_denied(const Endpoint& to, Destination destination) {
 
 TEST(Reader, IsRefusedEverythingThatChangesTheJob) {
   EXPECT_EQ(kinds_for_readers<MasterInterface>(),
-            (std::set<std::string>{"JobRequest", "JoinRequest", "OwnersRequest", "HeartbeatRequest",
-                                   "LeaveRequest"}));
+            (std::set<std::string>{"JobRequest", "JoinRequest", "OwnersRequest", "OrderRequest",
+                                   "HeartbeatRequest", "LeaveRequest"}));
   EXPECT_EQ(kinds_for_readers<OptimizerInterface>(), std::set<std::string>());
   EXPECT_EQ(kinds_for_readers<ShardInterface>(), std::set<std::string>{"PullRequest"});
 
