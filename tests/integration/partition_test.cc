@@ -83,12 +83,12 @@ const Fault kFaults[] = {
     {"HalfOpen", [](FaultyProxy& p) { p.cut_silently(); }},
 };
 
-// About five seconds with two workers.
+// About three seconds with two workers.
 Words sync_job(const JobFolder& folder) {
   return folder.probe("slow") +
-         set({"model.sleep_ms=40", "training.mode=sync", "training.grads_to_wait=2", "training.epochs=3"});
+         set({"model.sleep_ms=40", "training.mode=sync", "training.grads_to_wait=2", "training.epochs=2"});
 }
-constexpr int kEpochs = 3;
+constexpr int kEpochs = 2;
 
 class Partition : public testing::TestWithParam<Fault> {
  protected:
@@ -132,7 +132,7 @@ TEST_P(Partition, BetweenAWorkerAndTheMasterLosesNothing) {
 TEST_P(Partition, InAnAsyncJobAppliesEveryRecordOnce) {
   Network network(folder_, folder_.probe("count") +
                                set({"optimizer.name=sgd", "optimizer.learning_rate=1",
-                                    "training.reduction=sum", "training.epochs=3", "model.sleep_ms=40"}));
+                                    "training.reduction=sum", "training.epochs=2", "model.sleep_ms=40"}));
   ASSERT_TRUE(network.is_training()) << network.output();
   GetParam().begin(*network.to_owner[1]);
   EXPECT_EQ(network.master->wait(3 * kTimeout), 0) << network.output();
