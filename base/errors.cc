@@ -42,6 +42,8 @@ std::string_view name(ErrorCode code) {
       return "internal";
     case ErrorCode::kDisk:
       return "disk";
+    case ErrorCode::kEnded:
+      return "ended";
   }
   return "internal";
 }

@@ -38,6 +38,7 @@ enum class ErrorCode : uint8_t {
   kCorrupt = 0x44,      // a checkpoint or index that cannot be read back
   kInternal = 0x45,     // a bug in embers
   kDisk = 0x46,         // a disk that is full or fails
+  kEnded = 0x47,        // the job is over, and ended well
 };
 
 constexpr Remedy remedy(ErrorCode code) { return static_cast<Remedy>(static_cast<uint8_t>(code) >> 4); }

@@ -35,9 +35,9 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   // Releases the mutex until `changed` is notified, or until it wakes up spuriously: wait in a loop that
   // checks again. (In a predicate, clang would not know that the mutex is held.)
   void wait(std::condition_variable& changed) { changed.wait(lock_); }
-  // As wait(), and also returns at the deadline.
-  void wait_until(std::condition_variable& changed, std::chrono::steady_clock::time_point deadline) {
-    changed.wait_until(lock_, deadline);
+  // As wait(), and also returns at the deadline: false when time is up.
+  bool wait_until(std::condition_variable& changed, std::chrono::steady_clock::time_point deadline) {
+    return changed.wait_until(lock_, deadline) == std::cv_status::no_timeout;
   }
 
  private:

@@ -220,4 +220,10 @@ void Job::apply_overrides(TableSpec& table) const {
   }
 }
 
+void keep_rows_in_memory(Job& job) {
+  job.storage.backend = "memory";
+  job.storage.servers.clear();
+  job.storage.journal.clear();
+}
+
 }  // namespace embers::job

@@ -50,6 +50,10 @@ std::vector<std::string> settings(const JobText& text);
 // of [model] other than name and library are left for the model to check.
 Job parse_job(JobText text);
 
+// For a job that only evaluates: its rows stay in memory, whatever its backend, since a job that is training
+// may be using the servers and the journal.
+void keep_rows_in_memory(Job& job);
+
 // Every key that parse_job() knows, from the readers themselves. Besides these, there are the parameters of
 // models, update rules, initializers, constraints and schedules.
 KnownKeys known_keys();

@@ -1,15 +1,12 @@
 #include "master/evaluator.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "actors/errors.h"
+#include "actors/spawn.h"
 
 namespace embers {
 namespace {
-
-constexpr uint64_t kRecordsUnderWay = uint64_t{4} << 20;  // 16 bytes each: 64 MiB
-constexpr uint64_t kMinibatchesUnderWay = 65536;          // some hundred bytes each, however small
 
 struct EvaluatorState {
   EvaluatorState() = default;  // no aggregate: see actors/README.md
@@ -57,12 +54,7 @@ EvaluatorActor::behavior_type evaluator_behavior(EvaluatorActor::stateful_pointe
 }  // namespace
 
 EvaluatorActor spawn_evaluator(caf::actor_system& system) {
-  return system.spawn<caf::detached>(evaluator_behavior, 0);
-}
-
-uint64_t evaluation_window(uint64_t batch_size, uint64_t workers) {
-  const uint64_t fit = std::min(kRecordsUnderWay / std::max<uint64_t>(batch_size, 1), kMinibatchesUnderWay);
-  return std::max(fit, 2 * std::max<uint64_t>(workers, 1));
+  return spawn_with_thread(system, evaluator_behavior, 0);
 }
 
 }  // namespace embers

@@ -25,9 +25,4 @@ using EvaluatorActor =
 
 EvaluatorActor spawn_evaluator(caf::actor_system& system);
 
-// How many minibatches may be under way at once: leased, or waiting to be counted. They are bounded so that a
-// slow disk, or one slow worker, does not fill memory with the results of the others: to 4 million records,
-// but at least two minibatches per worker.
-uint64_t evaluation_window(uint64_t batch_size, uint64_t workers);
-
 }  // namespace embers

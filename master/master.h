@@ -8,10 +8,9 @@
 
 #include "actors/message_types.h"
 #include "base/floats/float_buffer.h"
-#include "job/job.h"
 #include "master/evaluator.h"
 #include "master/report.h"
-#include "schema/table_spec.h"
+#include "master/state/job_config.h"
 #include "storage/external/key_value_server.h"
 
 namespace embers {
@@ -24,19 +23,11 @@ struct JobResult {
 
 // Everything a master needs to know, constant after its start. What it needs of the model came from a
 // function wired in apps/: the master never sees libtorch.
-struct MasterConfig {
-  // kEvaluate: the checkpoint `resume` on the test set, read-only; rows are restored without slots.
-  enum class Task : uint8_t { kTrain, kEvaluate };
-
-  job::Job job;
-  Task task = Task::kTrain;
-  std::string predictions;  // of kEvaluate: file for the score of each record, or ""
-  uint64_t run = 0;         // random number of this run, never 0
-  ModelSpec model;
+struct MasterConfig : JobConfig {
+  std::string predictions;                            // of kEvaluate: file for each record's score, or ""
+  uint64_t run = 0;                                   // random number of this run, never 0
   std::shared_ptr<const FloatBuffer> dense, buffers;  // first values of dense_chunks()
 
-  uint32_t workers = 1;                      // the job starts when this many have joined; more may join later
-  uint32_t shards = 1;                       // and this many owners
   std::vector<OwnerHandles> local_owners;    // owners in this process, numbers 0, 1, ...; they need not join
   std::vector<std::string> local_endpoints;  // where workers of other processes reach a local owner
   std::string boot_id;                       // of this host, see wire::JoinRequest
@@ -45,16 +36,8 @@ struct MasterConfig {
   // Ends such proxies: what they were asked is answered with an error. Null for none.
   std::function<void(const OwnerHandles& owner)> drop_owner;
 
-  uint64_t train_minibatches = 0, train_records = 0;
-  std::vector<std::string> train_signature;  // Dataset::signature() of the training data
-  std::vector<std::string> settings;         // what a worker must agree with, besides the model
-  uint64_t test_minibatches = 0;             // 0: no evaluation
-  std::string index_dir;                     // passed on to workers
-  storage::ServerLogin server_login;         // of the job's servers, passed on to all members
-  std::string output;                        // checkpoint directory, or ""
-  uint32_t save_every = 0;                   // epochs; 0: only at the end
-  std::string resume;                        // checkpoint to go on from (or to evaluate), or ""
-  std::string dump_rows;                     // file for all rows at the end, or ""
+  std::string index_dir;              // passed on to workers
+  storage::ServerLogin server_login;  // of the job's servers, passed on to owners and workers
 
   std::function<EvaluatorActor(caf::actor_system&)> spawn_evaluator = embers::spawn_evaluator;
   std::function<void(const Progress&)> on_progress;       // every second, in the master's thread
@@ -70,11 +53,21 @@ using LocalMasterActor = MasterActor::extend<caf::reacts_to<stop_atom, std::stri
 // Spawns the master of a job. It admits owners and workers, leases minibatches, commits versions, evaluates,
 // saves, and ends the job; it is never on the data path of rows.
 //
-//   gathering ──► preparing ──► training ──► evaluating ──► saving ──► training …
-//       │             │            │  ▲           │            │
-//       │             │     commit └──┘           │            └──► ending ──► over
-//       └─────────────┴── stop: save if anything was trained ──────► ending
-//   any ── a lost owner, an error of a worker ──► failed ──► over
+//   gathering ──► preparing ──► training ──► settling ──► evaluating ──► scoring ──► saving
+//       │                        │  ▲  ▲                                               │ │
+//       │                 commit └──┘  └────────────── the next epoch ─────────────────┘ │
+//       └─ stopped ──► ending ◄─────────── the last epoch, or stopped ───────────────────┘
+//                         └──► closing ──► over ◄── failed ◄── any phase before ending
+//
+//   preparing ──► evaluating   to evaluate only, or no epoch is left
+//   preparing ──► saving       no epoch is left and there is no test set, or stopped
+//   settling ──► saving        there is no test set, or stopped
+//   evaluating ──► saving      stopped
+//
+// A job fails when it loses an owner for which it cannot wait, or when a worker reports an error.
+// In preparing, settling, scoring and saving the job waits for an answer: of a helper that reads or writes
+// files, of owners that say what they have applied, of whoever computes the metrics. In closing, owners are
+// told to end; in failed, everybody is told why.
 //
 // A lost owner that has a journal stops only the leases, in any phase from training to saving:
 //

@@ -10,6 +10,7 @@
 #include "data/minibatch.h"
 #include "job/job.h"
 #include "model/lookup/dedupe.h"
+#include "schema/pulled_rows.h"
 #include "schema/table_spec.h"
 
 // What trainers use. Free of libtorch, so that only model/ pays for compiling its headers.
@@ -46,13 +47,6 @@ struct StepResult {
   FloatBuffer buffers;         // new values of dense_chunks(spec, true)
   double dense_seconds = 0;    // forward, loss and backward, without ...
   double combine_seconds = 0;  // ... the embeddings' share of them
-};
-
-// Rows that arrived for one minibatch.
-struct PulledRows {
-  std::vector<FloatBuffer> bets;  // one per Lookups::tables: [unique x dim]
-  FloatBuffer dense;              // [chunks x kDenseChunk]; empty: the model keeps the values it has
-  FloatBuffer buffers;            // the same for buffers
 };
 
 // One model instance and the passes over it. Not thread safe: one per trainer. add_columns() and dedupe() may

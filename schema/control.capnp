@@ -31,13 +31,13 @@ struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) $M.sent
 }
 
 struct JoinReply $M.kind(67) {
-  # Sent once every owner is there, so it may take a while.
+  # Sent once every owner is there, to readers once the owners have their first rows, so it may take a while.
   incarnation @0 :UInt64;
-  number @1 :UInt32;                 # worker: running number; owner: its number in the owner map
+  number @1 :UInt32;                 # worker, reader: running number; owner: its number in the owner map
   tables @2 :List(Common.Table);
   mapVersion @3 :UInt32;
   ownerOfBucket @4 :List(UInt16);
-  owners @5 :List(Owner);            # in order of their numbers; only for workers
+  owners @5 :List(Owner);            # in order of their numbers; only for workers and readers
   takesOver @6 :Bool;                # owner: continues where a lost process of this shard was cut off
   serverUser @7 :Text;               # what the job's memcached or Redis servers ask for: secret
   serverPassword @8 :Text;           # "": they ask for nothing
@@ -117,6 +117,28 @@ struct HeartbeatReply $M.kind(73) {
   mapVersion @2 :UInt32;             # a worker that knows an older one sends OwnersRequest
 }
 
+struct OrderRequest $M.kind(78) $M.reply("OrderReply") $M.servedBy(master) $M.sentBy([owner, worker, reader]) {
+  # What am I to do? Every member may have one of these at the master: the only way by which the master speaks first. Answered
+  # when there is an order, or by none after some seconds, so that both ends notice silence.
+  incarnation @0 :UInt64;
+  received @1 :UInt64;               # number of the last order that it has received, 0 before the first
+  carriedOut @2 :UInt64;             # number of the last order that it has carried out; they are carried out in turn
+}
+
+struct OrderReply $M.kind(79) {
+  number @0 :UInt64;                 # 1, 2, ... for each member; 0: none
+  order @1 :Order;
+  value @2 :UInt64;                  # hold, release: the cut
+  enum Order {
+    none @0;
+    hold @1;                         # finish pushes that have begun, begin no new one
+    release @2;                      # push again
+    drain @3;                        # finish what is leased, then leave
+    evaluate @4;                     # take evaluation leases too
+    checkpoint @5;                   # write what the cut holds
+  }
+}
+
 struct FailRequest $M.kind(74) $M.reply("Empty") $M.servedBy(master) $M.sentBy([owner, worker]) {
   # The sender met an error that ends the job (bad data, a model that throws). The master stops everything with this error.
   incarnation @0 :UInt64;
@@ -127,4 +149,5 @@ struct FailRequest $M.kind(74) $M.reply("Empty") $M.servedBy(master) $M.sentBy([
 struct LeaveRequest $M.kind(75) $M.reply("Empty") $M.servedBy(master) $M.sentBy([worker, reader]) {
   # A worker leaves; what it had leased goes to others.
   incarnation @0 :UInt64;
+  reason @1 :Text;                   # why it cannot go on, as when it reaches the master but not an owner; empty: it was asked to
 }

@@ -39,4 +39,11 @@ struct Welcome $M.kind(4) {
   obsolete0 @0 :UInt32;      # was the protocol, which every frame carries
   obsolete1 @1 :UInt64;      # was the job, which the client has named
   mac @2 :Data;              # that the server knows the secret, too; empty without a secret
+  silence @3 :Float64;       # seconds without progress after which either side cuts this connection
+}
+
+struct Ping $M.kind(7) {
+  # Both ways, on every connection, four times in Welcome.silence; not answered. See actors/transport/liveness.h.
+  received @0 :UInt64;       # bytes that the sender has read from this connection
+  waits @1 :Bool;            # the sender has no room, and reads nothing for now
 }

@@ -39,29 +39,31 @@ actors:               base schema
 actors/transport:     base schema actors
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
-master:               base schema job data storage actors
-worker:               base schema job data model actors storage
+master/state:         base schema job storage/update_rules actors/owner
+master:               base schema job data storage actors master
+client:               base schema job storage actors
+worker:               base schema job data model actors storage client
 apps/command_line:    base job
-apps/process:         base schema job storage actors apps/command_line
-apps/shard:           base schema job storage actors apps/command_line apps/process
+apps/process:         base schema job storage actors client apps/command_line
+apps/shard:           base schema job storage actors client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
-apps/compute:         base schema job data storage model actors master worker apps/command_line apps/process apps/op
+apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/op
 apps:                 base schema data apps/command_line apps/process apps/shard
 bench/peers:          base schema job data model
 bench/harness:        base schema model bench/peers apps/command_line apps/process
 bench/engine:         base schema storage bench/harness
 bench/models:         base schema job data storage model bench/harness bench/peers apps/process
-bench/wire:           base schema storage actors worker bench/harness apps/process
+bench/wire:           base schema storage actors client bench/harness apps/process
 bench/storage:        base schema storage actors bench/harness bench/wire apps/process
 bench:                base schema model apps/command_line apps/process bench
 """
 
 # library: its headers | files that may include them themselves | files that may see them through others' headers
 LIBRARIES = {
-    "CAF": (r"caf/", r"(actors|master|worker|apps|bench)/", r"(actors|master|worker|apps|bench)/"),
+    "CAF": (r"caf/", r"(actors|master(?!/state/)|client|worker|apps|bench)/", r"(actors|master(?!/state/)|client|worker|apps|bench)/"),
     "libtorch": (r"(torch|ATen|c10)/", r"(model|bench/peers)/", r"(model|bench|apps/op|apps/compute)/"),
-    "Asio": (r"boost/asio", r"(actors/transport|apps/process|bench/wire)/", r"(actors|master|worker|apps|bench)/"),
-    "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|worker|apps|bench)/"),
+    "Asio": (r"boost/asio", r"(actors/transport|apps/process|bench/wire)/", r"(actors|master|client|worker|apps|bench)/"),
+    "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench)/"),
     "TOML": (r"toml", r"job/", r"job/"),
     "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/raw_clients)[.]cc$", r"$."),
     "OpenSSL": (r"openssl/", r"actors/transport/secret.cc$", r"$."),
@@ -167,10 +169,12 @@ def self_test():
         ("schema/a.h", '#include "storage/store.h"', "schema/ may not include storage/"),
         ("model/a.h", "# include <actors/route.h>", "model/ may not include actors/"),
         ("model/layers/a.h", '#include "model/step.h"', "model/layers/ may not include model/"),
-        ("master/a.h", '#include "worker/work.h"', "master/ may not include worker/"),
+        ("master/a.h", '#include "worker/worker.h"', "master/ may not include worker/"),
         ("worker/sub/a.cc", '  #include "master/master.h"', "worker/ may not include master/"),
         ("storage/a.cc", '#include "store.h"', '"store.h" is not a path'),
         ("data/a.h", "#include <caf/all.hpp>", "CAF has no place"),
+        ("master/state/a.h", "#include <caf/all.hpp>", "CAF has no place"),
+        ("master/a.h", "#include <caf/all.hpp>", ""),
         ("worker/a.cc", "#include <torch/types.h>", "libtorch has no place"),
         ("apps/a.cc", "#include <ATen/Parallel.h>", "libtorch has no place"),
         ("worker/a.cc", '#include "model/seen.h"', "libtorch has no place here, but comes with model/seen.h, torch/"),
@@ -183,6 +187,9 @@ def self_test():
         ("actors/transport/server.cc", "#include <openssl/hmac.h>", "OpenSSL has no place"),
         ("apps/a.cc", "#include <toml++/toml.h>", "TOML has no place"),
         ("apps/compute/a.cc", '#include "worker/worker.h"', ""),
+        ("client/a.cc", '#include "model/far.h"', "client/ may not include model/"),
+        ("client/a.cc", '#include "data/minibatch.h"', "client/ may not include data/"),
+        ("worker/a.cc", '#include "client/work.h"', ""),
         ("apps/a.cc", '#include "model/step.h"', "apps/ may not include model/"),
         ("apps/shard/a.cc", '#include "model/seen.h"', "apps/shard/ may not include model/"),
         ("actors/transport/a.cc", "#include <boost/asio.hpp>", ""),

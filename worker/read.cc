@@ -1,5 +1,8 @@
 #include "worker/read.h"
 
+#include "actors/spawn.h"
+#include "worker/step_work.h"
+
 namespace embers {
 namespace {
 
@@ -15,17 +18,18 @@ StageActor::behavior_type reader_behavior(StageActor::stateful_pointer<ReaderSta
                                           const std::shared_ptr<const data::Dataset>& train,
                                           const std::shared_ptr<const data::Dataset>& test,
                                           std::shared_ptr<const ModelRunner> runner, StageActor next,
-                                          StageOwner worker) {
+                                          StageOwner session) {
   if (train) self->state.train = data::MinibatchReader::make(train, train->job().data.shuffle);
   if (test) self->state.test = data::MinibatchReader::make(test, false);
   return {[=](const WorkPtr& work) {
-    stage(worker, [&] {
+    stage(session, [&] {
       StopWatch watch;
-      work->minibatch = self->state.reader(*work).read(work->origin.epoch, work->origin.minibatch);
-      work->origin.examples = static_cast<uint32_t>(work->minibatch.examples);
-      runner->add_columns(work->minibatch);
+      StepWork& step = step_work(work);
+      step.minibatch = self->state.reader(*work).read(work->origin.epoch, work->origin.minibatch);
+      runner->add_columns(step.minibatch);
       work->times[StageTimes::kRead] = watch.lap();
-      work->lookups = runner->dedupe(work->minibatch);
+      step.lookups = runner->dedupe(step.minibatch);
+      step.show_lookups();
       work->times[StageTimes::kDedupe] = watch.lap();
       work->since_pull.lap();
       work->is_read = true;
@@ -38,9 +42,9 @@ StageActor::behavior_type reader_behavior(StageActor::stateful_pointer<ReaderSta
 
 StageActor spawn_reader(caf::actor_system& system, std::shared_ptr<const data::Dataset> train,
                         std::shared_ptr<const data::Dataset> test, std::shared_ptr<const ModelRunner> runner,
-                        StageActor next, StageOwner worker) {
-  return system.spawn<caf::detached>(reader_behavior, std::move(train), std::move(test), std::move(runner),
-                                     std::move(next), std::move(worker));
+                        StageActor next, StageOwner session) {
+  return spawn_with_thread(system, reader_behavior, std::move(train), std::move(test), std::move(runner),
+                           std::move(next), std::move(session));
 }
 
 }  // namespace embers

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "actors/routing/local_model.h"
-#include "worker/pull.h"
+#include "actors/spawn.h"
+#include "client/pull.h"
+#include "worker/step_work.h"
 
 namespace embers {
 namespace {
@@ -37,7 +39,7 @@ class LocalSteps {
   void update(const Work& work) {
     if (work.evaluate || work.refused) return;
     const auto newest = *std::max_element(work.versions.begin(), work.versions.end());
-    model_.update(work.result.dense.span(), newest.value_or(0) + 1);
+    model_.update(work.dense, newest.value_or(0) + 1);
   }
 
  private:
@@ -54,11 +56,11 @@ struct TrainerState {
   static inline const char* name = "trainer";
 };
 
-void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owners, Work& work) {
+void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owners, StepWork& work) {
   const ModelRunner::LatePull late = [&](TableId table, KeysView keys, std::span<float> out) {
     caf::scoped_actor self{system};
     try {
-      pull_now(self, owners, work, table, keys, out);
+      pull_now(self, owners, work, {{table, keys}}, {out});
     } catch (const Error& e) {
       is_given_back(owners, work, e);
       throw;
@@ -68,6 +70,7 @@ void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owner
   try {
     work.result = work.evaluate ? runner.evaluate(work.minibatch, work.lookups, std::move(work.rows), late)
                                 : runner.train(work.minibatch, work.lookups, std::move(work.rows), late);
+    work.show_result();
   } catch (const Error&) {
     if (!work.refused) throw;
   }
@@ -76,24 +79,22 @@ void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owner
 StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerState> self,
                                            std::shared_ptr<ModelRunner> runner,
                                            std::shared_ptr<const Owners> owners, uint32_t threads,
-                                           uint32_t get_model_steps, StageActor next, StageOwner worker) {
+                                           uint32_t get_model_steps, StageActor next, StageOwner session) {
   const auto& tables = runner->spec().tables;
   const bool has_dense =
       std::any_of(tables.begin(), tables.end(), [](const TableSpec& t) { return t.name == kDenseTable; });
   if (get_model_steps > 1 && has_dense)
     self->state.local = std::make_unique<LocalSteps>(runner->spec(), *owners);
   return {[=](const WorkPtr& work) {
-    stage(worker, [&] {
+    stage(session, [&] {
       // Thread counts belong to the thread that computes: this actor's own.
       if (!std::exchange(self->state.threads_set, true)) set_threads(threads);
       work->times[StageTimes::kWait] = self->state.watch.lap();
       LocalSteps* const local = self->state.local.get();
       if (local) local->prepare(*work);
-      if (!work->refused) compute(self->system(), *runner, *owners, *work);
+      if (!work->refused) compute(self->system(), *runner, *owners, step_work(work));
       if (local) local->update(*work);
       work->times[StageTimes::kTrain] = self->state.watch.lap();
-      work->times[StageTimes::kDense] = work->result.dense_seconds;
-      work->times[StageTimes::kCombine] = work->result.combine_seconds;
       self->send(next, work);
     });
   }};
@@ -103,10 +104,10 @@ StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerS
 
 StageActor spawn_trainer(caf::actor_system& system, std::shared_ptr<ModelRunner> runner,
                          std::shared_ptr<const Owners> owners, const job::Job& job, StageActor next,
-                         StageOwner worker) {
-  return system.spawn<caf::detached>(trainer_behavior, std::move(runner), std::move(owners),
-                                     job.training.threads, job.training.get_model_steps, std::move(next),
-                                     std::move(worker));
+                         StageOwner session) {
+  return spawn_with_thread(system, trainer_behavior, std::move(runner), std::move(owners),
+                           job.training.threads, job.training.get_model_steps, std::move(next),
+                           std::move(session));
 }
 
 }  // namespace embers

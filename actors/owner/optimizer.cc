@@ -11,6 +11,7 @@
 #include "actors/owner/read_push.h"
 #include "actors/owner/staged_journal.h"
 #include "actors/owner/staging.h"
+#include "actors/spawn.h"
 
 namespace embers {
 namespace {
@@ -370,8 +371,8 @@ OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& con
   std::vector<PushPtr> staged;
   PushReader reader(config.tables, config.skip_bad_gradients);
   for (const auto& push : journal->take_left()) staged.push_back(reader.read(push));
-  return system.spawn<caf::detached>(optimizer_behavior, config, std::move(shard), left, std::move(journal),
-                                     std::move(staged));
+  return spawn_with_thread(system, optimizer_behavior, config, std::move(shard), left, std::move(journal),
+                           std::move(staged));
 }
 
 }  // namespace embers

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/errors.h"
+#include "actors/spawn.h"
 #include "base/cpus.h"
 #include "storage/apply.h"
 #include "storage/initializers/initializer.h"
@@ -364,7 +365,7 @@ LocalShardActor spawn_shard(caf::actor_system& system, const OwnerConfig& config
   auto rows = std::make_shared<std::unique_ptr<Rows>>(std::make_unique<Rows>(config));
   if (left != nullptr) *left = (*rows)->left();
   if (config.backend == "memory" && !config.cpu) return system.spawn(shard_behavior, rows, config);
-  return system.spawn<caf::detached>(shard_behavior, rows, config);
+  return spawn_with_thread(system, shard_behavior, rows, config);
 }
 
 }  // namespace embers

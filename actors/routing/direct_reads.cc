@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "actors/errors.h"
+#include "actors/spawn.h"
 
 namespace embers {
 namespace {
@@ -49,7 +50,7 @@ DirectReader spawn_direct_reader(caf::actor_system& system, const DirectReaderCo
       return guarded(Kind::kPullRequest, [&] { return self->state.read(config, *read); });
     }};
   };
-  return system.spawn<caf::detached>(behavior, config);
+  return spawn_with_thread(system, behavior, config);
 }
 
 }  // namespace embers

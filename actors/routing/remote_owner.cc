@@ -14,7 +14,11 @@ OwnerHandles remote_owner(Transport& transport, const std::vector<std::string>& 
   std::stable_partition(endpoints.begin(), endpoints.end(), [](const Endpoint& e) { return e.unix_socket; });
   if (endpoints.empty())
     fail(ErrorCode::kInvalid, "this host can reach none of the addresses that an owner process gave");
-  const auto link = [&] { return Link::open(transport, endpoints, hello, timeout); };
+  const auto link = [&] {
+    const auto opened = Link::open(transport, endpoints, hello, timeout);
+    opened->keep();
+    return opened;
+  };
   const auto bulk = link();
   const auto control = control_apart ? link() : bulk;
   return {control->proxy<OptimizerInterface>(Destination::kOptimizer),

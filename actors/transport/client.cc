@@ -1,6 +1,7 @@
 #include "actors/transport/client.h"
 
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "actors/transport/peer_address.h"
@@ -9,6 +10,8 @@
 namespace embers {
 namespace asio = boost::asio;
 namespace {
+
+constexpr double kMaxSilence = 1e9;  // seconds
 
 std::string join(const std::vector<Endpoint>& endpoints) {
   std::vector<std::string> texts;
@@ -39,6 +42,7 @@ Link::Link(Transport& transport, std::string peer, FindEndpoints find, const Hel
       info_(hello),
       timer_(transport.io()),
       give_up_timer_(transport.io()),
+      attempt_timer_(transport.io()),
       resolver_(transport.io()) {}
 
 std::shared_ptr<Link> Link::open(Transport& transport, std::vector<Endpoint> endpoints,
@@ -52,18 +56,22 @@ std::shared_ptr<Link> Link::open(Transport& transport, std::vector<Endpoint> end
 std::shared_ptr<Link> Link::open(Transport& transport, std::string peer, FindEndpoints find,
                                  const HelloInfo& hello, std::chrono::duration<double> timeout) {
   std::shared_ptr<Link> link(new Link(transport, std::move(peer), std::move(find), hello));
-  link->timeout_ = timeout;
-  link->deadline_ = std::chrono::steady_clock::now() +
-                    std::chrono::duration_cast<std::chrono::steady_clock::duration>(timeout);
   transport.adopt(link);
-  transport.loop()->post([link] {
-    link->give_up_timer_.expires_at(link->deadline_);
-    link->give_up_timer_.async_wait([link](auto e) {
-      if (!e) link->give_up();
-    });
+  transport.loop()->post([link, timeout] {
+    link->give_up_in(timeout);
     link->try_next();
   });
   return link;
+}
+
+void Link::give_up_in(std::chrono::duration<double> time) {
+  timeout_ = time;
+  deadline_ = std::chrono::steady_clock::now() +
+              std::chrono::duration_cast<std::chrono::steady_clock::duration>(time);
+  give_up_timer_.expires_at(deadline_);
+  give_up_timer_.async_wait([self = shared_from_this()](auto e) {
+    if (!e) self->give_up();
+  });
 }
 
 caf::strong_actor_ptr Link::add_proxy(Destination destination, Proxy::ReadRequest read) {
@@ -80,11 +88,11 @@ caf::strong_actor_ptr Link::add_proxy(Destination destination, Proxy::ReadReques
   return proxy;
 }
 
-void Link::send(OutFrame frame) {
+void Link::send(OutFrame frame, uint64_t connection) {
   std::shared_ptr<Connection> to;
   {
     const MutexLock lock(mutex_);
-    if (ended_) return;
+    if (ended_ || connection != number_) return;
     if (!open_) return waiting_.push_back(std::move(frame));
     to = open_;
   }
@@ -115,6 +123,7 @@ void Link::try_next() {
   } catch (const Error& e) {
     return remedy(e.code()) == Remedy::kRetry ? retry(e.what()) : down(e);
   }
+  if (!lost_.empty()) limit_attempt();
   const Endpoint& endpoint = endpoints_.at(attempt_);
   if (endpoint.unix_socket)
     connect_unix(endpoint);
@@ -140,7 +149,7 @@ void Link::connect_tcp(const Endpoint& endpoint) {
       socket->close(ignored);
     };
     asio::async_connect(*socket, results, [self, socket](auto e, auto) {
-      if (e) return self->retry(e.message());
+      if (e) return self->retry(e.message(), e == asio::error::connection_refused);
       self->connected(Connection::Socket(std::move(*socket)));
     });
   });
@@ -150,7 +159,9 @@ void Link::connect_unix(const Endpoint& endpoint) {
   auto socket = std::make_shared<asio::local::stream_protocol::socket>(loop_->context);
   socket->async_connect(unix_address(endpoint), [self = shared_from_this(), socket,
                                                  abstract = is_abstract(endpoint)](auto e) {
-    if (e) return self->retry(e.message());
+    if (e)
+      return self->retry(e.message(), e == asio::error::connection_refused ||
+                                          e == boost::system::errc::no_such_file_or_directory);
     Connection::Socket connected(std::move(*socket));
     // Anybody may have taken a name that no file protects.
     if (const auto user = peer_user(connected); abstract && user != ::geteuid())
@@ -174,15 +185,47 @@ void Link::connected(Connection::Socket socket) {
 // A server that hangs up during the handshake may be about to end, or have no room for newcomers: one that
 // takes its place, or the next attempt, may succeed.
 void Link::ended(const Error& why) {
-  if (welcomed_ || finishing_ || down_ || remedy(why.code()) != Remedy::kRetry) return down(why);
+  if (finishing_ || down_ || remedy(why.code()) != Remedy::kRetry) return down(why);
+  if (welcomed_) return kept_ ? connect_again(why) : down(why);
   connection_.reset();
   retry(why.what());
+}
+
+void Link::connect_again(const Error& why) {
+  if (why.code() == ErrorCode::kTimeout)
+    spdlog::warn("lost the connection to {}: {}; connecting again", peer_, why.what());
+  lost_ = why.what();
+  welcomed_ = false;
+  connection_.reset();
+  attempt_ = round_ = 0;
+  {
+    const MutexLock lock(mutex_);
+    open_.reset();
+    waiting_.clear();
+    ++number_;  // proxies have what waited, too, and ask again
+  }
+  give_up_in(2 * silence_);
+  try_next();
+}
+
+// Of several attempts the first ones may meet what the last connection met.
+void Link::limit_attempt() {
+  attempt_timer_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(silence_ / 2));
+  attempt_timer_.async_wait([self = shared_from_this()](auto e) {
+    if (e || self->welcomed_ || self->down_) return;
+    if (self->connection_)
+      self->connection_->close(Error(ErrorCode::kUnavailable, "it does not answer"));
+    else if (self->cancel_)
+      std::exchange(self->cancel_, nullptr)();  // and its handler tries the next one
+  });
 }
 
 // A peer that accepts the connection but never answers is as unreachable as one that is not running.
 void Link::give_up() {
   if (welcomed_ || down_) return;
-  if (connection_)
+  if (!lost_.empty())
+    unreachable("no answer");
+  else if (connection_)
     connection_->close(Error(
         ErrorCode::kUnreachable,
         fmt::format("{} accepted the connection but did not answer within {} s", peer_, timeout_.count())));
@@ -191,17 +234,28 @@ void Link::give_up() {
 }
 
 void Link::unreachable(const std::string& why) {
+  if (!lost_.empty()) {
+    const auto connection = connection_;
+    down(Error(ErrorCode::kUnavailable, fmt::format("{}, and {} cannot be reached again: {} (tried for {} s)",
+                                                    lost_, peer_, why, timeout_.count())));
+    if (connection) connection->close(Error(reason_code_, reason_));
+    return;
+  }
   down(Error(ErrorCode::kUnreachable,
              fmt::format("cannot reach {}: {} (tried for {} s; is it running, and is the address right?)",
                          peer_, why, timeout_.count())));
 }
 
-void Link::retry(const std::string& reason) {
+void Link::retry(const std::string& reason, bool refused) {
   if (down_) return;
+  attempt_timer_.cancel();
+  all_refused_ = refused && (attempt_ == 0 || all_refused_);
   const bool named = endpoints_.empty() || peer_ == join(endpoints_);
   const std::string why = named ? reason : endpoints_[attempt_].text() + ": " + reason;
   auto pause = std::chrono::milliseconds(0);
   if (++attempt_ >= endpoints_.size()) {
+    // Its process is gone.
+    if (!lost_.empty() && all_refused_) return down(Error(ErrorCode::kUnavailable, lost_));
     attempt_ = 0;
     ++round_;
     pause = std::min(std::chrono::milliseconds(2000),
@@ -240,9 +294,21 @@ void Link::shake_hands(InFrame& frame) {
   }
   const auto welcome = decode<wire::Welcome>(frame);
   decoding(Kind::kWelcome, [&] { check_welcome(welcome.get()); });
+  welcomed(Liveness::Duration(welcome.get().getSilence()));
+}
+
+void Link::welcomed(Liveness::Duration silence) {
+  if (!(silence.count() > 0 && silence.count() <= kMaxSilence))
+    fail(ErrorCode::kBadFrame, "{} would cut a connection after {} s of silence", peer_, silence.count());
   connection_->trust();
+  connection_->watch(silence_ = silence);
   welcomed_ = true;
   give_up_timer_.cancel();
+  attempt_timer_.cancel();
+  if (!lost_.empty()) spdlog::info("connected to {} again", peer_);
+  lost_.clear();
+  for (const auto& [destination, proxy] : proxies_)
+    for (OutFrame& f : as_proxy(proxy).ask_again(number_)) connection_->send(std::move(f));
   const MutexLock lock(mutex_);  // no frame overtakes those that wait
   for (OutFrame& f : waiting_) connection_->send(std::move(f));
   waiting_.clear();
@@ -278,6 +344,7 @@ void Link::down(const Error& why) {
   reason_code_ = why.code();
   timer_.cancel();
   give_up_timer_.cancel();
+  attempt_timer_.cancel();
   if (cancel_) std::exchange(cancel_, nullptr)();
   connection_.reset();
   welcomed_ = false;

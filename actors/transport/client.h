@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +29,11 @@ using FindEndpoints = std::function<std::vector<Endpoint>()>;
 // (so monitor proxies to notice). With the secret of the transport, it talks only to a peer that knows it,
 // too.
 //
+// A link that is *kept* outlives its connection: it connects again, and asks again what has no answer yet. It
+// ends when nobody listens at the peer's addresses any more, or when no connection could be made for twice
+// the time after which the peer cuts a silent one. So whatever is asked through it must have the same effect
+// asked twice as asked once.
+//
 // *Thread safety*: proxy, send, close and finish from any thread.
 class Link : public std::enable_shared_from_this<Link> {
  public:
@@ -41,7 +47,14 @@ class Link : public std::enable_shared_from_this<Link> {
   template <class I>
   typename I::Actor proxy(Destination destination);
 
-  void send(OutFrame frame);
+  // Before the first request.
+  void keep() { kept_ = true; }
+  bool is_kept() const { return kept_; }
+  // Counts the connections of a link that is kept.
+  uint64_t connection() const { return number_; }
+  // A request made at the time of that connection. It is not sent when that one is gone: a kept link asks
+  // again.
+  void send(OutFrame frame, uint64_t connection);
   void close(const Error& why);
   // Sends what is queued, then ends the connection; if there is none yet, stops trying to connect.
   void finish();
@@ -58,12 +71,16 @@ class Link : public std::enable_shared_from_this<Link> {
   void connect_unix(const Endpoint& endpoint);
   void connected(Connection::Socket socket);
   void ended(const Error& why);
-  void retry(const std::string& reason);
+  void connect_again(const Error& why);
+  void give_up_in(std::chrono::duration<double> time);
+  void limit_attempt();
+  void retry(const std::string& reason, bool refused = false);
   void give_up();
   void unreachable(const std::string& why);
   void receive(InFrame frame);
   void shake_hands(InFrame& frame);
   void check_welcome(wire::Welcome::Reader welcome) const;
+  void welcomed(Liveness::Duration silence);
   void refused(InFrame& frame);
   void down(const Error& why);
 
@@ -76,9 +93,13 @@ class Link : public std::enable_shared_from_this<Link> {
   std::chrono::duration<double> timeout_{};
   boost::asio::steady_timer timer_;          // the pause between two attempts
   boost::asio::steady_timer give_up_timer_;  // until the welcome
+  boost::asio::steady_timer attempt_timer_;  // of a link that was lost: it tries several times
   boost::asio::ip::tcp::resolver resolver_;
   std::vector<Endpoint> endpoints_;  // of this round
   size_t round_ = 0, attempt_ = 0;   // attempt_: which of endpoints_
+  bool all_refused_ = true;          // in this round
+  std::string lost_;                 // why the last connection ended, while there is none; empty at first
+  Liveness::Duration silence_{};     // of the last connection
   std::function<void()> cancel_;     // of the attempt under way
   std::shared_ptr<Connection> connection_;
   Message<wire::Hello> hello_;          // as sent over this connection
@@ -89,6 +110,9 @@ class Link : public std::enable_shared_from_this<Link> {
   std::string reason_;  // why the link ended, once it is down
   ErrorCode reason_code_ = ErrorCode::kUnavailable;
   std::unordered_map<uint16_t, caf::strong_actor_ptr> proxies_;
+
+  std::atomic<bool> kept_ = false;
+  std::atomic<uint64_t> number_ = 0;  // changed under mutex_
 
   Mutex mutex_;
   // Frames go to open_ from the welcome to the end, and to waiting_ before that.

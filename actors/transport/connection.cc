@@ -1,5 +1,8 @@
 #include "actors/transport/connection.h"
 
+#include <linux/sockios.h>
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -13,12 +16,24 @@ constexpr size_t kWordsPerWrite = 4 * kChunkWords;  // one gather write moves ha
 constexpr size_t kMostLarge = 32;                   // and at most this many of their chunks
 constexpr size_t kBuffersPerCall = 64;
 
-// The default completion condition moves 64 KiB a call.
-struct TransferAll {
-  size_t operator()(const boost::system::error_code& e, size_t) const { return e ? 0 : size_t{64} << 20; }
-};
+constexpr size_t kAtOnce = size_t{64} << 20;  // the default completion condition moves 64 KiB a call
+
+bool is_ping(const FrameHeader& header) { return static_cast<Kind>(header.kind) == Kind::kPing; }
 
 }  // namespace
+
+// Completion condition that counts what has arrived, as it arrives: on a slow link a chunk takes a while.
+class Connection::CountsReceived {
+ public:
+  explicit CountsReceived(Connection& connection) : connection_(&connection) {}
+  size_t operator()(const boost::system::error_code& e, size_t bytes) const {
+    connection_->received_ = connection_->received_before_ + bytes;
+    return e ? 0 : kAtOnce;
+  }
+
+ private:
+  Connection* connection_;
+};
 
 // A request of the peer, and its shares of what may arrive.
 class Connection::Arriving final : public Arrival {
@@ -49,7 +64,8 @@ Connection::Connection(std::shared_ptr<EventLoop> loop, std::shared_ptr<Flow> fl
       flow_(std::move(flow)),
       socket_(std::move(socket)),
       arriving_(std::make_shared<ByteBudget>(flow_->limits().arriving_per_connection)),
-      timer_(loop_->context) {}
+      timer_(loop_->context),
+      look_timer_(loop_->context) {}
 
 void Connection::start() { read_header(); }
 
@@ -76,17 +92,25 @@ void Connection::reading(Step&& step) {
   }
 }
 
+// All of `to`, then `then`, a step of reading.
+template <class Then>
+void Connection::read(asio::mutable_buffer to, Then then) {
+  asio::async_read(socket_, to, CountsReceived(*this),
+                   [self = shared_from_this(), then](auto e, size_t bytes) {
+                     if (self->closed_) return;
+                     self->received_ = self->received_before_ += bytes;
+                     if (e) return self->fail_with(e);
+                     self->reading(then);
+                   });
+}
+
 void Connection::read_header() {
-  asio::async_read(
-      socket_, asio::buffer(&header_, sizeof header_), [self = shared_from_this()](auto e, size_t) {
-        if (self->closed_) return;
-        if (e) return self->fail_with(e);
-        self->reading([&] {
-          check(self->header_, self->max_words_);
-          const bool begins = self->header_.chunk == 0;
-          begins && !(self->header_.flags & FrameHeader::kReply) ? self->admit() : self->read_chunk(nullptr);
-        });
-      });
+  read(asio::buffer(&header_, sizeof header_), [this] {
+    check(header_, max_words_);
+    const bool is_request = !(header_.flags & FrameHeader::kReply) && !is_ping(header_);
+    if (is_request && header_.chunk == 0) return admit();
+    read_chunk(nullptr);
+  });
 }
 
 // Whether one more request may be read; its bytes are another matter.
@@ -96,6 +120,7 @@ bool Connection::may_read() const {
 
 // A request is about to arrive: the only place where reading pauses.
 void Connection::admit() {
+  waits_ = true;
   if (!may_read()) {
     paused_ = true;
     if (may_read()) resume();  // the last answer left before anyone could see the pause
@@ -130,6 +155,7 @@ ByteBudget::Granted Connection::then(void (Connection::*next)(ByteBudget::Share)
 }
 
 void Connection::read_chunk(std::shared_ptr<Arrival> arrival) {
+  waits_ = false;
   const auto same = [&](const FrameHeader& h) {
     return h.correlation == header_.correlation && ((h.flags ^ header_.flags) & FrameHeader::kReply) == 0;
   };
@@ -148,17 +174,16 @@ void Connection::read_chunk(std::shared_ptr<Arrival> arrival) {
     partial_.reset();
   }
   capnp::word* place = current_.words->data() + size_t{header_.chunk} * kChunkWords;
-  asio::async_read(socket_, asio::buffer(place, size_t{header_.words} * sizeof(capnp::word)), TransferAll{},
-                   [self = shared_from_this()](auto e, size_t) {
-                     if (self->closed_) return;
-                     if (e) return self->fail_with(e);
-                     self->reading([&] { self->chunk_complete(); });
-                   });
+  in_chunk_ = header_.chunks > 1;
+  read(asio::buffer(place, size_t{header_.words} * sizeof(capnp::word)), [this] { chunk_complete(); });
 }
 
 void Connection::chunk_complete() {
+  if (std::exchange(in_chunk_, false)) message_received_ = received_;
   if (header_.chunk + 1 < header_.chunks) {
     partial_ = std::move(current_);
+  } else if (liveness_ && is_ping(header_)) {
+    heard_ping();
   } else {
     if (!current_.reply()) ++in_flight_;
     on_frame(std::move(current_));
@@ -263,6 +288,7 @@ size_t Connection::write_now() {
     sent += n > 0 ? static_cast<size_t>(n) : 0;
     if (n < static_cast<ssize_t>(wanted)) break;
   }
+  sent_ += sent;
   return sent;
 }
 
@@ -275,8 +301,13 @@ void Connection::write_rest(size_t sent) {
     sent -= gone;
     if (gone < buffer.size()) rest.push_back(buffer + gone);
   }
-  asio::async_write(socket_, rest, TransferAll{}, [self = shared_from_this()](auto e, size_t) {
+  const auto counts = [this, before = sent_.load()](const boost::system::error_code& e, size_t bytes) {
+    sent_ = before + bytes;
+    return e ? 0 : kAtOnce;
+  };
+  asio::async_write(socket_, rest, counts, [self = shared_from_this(), counts](auto e, size_t bytes) {
     if (self->closed_) return;
+    counts(e, bytes);
     if (e) return self->fail_with(e);
     self->written();
   });
@@ -289,6 +320,7 @@ void Connection::written() {
     if ((chunk.header.flags & FrameHeader::kReply) && chunk.header.chunk + 1 == chunk.header.chunks &&
         in_flight_ > 0)
       --in_flight_;
+    if (is_ping(chunk.header)) ping_waits_ = false;
   }
   busy_.clear();
   bool more = false, finishing = false;
@@ -306,6 +338,67 @@ void Connection::written() {
     loop_->post([self = shared_from_this()] { self->write(); });
   else if (finishing)
     loop_->post([self = shared_from_this()] { self->close(self->ending_); });
+}
+
+// --- liveness ------------------------------------------------------------------------------------
+
+void Connection::watch(Liveness::Duration silence) {
+  if (closed_) return;
+  liveness_.emplace(silence, Liveness::Clock::now());
+  look_later();
+}
+
+void Connection::look_later() {
+  look_timer_.expires_after(std::chrono::duration_cast<Liveness::Clock::duration>(liveness_->interval()));
+  look_timer_.async_wait([weak = weak_from_this()](auto e) {
+    if (const auto self = weak.lock(); self && !e && !self->closed_) self->look();
+  });
+}
+
+void Connection::look() {
+  if (const auto why = liveness_->check(Liveness::Clock::now(), progress())) return cut(*why);
+  ping();
+  look_later();
+}
+
+ConnectionProgress Connection::progress() {
+  ConnectionProgress p;
+  p.received = received_;
+  p.waits = waits_;
+  p.in_message = in_chunk_ || partial_.has_value();
+  p.message = in_chunk_ ? received_ : message_received_;
+  p.sent = sent_;
+  p.more = leaving_ > 0;
+  int queued = 0;
+  if (::ioctl(socket_.native_handle(), SIOCOUTQ, &queued) == 0) p.queued = static_cast<uint64_t>(queued);
+  return p;
+}
+
+// One at a time: where nothing is written for a while, no more than one waits.
+void Connection::ping() {
+  if (ping_waits_.exchange(true)) return;
+  const auto message = make_message<wire::Ping>([&](wire::Ping::Builder b) {
+    b.setReceived(received_);
+    b.setWaits(waits_);
+  });
+  send(out_frame(message, Destination{}, 0, 0));
+}
+
+void Connection::heard_ping() {
+  const auto ping = decode<wire::Ping>(current_);
+  decoding(Kind::kPing, [&] {
+    const auto why =
+        liveness_->peer_says(Liveness::Clock::now(), ping.get().getReceived(), ping.get().getWaits(), sent_);
+    if (why) cut(*why);
+  });
+}
+
+// The peer is told, if it can be: it may then connect again at once.
+void Connection::cut(const std::string& why) {
+  spdlog::debug("cutting a connection: {}", why);
+  send(out_frame(make_error(ErrorCode::kTimeout, "the peer cut the connection: " + why), Destination{}, 0,
+                 FrameHeader::kReply | FrameHeader::kError));
+  close(Error(ErrorCode::kTimeout, why));
 }
 
 // --- the end -------------------------------------------------------------------------------------
@@ -347,6 +440,7 @@ void Connection::close(const Error& why) {
     if (self->closed_) return;
     self->closed_ = true;
     self->timer_.cancel();
+    self->look_timer_.cancel();
     self->here_ = {};
     self->partial_.reset();
     self->current_ = {};

@@ -10,6 +10,7 @@
 #include "actors/transport/event_loop.h"
 #include "actors/transport/flow.h"
 #include "actors/transport/frame.h"
+#include "actors/transport/liveness.h"
 #include "base/mutex.h"
 
 namespace embers {
@@ -51,13 +52,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void trust() { max_words_ = kMaxMessageWords; }
   void distrust() { max_words_ = kHandshakeWords; }
   bool trusted() const { return max_words_ == kMaxMessageWords; }
+  // Cuts the connection, with kTimeout, when there is no progress for `silence` (liveness.h), and tells the
+  // peer once in a while that this side is there (io thread).
+  void watch(Liveness::Duration silence);
   // Replaces the handlers from the next frame on (io thread; also from within on_frame).
   void set_handlers(std::function<void(InFrame)> on_frame, std::function<void(const Error&)> on_close);
 
  private:
   class Arriving;
+  class CountsReceived;
   template <class Step>
   void reading(Step&& step);
+  template <class Then>
+  void read(boost::asio::mutable_buffer to, Then then);
   void read_header();
   void admit();
   void admit_to_process(ByteBudget::Share here);
@@ -75,6 +82,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void written();
   void write_rest(size_t sent);
   void fail_with(const boost::system::error_code& e);
+  ConnectionProgress progress();
+  void look_later();
+  void look();
+  void ping();
+  void heard_ping();
+  void cut(const std::string& why);
 
   const std::shared_ptr<EventLoop> loop_;  // before all that is on it
   const std::shared_ptr<Flow> flow_;
@@ -84,12 +97,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Reading.
   size_t max_words_ = 1 << 13;
   FrameHeader header_;
-  std::optional<InFrame> partial_;              // the message of several chunks that has begun
-  InFrame current_;                             // whose chunk is being read
-  std::atomic<size_t> in_flight_ = 0;           // requests of the peer without an answer
-  std::atomic<bool> paused_ = false;            // a header is read, but not what follows, until may_read()
-  const std::shared_ptr<ByteBudget> arriving_;  // bytes of those requests
-  ByteBudget::Share here_;                      // of arriving_, while a request waits for the process's room
+  std::optional<InFrame> partial_;               // the message of several chunks that has begun
+  InFrame current_;                              // whose chunk is being read
+  std::atomic<size_t> in_flight_ = 0;            // requests of the peer without an answer
+  std::atomic<bool> paused_ = false;             // a header is read, but not what follows, until may_read()
+  const std::shared_ptr<ByteBudget> arriving_;   // bytes of those requests
+  ByteBudget::Share here_;                       // of arriving_, while a request waits for the process's room
+  uint64_t received_ = 0, received_before_ = 0;  // bytes; before the read under way
+  uint64_t message_received_ = 0;                // received_ at the last byte of a message of several chunks
+  bool in_chunk_ = false;                        // of such a message: it is being read
+  bool waits_ = false;                           // a request that is about to arrive has no room yet
 
   // Writing.
   struct Outgoing {
@@ -99,7 +116,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Mutex queue_mutex_;
   std::deque<OutFrame> small_ ABSL_GUARDED_BY(queue_mutex_);
   std::deque<Outgoing> large_ ABSL_GUARDED_BY(queue_mutex_);  // the first one is being sent
-  std::atomic<size_t> leaving_ = 0;  // bytes that wait to be written; changed under queue_mutex_
+  std::atomic<size_t> leaving_ = 0;       // bytes that wait to be written; changed under queue_mutex_
+  std::atomic<uint64_t> sent_ = 0;        // bytes given to the socket
+  std::atomic<bool> ping_waits_ = false;  // to be written
   bool writing_ ABSL_GUARDED_BY(queue_mutex_) = false;  // a thread is writing
   bool finishing_ ABSL_GUARDED_BY(queue_mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(queue_mutex_) = false;  // nothing is sent any more
@@ -109,6 +128,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   Error ending_{ErrorCode::kUnavailable, "this process ended the connection"};
   boost::asio::steady_timer timer_;
+  std::optional<Liveness> liveness_;  // once it is watched; on the io thread
+  boost::asio::steady_timer look_timer_;
 };
 
 }  // namespace embers

@@ -1,5 +1,7 @@
 #include "actors/transport/proxy.h"
 
+#include <algorithm>
+
 #include "actors/transport/client.h"
 
 namespace embers {
@@ -18,9 +20,26 @@ void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) {
     lock.unlock();
     return bounce(what, caf::sec::unexpected_message);
   }
-  open_.emplace(correlation, Open{std::move(what->sender), what->mid.response_id(), request->read_reply});
+  const uint64_t connection = link_->connection();
+  open_.emplace(correlation, Open{std::move(what->sender), what->mid.response_id(), request->read_reply,
+                                  connection, link_->is_kept() ? request->frame : OutFrame()});
   lock.unlock();
-  link_->send(std::move(request->frame));
+  link_->send(std::move(request->frame), connection);
+}
+
+std::vector<OutFrame> Proxy::ask_again(uint64_t connection) {
+  std::vector<OutFrame> frames;
+  {
+    const MutexLock lock(mutex_);
+    for (auto& [correlation, open] : open_) {
+      if (open.connection >= connection || open.frame.size == 0) continue;
+      open.connection = connection;
+      frames.push_back(open.frame);
+    }
+  }
+  std::sort(frames.begin(), frames.end(),
+            [](const OutFrame& a, const OutFrame& b) { return a.header.correlation < b.header.correlation; });
+  return frames;
 }
 
 void Proxy::receive(InFrame& frame) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "actors/transport/frame.h"
 #include "base/mutex.h"
@@ -38,6 +39,9 @@ class Proxy final : public caf::monitorable_actor {
   void on_destroy() override;
 
   void receive(InFrame& frame);  // a reply
+  // What was asked before the link's connection of this number is asked again, in order (a link that is
+  // kept).
+  std::vector<OutFrame> ask_again(uint64_t connection);
   void end_link(const Error& why);
 
  private:
@@ -45,6 +49,8 @@ class Proxy final : public caf::monitorable_actor {
     caf::strong_actor_ptr asker;
     caf::message_id id;  // of the answer
     caf::message (*read_reply)(InFrame&);
+    uint64_t connection;  // that it is sent over: which one of the link's
+    OutFrame frame;       // to be asked again, if the link is kept
   };
 
   const std::shared_ptr<Link> link_;

@@ -75,6 +75,15 @@ void Server::stop() {
   });
 }
 
+void Server::dismiss(const Error& why) {
+  asio::post(transport_.io(), [weak = weak_from_this(), why] {
+    const auto self = weak.lock();
+    if (!self) return;
+    for (const auto& welcomed : std::exchange(self->welcomed_, {}))
+      if (const auto connection = welcomed.lock()) connection->reject(why);
+  });
+}
+
 void Server::add(const Endpoint& endpoint) {
   transport_.check_guarded(endpoint, "listen on");
   try {
@@ -262,6 +271,8 @@ void Server::check_run(wire::Hello::Reader hello) const {
 
 void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& connection) {
   connection->trust();
+  std::erase_if(welcomed_, [](const auto& weak) { return weak.expired(); });
+  welcomed_.push_back(connection);
   caf::actor_system& system = transport_.system();
   caf::actor_config config;
   const auto actor = caf::make_actor<Session, caf::strong_actor_ptr>(
@@ -270,18 +281,26 @@ void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& conne
   const auto session = [actor]() -> Session& { return static_cast<Session&>(*actor->get()); };
   connection->set_handlers([session, handlers = handlers_,
                             refusals = refusals_](InFrame f) { ask(*handlers, *refusals, session(), f); },
-                           [session](const Error& why) {
-                             session().cleanup(to_caf(Error(ErrorCode::kUnavailable, why.what())), nullptr);
-                           });
+                           [session](const Error& why) { ended(session(), why); });
   const auto message = make_message<wire::Welcome>([&](wire::Welcome::Builder b) {
+    b.setSilence(options_.silence.count());
     if (!newcomer.challenge) return;
     b.setMac(as_data(proof(transport_.secret(), Prover::kServer, newcomer.hello.words().bytes(),
                            newcomer.challenge.words().bytes())));
   });
   connection->send(out_frame(message, Destination{}, 0, FrameHeader::kReply));
+  connection->watch(options_.silence);
 }
 
 // --- after the handshake -------------------------------------------------------------------------
+
+// The client says at its end what happened, too: then both ends of a broken network are in some log.
+void Server::ended(Session& session, const Error& why) {
+  const bool cut = why.code() == ErrorCode::kTimeout;
+  if (cut)
+    spdlog::warn("cut the connection of {} {}: {}", name(session.role()), session.address(), why.what());
+  session.cleanup(to_caf(Error(cut ? ErrorCode::kTimeout : ErrorCode::kUnavailable, why.what())), nullptr);
+}
 
 void Server::ask(const Handlers& handlers, RefusalLog& refusals, Session& session, InFrame& frame) {
   const FrameHeader header = frame.header;

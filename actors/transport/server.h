@@ -31,6 +31,9 @@ class Server : public std::enable_shared_from_this<Server> {
         false;               // a client that does not know the run yet (job 0) is welcome: masters only
     size_t newcomers = 256;  // connections that have not shaken hands, at most
     std::chrono::milliseconds patience = std::chrono::seconds(10);  // for a handshake
+    // Without progress for so long, a connection is cut (liveness.h); its client hears of it in the
+    // handshake.
+    std::chrono::duration<double> silence = std::chrono::seconds(5);
   };
 
   // Binds and listens; connections wait until start(). kInvalid naming the address that is in use, or that
@@ -44,6 +47,8 @@ class Server : public std::enable_shared_from_this<Server> {
   void start();
   // Accepts no more connections and removes its Unix sockets.
   void stop();
+  // Tells every peer that has shaken hands why its connection ends, and ends it.
+  void dismiss(const Error& why);
   ~Server();  // stop(); before the transport's end
 
   // Where it listens, with the ports that it got.
@@ -76,6 +81,7 @@ class Server : public std::enable_shared_from_this<Server> {
   void left(Newcomers::Id id, const std::string& address, const Error& why);
   static void log_refusal(RefusalLog& log, const std::string& address, const std::string& reason,
                           const std::string& what);
+  static void ended(Session& session, const Error& why);
   static void ask(const Handlers& handlers, RefusalLog& refusals, Session& session, InFrame& frame);
   template <class T, class Actor>
   void add_handler(Destination destination, const Actor& actor);
@@ -91,6 +97,7 @@ class Server : public std::enable_shared_from_this<Server> {
   Newcomers newcomers_;
   uint64_t crowded_out_ = 0;                    // newcomers that made room
   std::map<Newcomers::Id, Newcomer> newcomer_;  // those that newcomers_ counts
+  std::vector<std::weak_ptr<Connection>> welcomed_;
 };
 
 template <class T, class Actor>

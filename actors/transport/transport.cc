@@ -71,6 +71,12 @@ std::shared_ptr<Connection> Transport::adopt(Connection::Socket socket) {
   return connection;
 }
 
+size_t Transport::connections() const {
+  const MutexLock lock(mutex_);
+  return static_cast<size_t>(
+      std::count_if(connections_.begin(), connections_.end(), [](const auto& c) { return !c.expired(); }));
+}
+
 void Transport::adopt(const std::shared_ptr<Link>& link) {
   const MutexLock lock(mutex_);
   std::erase_if(links_, [](const auto& weak) { return weak.expired(); });

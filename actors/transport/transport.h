@@ -41,6 +41,9 @@ class Transport {
   // Makes a connection from a connected socket, and keeps track of it.
   std::shared_ptr<Connection> adopt(Connection::Socket socket);
 
+  // That are open now.
+  size_t connections() const;
+
   // Keeps track of a link, so that stop() ends it even if it is not connected yet.
   void adopt(const std::shared_ptr<Link>& link);
 
@@ -54,7 +57,7 @@ class Transport {
   const std::shared_ptr<EventLoop> loop_ = std::make_shared<EventLoop>();
   std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

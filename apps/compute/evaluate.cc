@@ -5,7 +5,6 @@
 
 #include "apps/compute/cluster.h"
 #include "apps/compute/compute.h"
-#include "apps/process/owner_config.h"
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
 
@@ -36,7 +35,7 @@ std::shared_ptr<MasterConfig> evaluation_config(const JobSetup& setup, const Job
   auto config = master_config(setup, options);
   config->task = MasterConfig::Task::kEvaluate;
   config->predictions = predictions;
-  keep_rows_in_memory(config->job);
+  job::keep_rows_in_memory(config->job);
   for (TableSpec& table : config->model.tables) table.update_rule = {"sgd", {}};
   return config;
 }

@@ -4,13 +4,13 @@
 #include <optional>
 
 #include "actors/routing/remote_owner.h"
+#include "actors/transport/job_dir.h"
 #include "actors/transport/server.h"
 #include "apps/compute/compute.h"
 #include "apps/compute/console.h"
 #include "apps/compute/evaluate.h"
 #include "apps/compute/job_servers.h"
 #include "apps/compute/job_setup.h"
-#include "apps/process/job_dir.h"
 #include "apps/process/joining.h"
 #include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
@@ -30,6 +30,12 @@ std::optional<std::string> server_host(const std::vector<std::string>& listen) {
   for (const Endpoint& endpoint : parse_endpoints(listen))
     if (!is_of_this_host(endpoint)) return endpoint.host;
   return std::nullopt;
+}
+
+// What members are told that are still there when the master goes.
+Error farewell(const JobResult& result, const std::string& job) {
+  if (result.error) return Error(ErrorCode::kJobFailed, result.error->what());
+  return Error(ErrorCode::kEnded, fmt::format("the job '{}' has ended", job));
 }
 
 }  // namespace
@@ -52,7 +58,11 @@ int serve_master(const MasterOptions& options) {
   Transport transport(system, credentials(options.access, [&] { return job_dir->secret(); }));
   // Listens before it reads data and model, so that peers that come early wait instead of being refused.
   const uint64_t run = random_number();
-  const auto server = Server::listen(transport, parse_endpoints(options.listen), {run, true});
+  Server::Options serving;
+  serving.job = run;
+  serving.accept_strangers = true;
+  serving.silence = connection_silence(job);
+  const auto server = Server::listen(transport, parse_endpoints(options.listen), serving);
   if (job_dir) job_dir->announce(server->endpoints());
   const JobSetup setup = set_up(std::move(job), evaluates ? Purpose::kEvaluate : Purpose::kTrain,
                                 index_dir_of(options.job.output));
@@ -93,6 +103,7 @@ int serve_master(const MasterOptions& options) {
   console.finish();
   if (job_dir) job_dir->withdraw();
   server->stop();
+  server->dismiss(farewell(result, config->job.job.name));
   transport.stop();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
   own_servers.reset();
@@ -118,24 +129,11 @@ int serve_worker(const JoinOptions& options) {
                           master.index_dir);
   auto config = std::make_shared<WorkerConfig>();
   config->job = setup.job;
-  config->run = master.run;
-  config->master = master.actor;
-  config->master_name = access.master;
-  config->host = host_name();
-  config->boot_id = boot_id();
+  connect_over(transport, master, duration<double>(options.connect_timeout), *config);
   config->runner = setup.runner;
   config->train = setup.train;
   config->test = setup.test;
   config->settings = agreed_settings(setup);
-  config->connect_owner = [&transport, run = master.run, here = boot_id(), timeout = options.connect_timeout](
-                              size_t, const std::vector<std::string>& endpoints, const std::string& there,
-                              uint64_t incarnation) {
-    return remote_owner(transport, endpoints, !here.empty() && here == there,
-                        {run, incarnation, wire::Role::WORKER}, duration<double>(timeout), false);
-  };
-  config->drop_owner = [](const OwnerHandles& owner) {
-    drop_remote_owner(owner, "the shard has moved to another process");
-  };
   Outcome<std::optional<Error>> ended;
   config->on_end = [&](std::optional<Error> error) { ended.give(std::move(error)); };
   const WorkerActor worker = spawn_worker(system, config);

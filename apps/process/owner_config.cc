@@ -22,10 +22,4 @@ OwnerConfig owner_config(const job::Job& job, uint64_t run, uint32_t number, std
   return owner;
 }
 
-void keep_rows_in_memory(job::Job& job) {
-  job.storage.backend = "memory";
-  job.storage.servers.clear();
-  job.storage.journal.clear();
-}
-
 }  // namespace embers

@@ -12,8 +12,4 @@ namespace embers {
 OwnerConfig owner_config(const job::Job& job, uint64_t run, uint32_t number, std::vector<TableSpec> tables,
                          OwnerMap map);
 
-// For a job that only evaluates: its rows stay in memory, whatever its backend, since a job that is training
-// may be using the servers and the journal.
-void keep_rows_in_memory(job::Job& job);
-
 }  // namespace embers

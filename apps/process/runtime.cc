@@ -1,16 +1,12 @@
 #include "apps/process/runtime.h"
 
-#include <netdb.h>
 #include <sched.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <random>
 #include <thread>
 
@@ -21,11 +17,6 @@
 namespace embers {
 namespace {
 
-constexpr uint32_t kThreadsOfAnOwner = 2;  // shard and optimizer
-// Messages that an actor handles before others have their turn. A heartbeat may have to wait for this many
-// pulls of a busy shard.
-constexpr size_t kMessagesAtOnce = 4;
-
 // Makes calls that wait go on after the signal. Without this, those of libraries would fail.
 void restart_calls_after(int signal) {
   struct sigaction action {};
@@ -35,17 +26,6 @@ void restart_calls_after(int signal) {
 }
 
 }  // namespace
-
-SystemConfig::SystemConfig(uint32_t owners) {
-  // Asio's thread wakes a `stealing` scheduler in 115 us to 3.8 ms, a `sharing` one in 5 us.
-  set("scheduler.policy", caf::atom("sharing"));
-  const uint32_t most = std::max(8u, kThreadsOfAnOwner * owners);
-  set("scheduler.max-threads",
-      static_cast<size_t>(std::clamp(std::thread::hardware_concurrency(), 2u, most)));
-  // By default an actor runs until its mailbox is empty, and a busy shard's never is.
-  set("scheduler.max-throughput", kMessagesAtOnce);
-  set("logger.console", caf::atom("none"));
-}
 
 void run_as_batch() {
   const sched_param none{};
@@ -93,40 +73,9 @@ std::vector<int> parse_pin(const std::string& list) {
   return at_place("--pin", [&] { return parse_cpus(list, allowed_cpus()); });
 }
 
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-std::string boot_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
-}
-
 uint64_t random_number() {
   std::random_device device;
   return (uint64_t{device()} << 32 | device()) | 1;
-}
-
-std::string local_address_towards(const std::string& host, const std::string& port) {
-  std::string address = "127.0.0.1";
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_DGRAM;  // connecting a datagram socket sends nothing
-  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return address;
-  const int fd = socket(found->ai_family, SOCK_DGRAM, 0);
-  sockaddr_storage mine{};
-  socklen_t size = sizeof mine;
-  char text[NI_MAXHOST];
-  if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&mine), &size) == 0 &&
-      getnameinfo(reinterpret_cast<sockaddr*>(&mine), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) ==
-          0)
-    address = text;
-  if (fd >= 0) close(fd);
-  freeaddrinfo(found);
-  return address;
 }
 
 }  // namespace embers

@@ -1,21 +1,15 @@
 #pragma once
 
-#include <caf/all.hpp>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-namespace embers {
+#include "actors/system_config.h"
+#include "base/host.h"
 
-// Settings of the actor system that suit embers; see runtime.cc.
-class SystemConfig : public caf::actor_system_config {
- public:
-  // For a process with this many owners.
-  explicit SystemConfig(uint32_t owners = 1);
-};
+namespace embers {
 
 // This thread, and those that it starts from now on, do not interrupt a running thread the moment they wake
 // (SCHED_BATCH): where all cores are busy, threads that hand a message on would stop one another in the
@@ -43,11 +37,6 @@ class SignalWatch {
 // The CPUs of --pin; empty without it. kInvalid for what is not a CPU, or not an allowed one.
 std::vector<int> parse_pin(const std::string& list);
 
-std::string host_name();
-// Tells whether two processes share a host: "" where it cannot be known.
-std::string boot_id();
 uint64_t random_number();  // never 0
-// The local address from which `host` is reached; "127.0.0.1" when it cannot be determined.
-std::string local_address_towards(const std::string& host, const std::string& port);
 
 }  // namespace embers

@@ -11,6 +11,7 @@
 
 #include "actors/ask.h"
 #include "actors/owner/owner.h"
+#include "actors/transport/local_address.h"
 #include "actors/transport/server.h"
 #include "apps/process/joining.h"
 #include "apps/process/outcome.h"
@@ -72,7 +73,10 @@ class JoinedOwner {
     master_ = reach_master(transport_, access, options.join, wire::Role::OWNER);
     const auto endpoints =
         options.listen.empty() ? default_endpoints(access.find_master()) : parse_endpoints(options.listen);
-    server_ = Server::listen(transport_, endpoints, {master_.run, false});
+    Server::Options serving;
+    serving.job = master_.run;
+    serving.silence = connection_silence(master_.job);
+    server_ = Server::listen(transport_, endpoints, serving);
   }
 
   // Takes its place in the job and serves; `more` owners of this process come after it.

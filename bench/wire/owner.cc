@@ -11,8 +11,8 @@
 #include "actors/transport/server.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/child.h"
-#include "worker/pull.h"
-#include "worker/push.h"
+#include "client/pull.h"
+#include "client/push.h"
 
 namespace embers {
 namespace {
@@ -147,21 +147,22 @@ BenchClient::Pulls BenchClient::pull(size_t trips) {
 
 namespace {
 
+struct BenchWork : Work {
+  Keys unique;
+};
+
 // Hands out work: keys, and the gradients that a trainer would make of their rows.
-WorkPtr make_work(std::span<const int64_t> keys, uint64_t minibatch) {
-  auto work = std::make_shared<Work>();
+std::shared_ptr<BenchWork> make_work(std::span<const int64_t> keys, uint64_t minibatch) {
+  auto work = std::make_shared<BenchWork>();
   work->origin = origin(minibatch);
-  work->lookups.tables.push_back({0, Keys(view(keys))});
+  work->unique = Keys(view(keys));
+  work->keys.push_back({0, work->unique});
   return work;
 }
 
 // What the trainer does: the gradients of the pulled rows, here the rows themselves. The buffer of the rows
-// becomes that of the gradients.
-void make_gradients(Work& work) {
-  work.result.gradients.clear();
-  work.result.gradients.push_back(
-      {0, std::move(work.lookups.tables[0].unique), std::move(work.rows.bets[0])});
-}
+// is that of the gradients.
+void make_gradients(BenchWork& work) { work.gradients = {{0, work.unique, work.rows.bets[0].span()}}; }
 
 }  // namespace
 
@@ -181,7 +182,7 @@ double BenchClient::train(double seconds, size_t depth) {
         return;
       }
       const size_t number = next_ + self->state.asked++;
-      const WorkPtr work = make_work(keys_[number], number + 1);
+      const std::shared_ptr<BenchWork> work = make_work(keys_[number], number + 1);
       const auto plan = std::make_shared<PullPlan>(plan_pull(*work, *owners_, model, *dense));
       route_pull(*plan, *owners_);
       work->versions.assign(1, 0);

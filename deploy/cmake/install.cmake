@@ -1,20 +1,32 @@
-# What a user's own model needs: headers and libraries of schema, data and model, and find_package(embers). Programs
-# install themselves (embers_program).
+# What is built on an installed embers: headers, libraries and find_package(embers), whose components are `model`, for a
+# user's own model, and `client`, for programs that join a running job. Programs install themselves (embers_program).
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-set(embers_libraries base schema job data model)
 set(embers_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/embers)
-foreach(library ${embers_libraries})
+function(embers_install_library library component)
   set_target_properties(embers_${library} PROPERTIES EXPORT_NAME ${library}
                         INSTALL_RPATH "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   # Headers include each other as "model/layers/model.h".
   target_include_directories(embers_${library} INTERFACE
                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/embers>)
-  install(TARGETS embers_${library} EXPORT embersTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS embers_${library} EXPORT embers_${component}_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+# What both components share comes first.
+foreach(library base schema job)
+  embers_install_library(${library} shared)
+endforeach()
+foreach(library data model)
+  embers_install_library(${library} model)
+endforeach()
+embers_install_library(client client)
+set_target_properties(embers_client PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # a CAF in its own prefix
+
+foreach(library base schema job data model)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${library}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/${library}
           FILES_MATCHING PATTERN "*.h")
 endforeach()
+install(FILES ${CMAKE_SOURCE_DIR}/client/session.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/client)
 install(DIRECTORY ${CMAKE_BINARY_DIR}/schema/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/schema
         FILES_MATCHING PATTERN "*.capnp.h" PATTERN "message_kinds.h" PATTERN CMakeFiles EXCLUDE)
 
@@ -34,7 +46,9 @@ embers_forward_header(schema/errors.h base/errors.h)
 embers_forward_header(schema/suggest.h base/suggest.h)
 embers_forward_header(data/job.h job/job.h)
 
-install(EXPORT embersTargets NAMESPACE embers:: DESTINATION ${embers_package_dir})
+foreach(component shared model client)
+  install(EXPORT embers_${component}_targets NAMESPACE embers:: DESTINATION ${embers_package_dir})
+endforeach()
 configure_package_config_file(${CMAKE_SOURCE_DIR}/deploy/cmake/embersConfig.cmake.in embersConfig.cmake
                               INSTALL_DESTINATION ${embers_package_dir})
 write_basic_package_version_file(embersConfigVersion.cmake COMPATIBILITY ExactVersion)

@@ -197,6 +197,9 @@ MasterActor::behavior_type copying_master(MasterActor::pointer /*self*/, int /*u
       [=](const Message<wire::LeaveRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); },
       [=](const Message<wire::OwnersRequest>&) -> caf::result<Message<wire::OwnersReply>> {
         return to_caf(no);
+      },
+      [=](const Message<wire::OrderRequest>&) -> caf::result<Message<wire::OrderReply>> {
+        return to_caf(no);
       }};
 }
 

@@ -426,7 +426,8 @@ TEST(Commit, OfWhatWasNeverStagedOrTwiceInItChangesNothing) {
 
 TEST(Commit, OfAnyOtherVersionThanTheNextIsStale) {
   Owner owner(true);
-  expect_error(ErrorCode::kStaleVersion, {"version 2 reached an owner at version 0"}, [&] { owner.commit(2, {}); });
+  expect_error(ErrorCode::kStaleVersion, {"version 2 reached an owner at version 0"},
+               [&] { owner.commit(2, {}); });
 }
 
 // --- restore, scan, resume, end ------------------------------------------------------------------

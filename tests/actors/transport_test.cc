@@ -123,6 +123,23 @@ TEST_P(Transports, TheEndOfTheServerAnswersOpenRequestsAndEndsProxies) {
   expect_error(ErrorCode::kUnavailable, {}, [&] { client_.pull(2, 1); });
 }
 
+TEST_P(Transports, AServerThatDismissesItsPeersTellsThemWhy) {
+  EXPECT_EQ(client_.pull(1, 1), 1);
+  caf::scoped_actor self{client_.system};
+  self->monitor(client_.shard);
+  auto open = self->request(client_.shard, caf::infinite, AskingSide::exact_pull());
+  server_.server->dismiss(Error(ErrorCode::kEnded, "the job 'live' has ended"));
+  open.receive([](const Message<wire::PullReply>&) { ADD_FAILURE() << "answered"; },
+               [](caf::error& e) { EXPECT_EQ(from_caf(e).code(), ErrorCode::kEnded); });
+  self->receive([&](const caf::down_msg& down) {
+    const Error why = from_caf(down.reason);
+    EXPECT_EQ(why.code(), ErrorCode::kEnded);
+    EXPECT_STREQ(why.what(), "the job 'live' has ended");
+  });
+  EXPECT_EQ(AskingSide(server_.endpoints()).pull(3, 1), 3) << "others may come";
+  caf::anon_send_exit(server_.shard, caf::exit_reason::kill);  // and what it keeps unanswered
+}
+
 TEST_P(Transports, AClosedLinkTellsItsReason) {
   client_.pull(1, 1);
   caf::scoped_actor self{client_.system};

@@ -161,8 +161,13 @@ class RawPeer {
     return std::string(reinterpret_cast<const char*>(&header), sizeof header) +
            std::string(reinterpret_cast<const char*>(body.data()), body.size());
   }
-  // The next message; nothing when the server has hung up.
+  // The next message that is no Ping; nothing when the server has hung up.
   std::optional<InFrame> receive() {
+    auto in = receive_any();
+    while (in && in->kind() == Kind::kPing) in = receive_any();
+    return in;
+  }
+  std::optional<InFrame> receive_any() {
     InFrame in;
     boost::system::error_code e;
     boost::asio::read(socket_, boost::asio::buffer(&in.header, sizeof in.header), e);
@@ -171,6 +176,13 @@ class RawPeer {
     in.words = std::make_shared<Words>(in.header.words);
     boost::asio::read(socket_, boost::asio::buffer(in.words->data(), in.words->size() * 8), e);
     return e ? std::nullopt : std::optional(std::move(in));
+  }
+  // Reads so many bytes; false when the server has hung up.
+  bool read(size_t bytes) {
+    std::string ignored(bytes, '\0');
+    boost::system::error_code e;
+    boost::asio::read(socket_, boost::asio::buffer(ignored), e);
+    return !e;
   }
   // The error that the server ends the connection with.
   Error receive_error() {

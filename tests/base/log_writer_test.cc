@@ -42,6 +42,7 @@ class LogWriterTest : public testing::Test {
   void get_stuck(const std::string& line) {
     reader_->fill();
     writer_->line(line);
+    ASSERT_TRUE(wait_until([&] { return writer_->waiting() == 0; }));
     ASSERT_FALSE(writer_->flush(1ms));
   }
   // Everything that is written until the writer has gone, without the dots of fill().

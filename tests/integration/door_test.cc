@@ -177,12 +177,12 @@ void shake_hands(RawPeer& peer, const Secret& secret) {
   decode<wire::Welcome>(*in);
 }
 
-// Each message that a worker may not send, as a frame for the master.
+// Each message that a worker may not send, as a frame for the master. Pings are of the connection itself.
 template <class... Messages>
 std::map<std::string, std::string> forbidden_frames(MessageList<Messages...>) {
   std::map<std::string, std::string> frames;
   const auto add = [&]<class T>() {
-    if (!may_send(wire::Role::WORKER, KindOf<T>::kind))
+    if (KindOf<T>::kind != Kind::kPing && !may_send(wire::Role::WORKER, KindOf<T>::kind))
       frames[std::string(name(KindOf<T>::kind))] =
           RawPeer::bytes_of(make_message<T>(), Destination::kMaster, 1);
   };

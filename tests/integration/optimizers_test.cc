@@ -85,7 +85,7 @@ TEST(BadGradient, IsLeftOutAndCountedByShardProcessesToo) {
   with_bad_records(folder);
   Cluster cluster(folder, 2, 2, set({"training.on_bad_gradient=skip"}));
   cluster.expect_success();
-  EXPECT_GT(folder.report().at("bad_gradients"), 0);
+  EXPECT_GT(folder.report().at("bad_gradients"), 0) << folder.report().dump();
   EXPECT_EQ(folder.report().at("examples"), 2 * (JobFolder::kRecords + 2));
 }
 
@@ -102,7 +102,7 @@ TEST(BadGradient, CanBeLeftOutAndIsReported) {
     JobFolder folder;
     const std::string dump =
         with_bad_records(folder).train(set({mode, "training.on_bad_gradient=skip", "storage.shards=2"}));
-    EXPECT_GT(folder.report().at("bad_gradients"), 0);
+    EXPECT_GT(folder.report().at("bad_gradients"), 0) << folder.report().dump();
     EXPECT_EQ(folder.report().at("examples"), 2 * (JobFolder::kRecords + 2));
     for (const char* bad : {"nan", "inf"}) EXPECT_EQ(dump.find(bad), std::string::npos);
   }

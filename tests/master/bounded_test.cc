@@ -9,7 +9,6 @@ using namespace testing_support;
 constexpr auto kBounded = job::Mode::kBounded;
 
 size_t size(const Lease& lease) { return lease.get().getMinibatches().size(); }
-bool waits(const std::future<Lease>& lease) { return lease.wait_for(100ms) == std::future_status::timeout; }
 
 TEST(Bounded, AWorkerWaitsOnceItIsTheBoundAheadOfTheSlowest) {
   Job job({.mode = kBounded, .minibatches = 20, .workers = 2, .staleness_bound = 2});
@@ -20,7 +19,7 @@ TEST(Bounded, AWorkerWaitsOnceItIsTheBoundAheadOfTheSlowest) {
   EXPECT_EQ(size(third), 1) << "its minibatches 0, 1 and 2, no more";
   fast.finish(third);
   auto fourth = fast.lease_later();
-  EXPECT_TRUE(waits(fourth));
+  EXPECT_TRUE(fourth.waits());
   slow.push(first, 0);
   EXPECT_TRUE(slow.done(first, 0));
   EXPECT_EQ(size(fourth.get()), 1) << "one more for each clock of the slowest";
@@ -35,7 +34,7 @@ TEST(Bounded, ABoundOfZeroIsLockStep) {
     EXPECT_EQ(size(of_b), 1);
     a.finish(of_a);
     auto next = a.lease_later();
-    EXPECT_TRUE(waits(next));
+    EXPECT_TRUE(next.waits());
     b.finish(of_b);
     of_a = next.get();
     of_b = b.lease();
@@ -56,7 +55,7 @@ TEST(Bounded, WhoLeavesHoldsNobodyUp) {
   leaving.lease();
   fast.finish(fast.lease());
   auto next = fast.lease_later();
-  EXPECT_TRUE(waits(next));
+  EXPECT_TRUE(next.waits());
   leaving.leave();
   fast.finish(next.get());
   EXPECT_EQ(fast.work_to_the_end().size(), 4);
@@ -73,7 +72,7 @@ TEST(Bounded, WhoIsLostHoldsNobodyUpAndItsMinibatchesAreDone) {
   a.finish(a.lease());
   b.finish(of_b);
   auto next = a.lease_later();
-  EXPECT_TRUE(waits(next));
+  EXPECT_TRUE(next.waits());
   lost.reset();
   const Lease again = next.get();
   EXPECT_EQ(again.get().getMinibatches()[0].getMinibatch(), lease.get().getMinibatches()[0].getMinibatch());
@@ -92,7 +91,7 @@ TEST(Bounded, WhoIsSilentHoldsTheOthersUpNoLongerThanTheHeartbeatTimeout) {
   silent.lease();
   other.finish(other.lease());
   auto next = other.lease_later();
-  for (int i = 0; i < 200 && next.wait_for(50ms) != std::future_status::ready; ++i) other.beat();
+  while (next.waits(50ms)) other.beat();
   other.finish(next.get());
   EXPECT_EQ(other.work_to_the_end().size(), 2);
   EXPECT_EQ(job.result().report.workers_lost, 1);
@@ -107,7 +106,7 @@ TEST(Bounded, WhoJoinsStartsAtTheClockOfTheSlowest) {
   EXPECT_EQ(size(late.lease()), 2) << "it has as far to go as the first one has";
   first.finish(of_first);
   auto next = first.lease_later();
-  EXPECT_TRUE(waits(next)) << "the late one is the slowest now";
+  EXPECT_TRUE(next.waits()) << "the late one is the slowest now";
   late.leave();
   EXPECT_EQ(size(next.get()), 2);
 }

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <random>
 
-#include "master/evaluator.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 
@@ -205,13 +204,6 @@ TEST(Evaluation, RefusesListsThatDoNotFitEachOther) {
   testing_support::expect_error(ErrorCode::kBadFrame, {"minibatch 3: 2 scores come with 1 labels"}, [] {
     read_evaluated(done(3, {0.5f, 0.4f}, {1}, 1).get());
   });
-}
-
-TEST(EvaluationWindow, IsBoundedByRecordsAndByMinibatchesButLeavesTwoForEachWorker) {
-  EXPECT_EQ(evaluation_window(1024, 2), 4096);
-  EXPECT_EQ(evaluation_window(1, 2), 65536);
-  EXPECT_EQ(evaluation_window(100'000'000, 3), 6);
-  EXPECT_EQ(evaluation_window(0, 0), 65536);
 }
 
 }  // namespace

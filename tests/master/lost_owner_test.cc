@@ -2,13 +2,10 @@
 // real owner keeps what the journal would.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <map>
-#include <mutex>
 
 #include "tests/master/master_testing.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/process.h"
 
 namespace embers {
 namespace {
@@ -17,13 +14,11 @@ using namespace testing_support;
 
 constexpr auto kSync = job::Mode::kSync;
 
-// What a test and the actors of its job share. Any thread.
+// What a test and the actors of its job share.
 struct Shared {
-  std::atomic<bool> dies_at_commit = false,
-                    dies_at_stats = false;  // the next owner that is asked for either ends instead
-  std::atomic<uint32_t> next = 0;           // shard whose rows the next process holds
-  std::mutex mutex;
-  std::string events;                         // guarded by mutex, as all below
+  bool dies_at_commit = false, dies_at_stats = false;  // the next owner that is asked for either ends instead
+  uint32_t next = 0;                                   // shard whose rows the next process holds
+  std::string events;
   std::map<uint32_t, OptimizerActor> latest;  // by shard
 };
 using SharedPtr = std::shared_ptr<Shared>;
@@ -35,14 +30,14 @@ OptimizerActor relay(caf::actor_system& system, const OptimizerActor& real, cons
         [=](const Message<wire::PushRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::NormsRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::CommitRequest>& m) -> caf::result<Message<wire::CommitReply>> {
-          if (!shared->dies_at_commit.exchange(false)) return self->delegate(real, m);
+          if (!std::exchange(shared->dies_at_commit, false)) return self->delegate(real, m);
           self->quit(caf::exit_reason::kill);
           return to_caf(Error(ErrorCode::kUnavailable, "killed"));
         },
         [=](const Message<wire::FenceRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::MapRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::StatsRequest>& m) -> caf::result<Message<wire::StatsReply>> {
-          if (!shared->dies_at_stats.exchange(false)) return self->delegate(real, m);
+          if (!std::exchange(shared->dies_at_stats, false)) return self->delegate(real, m);
           self->quit(caf::exit_reason::kill);
           return to_caf(Error(ErrorCode::kUnavailable, "killed"));
         },
@@ -73,28 +68,18 @@ class RemoteJob : public Job {
                }));
   }
   // The latest process of the shard ends.
-  void kill_owner(uint32_t shard) {
-    const std::lock_guard lock(shared_->mutex);
-    caf::anon_send_exit(shared_->latest.at(shard), caf::exit_reason::kill);
-  }
-  std::string events() const {
-    const std::lock_guard lock(shared_->mutex);
-    return shared_->events;
-  }
-  bool has_event(const std::string& text) const {
-    return wait_until([&] { return events().find(text) != std::string::npos; }, 20);
+  void kill_owner(uint32_t shard) { caf::anon_send_exit(shared_->latest.at(shard), caf::exit_reason::kill); }
+  std::string events() const { return shared_->events; }
+  bool has_event(const std::string& text) {
+    return system_.run_until([&] { return events().find(text) != std::string::npos; });
   }
   Shared& shared() { return *shared_; }
 
-  std::future<Message<wire::OwnersReply>> owners_later(const Worker& worker, uint32_t map_version) {
-    const auto request = make_message<wire::OwnersRequest>([&](wire::OwnersRequest::Builder b) {
-      b.setIncarnation(worker.incarnation());
-      b.setMapVersion(map_version);
-    });
-    return std::async(std::launch::async, [this, request] {
-      caf::scoped_actor self{system_};
-      return ask(self.ptr(), master_, request);
-    });
+  Later<wire::OwnersRequest> owners_later(const Worker& worker, uint32_t map_version) {
+    return {system_, master_, make_message<wire::OwnersRequest>([&](wire::OwnersRequest::Builder b) {
+              b.setIncarnation(worker.incarnation());
+              b.setMapVersion(map_version);
+            })};
   }
 
  private:
@@ -110,21 +95,15 @@ class RemoteJob : public Job {
       config.connect_owner = [job, shared](const auto&, uint64_t) {
         const OwnerHandles& real = job->owners_[shared->next];
         const OwnerHandles handles{relay(job->system_, real.optimizer, shared), real.shard};
-        const std::lock_guard lock(shared->mutex);
         return shared->latest[shared->next] = handles.optimizer, handles;
       };
-      config.on_event = [shared](const std::string& line) {
-        const std::lock_guard lock(shared->mutex);
-        shared->events += line + "\n";
-      };
+      config.on_event = [shared](const std::string& line) { shared->events += line + "\n"; };
     };
   }
 
   const SharedPtr shared_;
   std::vector<std::unique_ptr<caf::scoped_actor>> owner_processes_;
 };
-
-bool waits(const auto& future) { return future.wait_for(100ms) == std::future_status::timeout; }
 
 TEST(LostOwner, StopsTheLeasesUntilItsNextProcessIsThereAndLosesNothing) {
   RemoteJob job({.minibatches = 4, .shards = 2, .journal = "journal"});
@@ -136,7 +115,7 @@ TEST(LostOwner, StopsTheLeasesUntilItsNextProcessIsThereAndLosesNothing) {
   EXPECT_TRUE(job.has_event("waiting 60 s for its next process")) << job.events();
   for (unsigned i = 0; i < 2; ++i) EXPECT_TRUE(worker.done(lease, i, true));
   auto next = worker.lease_later();
-  EXPECT_TRUE(waits(next));
+  EXPECT_TRUE(next.waits());
   const auto joined = job.join_owner(1);
   EXPECT_TRUE(joined.get().getTakesOver());
   EXPECT_EQ(joined.get().getNumber(), 1);
@@ -187,7 +166,7 @@ TEST(LostOwner, IsAskedAgainToCommitWhatItWasAskedBefore) {
   worker.finish(first);
   ASSERT_TRUE(job.has_event("waiting 60 s")) << job.events();
   auto next = worker.lease_later();
-  EXPECT_TRUE(waits(next));
+  EXPECT_TRUE(next.waits());
   job.join_owner(job.events().find("lost shard 1") == std::string::npos ? 0 : 1);
   worker.map_version = 2;
   const Lease second = next.get();
@@ -243,7 +222,7 @@ TEST(LostOwner, WhoseNextProcessIsLostTooIsWaitedForOn) {
   ASSERT_TRUE(job.has_event("lost shard 1")) << job.events();
   job.shared().dies_at_stats = true;  // the first question
   job.join_owner(1);
-  ASSERT_TRUE(wait_until([&] {
+  ASSERT_TRUE(job.system_.run_until([&] {
     const std::string events = job.events();
     return events.find("lost shard 1", events.find("lost shard 1") + 1) != events.npos;
   })) << job.events();
@@ -264,7 +243,7 @@ TEST(LostOwner, TwoAtOnceAreBothWaitedFor) {
   for (unsigned i = 0; i < 2; ++i) EXPECT_TRUE(worker.done(lease, i, true));
   auto next = worker.lease_later();
   EXPECT_EQ(job.join_owner(0).get().getNumber(), 0);
-  EXPECT_TRUE(waits(next));
+  EXPECT_TRUE(next.waits());
   EXPECT_EQ(job.join_owner(1).get().getNumber(), 1);
   worker.map_version = 3;
   worker.finish(next.get());
@@ -280,7 +259,7 @@ TEST(LostOwner, WorkersAreToldWhereItIsOnceItIsThere) {
   job.kill_owner(1);
   ASSERT_TRUE(job.has_event("lost shard 1")) << job.events();
   auto owners = job.owners_later(worker, 1);
-  EXPECT_TRUE(waits(owners));
+  EXPECT_TRUE(owners.waits());
   job.join_owner(1);
   const auto reply = owners.get();
   EXPECT_EQ(reply.get().getMapVersion(), 2);

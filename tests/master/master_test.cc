@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
-#include <mutex>
 
 #include "tests/master/master_testing.h"
 #include "tests/support/expect_error.h"
@@ -33,7 +31,7 @@ TEST(Master, StartsWhenSoManyWorkersHaveJoined) {
   Job job({.workers = 2});
   Worker first(job);
   auto lease = first.lease_later();
-  EXPECT_EQ(lease.wait_for(100ms), std::future_status::timeout);
+  EXPECT_TRUE(lease.waits());
   Worker second(job);
   EXPECT_EQ(lease.get().get().getKind(), Kinds::TRAIN);
 }
@@ -45,7 +43,7 @@ TEST(Master, ASyncVersionIsCommittedBeforeTheNextIsLeased) {
   EXPECT_EQ(first.get().getMinibatches().size(), 1);
   auto third = a.lease_later();
   b.finish(second);
-  EXPECT_EQ(third.wait_for(100ms), std::future_status::timeout);
+  EXPECT_TRUE(third.waits());
   a.finish(first);
   const Lease next = third.get();
   EXPECT_EQ(next.get().getVersion(), 1);
@@ -73,7 +71,7 @@ TEST(Master, GivesUpOnASilentWorkerAndFencesItsComeback) {
   Worker silent(job), other(job);
   const Lease lease = silent.lease();
   auto again = other.lease_later();
-  for (int i = 0; i < 200 && again.wait_for(50ms) != std::future_status::ready; ++i) other.beat();
+  while (again.waits(50ms)) other.beat();
   EXPECT_EQ(again.get().get().getMinibatches()[0].getAttempt(), 2);
   expect_error(ErrorCode::kFenced, {}, [&] { silent.beat(); });
   expect_error(ErrorCode::kFenced, {}, [&] { silent.lease(); });
@@ -153,11 +151,20 @@ TEST(Master, ALostOwnerEndsTheJobNamingTheShard) {
   const Lease lease = worker.lease();
   worker.push(lease, 0);
   end_owner(job.owners_[0]);
-  caf::scoped_actor self{job.system_};
-  self->wait_for(job.owners_[0].optimizer);
+  job.system_.settle();
   worker.done(lease, 0);
   expect_error(ErrorCode::kJobFailed, {"lost shard 0"}, [&] { worker.lease(); });
   EXPECT_EQ(job.result().error->code(), ErrorCode::kLost);
+}
+
+TEST(Master, TellsWhoWaitsForOrdersThatTheJobFailed) {
+  Job job({.workers = 2});
+  Worker waiting(job), failing(job);
+  auto order = waiting.order_later();
+  EXPECT_TRUE(order.waits());
+  failing.report_failure(ErrorCode::kInvalid, "adult.data:7: 'x' is no number");
+  expect_error(ErrorCode::kJobFailed, {"adult.data:7"}, [&] { order.get(); });
+  expect_error(ErrorCode::kJobFailed, {"adult.data:7"}, [&] { waiting.order_later().get(); });
 }
 
 TEST(Master, WithoutAnyWorkerFailsAfterAWhile) {
@@ -184,43 +191,53 @@ TEST(Master, EvaluatesWithSeveralWorkers) {
   EXPECT_EQ(result.report.total.test_loss, 0.5);
 }
 
-// Counts nothing until it is let go, as if it waited for a disk. Its thread waits, as a real one's would.
+// Answers nothing until it is let go, as if it waited for a disk.
 class HeldEvaluator {
- public:
-  // Lets it go before the job ends, whatever the test found.
-  struct Release {
-    ~Release() { held.let_go(); }
-    HeldEvaluator& held;
-  };
-  void let_go() {
-    if (!std::exchange(is_let_go_, true)) go_.set_value();
-  }
-  std::function<EvaluatorActor(caf::actor_system&)> spawner() {
-    return [gone = gone_](caf::actor_system& system) { return system.spawn<caf::detached>(behavior, gone); };
-  }
+  using Actor = EvaluatorActor::extend<caf::reacts_to<begin_atom>>;
 
- private:
-  static EvaluatorActor::behavior_type behavior(EvaluatorActor::pointer /*self*/,
-                                                const std::shared_future<void>& gone) {
-    const auto evaluation = std::make_shared<Evaluation>();
-    return {
-        [](begin_evaluation_atom, const std::string&) {},
-        [=](const Message<wire::DoneRequest>& result) {
-          gone.wait();
-          evaluation->add(result);
-          return evaluation->counted();
-        },
-        [=](metrics_atom) {
-          gone.wait();
-          return evaluation->finish();
-        },
-        [](drop_atom) {},
+ public:
+  void let_go() { caf::anon_send(state_->actor, begin_atom::value); }
+  std::function<EvaluatorActor(caf::actor_system&)> spawner() {
+    return [state = state_](caf::actor_system& system) -> EvaluatorActor {
+      return state->actor = system.spawn(behavior, state);
     };
   }
 
-  bool is_let_go_ = false;
-  std::promise<void> go_;
-  const std::shared_future<void> gone_ = go_.get_future().share();
+ private:
+  struct State {
+    Actor actor;
+    Evaluation evaluation;
+    std::vector<std::function<void()>> held;
+    bool is_let_go = false;
+  };
+  template <class T>
+  static caf::result<T> answer(Actor::pointer self, State& state, std::function<T()> value) {
+    auto promise = self->make_response_promise<T>();
+    const std::function<void()> deliver = [=]() mutable { promise.deliver(value()); };
+    state.is_let_go ? deliver() : state.held.push_back(deliver);
+    return promise;
+  }
+  static Actor::behavior_type behavior(Actor::pointer self, const std::shared_ptr<State>& state) {
+    return {
+        [](begin_evaluation_atom, const std::string&) {},
+        [=](const Message<wire::DoneRequest>& result) {
+          return answer<uint64_t>(self, *state, [=] {
+            state->evaluation.add(result);
+            return state->evaluation.counted();
+          });
+        },
+        [=](metrics_atom) {
+          return answer<Evaluation::Metrics>(self, *state, [=] { return state->evaluation.finish(); });
+        },
+        [](drop_atom) {},
+        [=](begin_atom) {
+          state->is_let_go = true;
+          for (const auto& deliver : std::exchange(state->held, {})) deliver();
+        },
+    };
+  }
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 TEST(Master, AnswersWhileScoresAreSummedUp) {
@@ -228,14 +245,13 @@ TEST(Master, AnswersWhileScoresAreSummedUp) {
   Job job({.minibatches = 1, .test_minibatches = 3, .change = [&](MasterConfig& c) {
              c.spawn_evaluator = evaluator.spawner();
            }});
-  const HeldEvaluator::Release at_end{evaluator};
   Worker worker(job), other(job);
   worker.finish(worker.lease());
   worker.finish(worker.lease());
   worker.beat();
   Worker late(job);
   late.beat();
-  EXPECT_NE(job.end_.wait_for(0s), std::future_status::ready);
+  EXPECT_FALSE(job.has_ended());
   evaluator.let_go();
   EXPECT_TRUE(worker.work_to_the_end().empty());
   const JobResult result = job.result();
@@ -249,7 +265,6 @@ TEST(Master, LeasesNoMoreThanItsEvaluatorKeepsUpWith) {
              c.spawn_evaluator = evaluator.spawner();
              c.job.training.batch_size = 1u << 31;  // two of them are under way at most
            }});
-  const HeldEvaluator::Release at_end{evaluator};
   Worker worker(job);
   worker.finish(worker.lease());
   for (uint64_t i = 0; i < 2; ++i) {
@@ -260,7 +275,7 @@ TEST(Master, LeasesNoMoreThanItsEvaluatorKeepsUpWith) {
   }
   auto next = worker.lease_later();
   worker.beat();
-  EXPECT_NE(next.wait_for(0s), std::future_status::ready);
+  EXPECT_TRUE(next.waits());
   evaluator.let_go();
   const Lease lease = next.get();
   EXPECT_EQ(lease.get().getMinibatches()[0].getMinibatch(), 2);
@@ -504,7 +519,7 @@ class JoiningOwners {
 
  private:
   std::vector<OwnerHandles> owners_;
-  std::atomic<size_t> connected_ = 0;
+  size_t connected_ = 0;
   Job job_;
   std::vector<std::unique_ptr<caf::scoped_actor>> connections_;  // end before the job
 };
@@ -537,20 +552,15 @@ TEST(Master, AWorkerThatLeavesBeforeASyncJobStartsDoesNotDecideTheNumericSetting
 }
 
 TEST(Master, SaysOfNoRefusedWorkerThatItsNumericSettingsDiffer) {
-  std::mutex mutex;
-  std::string events;  // guarded by mutex
+  std::string events;
   Job job({.workers = 2, .settings = {"data.shuffle = true"}, .change = [&](MasterConfig& config) {
-             config.on_event = [&](const std::string& line) {
-               const std::lock_guard lock(mutex);
-               events += line + '\n';
-             };
+             config.on_event = [&](const std::string& line) { events += line + '\n'; };
            }});
   Worker first(job, false), refused(job, false), second(job, false);
   first.join({}, {"data.shuffle = true"}, {"blas = HASWELL"});
   expect_error(ErrorCode::kMismatch, {"data.shuffle"},
                [&] { refused.join({}, {"data.shuffle = false"}, {"blas = SKYLAKEX"}); });
   second.join({}, {"data.shuffle = true"}, {"blas = ZEN"});
-  const std::lock_guard lock(mutex);
   EXPECT_EQ(events.find("SKYLAKEX"), std::string::npos) << events;
   EXPECT_NE(events.find("blas = HASWELL at the first worker, blas = ZEN at"), std::string::npos) << events;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// A job of a master and real owners, and workers whose every step the test takes.
+// A job of a master and real owners, and workers whose every step the test takes, simulated.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -8,6 +8,7 @@
 #include "actors/ask.h"
 #include "master/master.h"
 #include "tests/support/actors.h"
+#include "tests/support/simulation.h"
 
 namespace embers::testing_support {
 
@@ -68,14 +69,15 @@ class Job {
     for (const OwnerHandles& owner : owners_) end_owner(owner);
   }
   JobResult result() {
-    if (end_.wait_for(20s) != std::future_status::ready) throw std::runtime_error("the job did not end");
+    if (!system_.run_until([&] { return has_ended(); })) throw std::runtime_error("the job did not end");
     return end_.get();
   }
+  bool has_ended() const { return end_.wait_for(0s) == std::future_status::ready; }
   void stop() { caf::anon_send(master_, stop_atom::value, std::string("SIGINT")); }
 
   std::promise<JobResult> ended_;  // the master may still set it while the system ends
   std::future<JobResult> end_ = ended_.get_future();
-  System system_;
+  Simulation system_;
   std::vector<OwnerHandles> owners_;
   LocalMasterActor master_;
 };
@@ -104,11 +106,11 @@ class Worker {
   }
   Lease lease() { return ask(self_.ptr(), job_.master_, lease_request()); }
   // A lease that may take a while to come.
-  std::future<Lease> lease_later() {
-    return std::async(std::launch::async, [this, request = lease_request()] {
-      caf::scoped_actor other{job_.system_};
-      return ask(other.ptr(), job_.master_, request);
-    });
+  Later<wire::LeaseRequest> lease_later() { return {job_.system_, job_.master_, lease_request()}; }
+  Later<wire::OrderRequest> order_later() {
+    return {job_.system_, job_.master_, make_message<wire::OrderRequest>([&](wire::OrderRequest::Builder b) {
+              b.setIncarnation(incarnation_);
+            })};
   }
   void push(const Lease& lease, unsigned i) {
     for (size_t owner = 0; owner < job_.owners_.size(); ++owner) push_to(owner, lease, i);

@@ -5,12 +5,12 @@
 #include <random>
 #include <set>
 
-#include "master/clocks.h"
 #include "master/evaluation.h"
-#include "master/leases.h"
-#include "master/membership.h"
 #include "master/report.h"
-#include "master/versions.h"
+#include "master/state/clocks.h"
+#include "master/state/leases.h"
+#include "master/state/membership.h"
+#include "master/state/versions.h"
 
 namespace embers {
 namespace {
@@ -89,20 +89,16 @@ TEST(VersionWindow, IsReadyWhenAllItsMinibatchesAre) {
   EXPECT_FALSE(window.ready());
   window.complete(0, 1, 10);
   ASSERT_TRUE(window.ready());
-  const auto commit = window.commit();
-  EXPECT_EQ(commit.get().getVersion(), 8);
-  const auto parts = commit.get().getMinibatches();
-  ASSERT_EQ(parts.size(), 2);
-  EXPECT_EQ(parts[0].getMinibatch(), 0);
-  EXPECT_EQ(parts[0].getWeight(), 0.25);
-  EXPECT_EQ(parts[1].getAttempt(), 3);
-  EXPECT_EQ(parts[1].getWeight(), 0.75);
-  const auto question = window.norms_request();
-  EXPECT_EQ(question.get().getCommit().getVersion(), 8);
-  EXPECT_EQ(question.get().getCommit().getMinibatches()[1].getWeight(), 0.75);
-  const auto clipped = window.commit({{{2, "fc.weight"}, 6.25}});
-  ASSERT_EQ(clipped.get().getNorms().size(), 1);
-  EXPECT_EQ(clipped.get().getNorms()[0].getSquared(), 6.25);
+  const Commit commit = window.commit();
+  EXPECT_EQ(commit.version, 8);
+  ASSERT_EQ(commit.parts.size(), 2);
+  EXPECT_EQ(commit.parts[0].minibatch, 0);
+  EXPECT_EQ(commit.parts[0].weight, 0.25);
+  EXPECT_EQ(commit.parts[1].attempt, 3);
+  EXPECT_EQ(commit.parts[1].weight, 0.75);
+  const Commit clipped = window.commit({{{2, "fc.weight"}, 6.25}});
+  ASSERT_EQ(clipped.norms.size(), 1);
+  EXPECT_EQ(clipped.norms.begin()->second, 6.25);
   window.advance();
   EXPECT_EQ(window.version(), 8);
   EXPECT_EQ(window.limit(), 4);
@@ -117,8 +113,8 @@ TEST(VersionWindow, WeighsNothingForASumAndSurvivesEmptyMinibatches) {
   VersionWindow sum(0, 0, 1, 1, job::Reduction::kSum), mean(0, 0, 1, 1, job::Reduction::kMean);
   sum.complete(0, 1, 30);
   mean.complete(0, 1, 0);
-  EXPECT_EQ(sum.commit().get().getMinibatches()[0].getWeight(), 1);
-  EXPECT_EQ(mean.commit().get().getMinibatches()[0].getWeight(), 0);
+  EXPECT_EQ(sum.commit().parts[0].weight, 1);
+  EXPECT_EQ(mean.commit().parts[0].weight, 0);
 }
 
 TEST(Clocks, BoundOfZeroIsLockStep) {
@@ -196,14 +192,14 @@ TEST(Clocks, NeverLetAnybodyGetFurtherAheadThanTheBoundNorStallTheSlowest) {
   }
 }
 
-TEST(Membership, NumbersMembersAndNeverUsesAnIncarnationTwice) {
+TEST(Membership, NumbersWorkersAndNeverUsesAnIncarnationTwice) {
   Membership members;
   Member owner;
   owner.owner = true;
-  const uint64_t first = members.add({}).incarnation;
-  members.add(owner);
+  const uint64_t first = members.add({}, {}).incarnation;
+  members.add(owner, {});
   members.remove(first);
-  const Member& second = members.add({});
+  const Member& second = members.add({}, {});
   EXPECT_GT(second.incarnation, first + 1);
   EXPECT_EQ(second.number, 1);
   EXPECT_EQ(members.workers(), 1);
@@ -214,13 +210,32 @@ TEST(Membership, NumbersMembersAndNeverUsesAnIncarnationTwice) {
 
 TEST(Membership, FindsWhoIsSilent) {
   Membership members;
-  const auto incarnation = members.add({}).incarnation;
-  members.add({});
-  const auto now = Membership::Clock::now();
-  members.find(incarnation)->last_seen = now - std::chrono::seconds(5);
+  const Membership::Time now(std::chrono::hours(1));
+  const auto incarnation = members.add({}, now - std::chrono::seconds(5)).incarnation;
+  members.add({}, now);
   EXPECT_EQ(members.silent_since(now - std::chrono::seconds(10)), nullptr);
   ASSERT_NE(members.silent_since(now - std::chrono::seconds(2)), nullptr);
   EXPECT_EQ(members.silent_since(now - std::chrono::seconds(2))->incarnation, incarnation);
+  members.grant_time(now);
+  EXPECT_EQ(members.silent_since(now - std::chrono::seconds(2)), nullptr);
+}
+
+TEST(Membership, FindsAllMembersOfOneConnection) {
+  Membership members;
+  Member member;
+  member.link = 3;
+  const auto first = members.add(member, {}).incarnation;
+  members.add({}, {});
+  const auto second = members.add(member, {}).incarnation;
+  EXPECT_EQ(members.behind(3), (std::vector<uint64_t>{first, second}));
+  EXPECT_TRUE(members.behind(4).empty());
+}
+
+TEST(EvaluationWindow, IsBoundedByRecordsAndByMinibatchesButLeavesTwoForEachWorker) {
+  EXPECT_EQ(evaluation_window(1024, 2), 4096);
+  EXPECT_EQ(evaluation_window(1, 2), 65536);
+  EXPECT_EQ(evaluation_window(100'000'000, 3), 6);
+  EXPECT_EQ(evaluation_window(0, 0), 65536);
 }
 
 TEST(RecentWindow, ForgetsWhatIsLongPast) {

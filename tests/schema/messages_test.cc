@@ -33,16 +33,16 @@ TEST(Messages, HaveEachANumberOfItsOwnAndItsStructsName) {
 // Peers know them by their numbers.
 TEST(Messages, NeverChangeTheirNumbers) {
   const std::map<std::string, int> expected{
-      {"ErrorReply", 1},      {"Empty", 2},         {"Hello", 3},          {"Welcome", 4},
-      {"Challenge", 5},       {"Proof", 6},         {"PullRequest", 16},   {"PullReply", 17},
-      {"PushRequest", 18},    {"PushReply", 19},    {"CommitRequest", 32}, {"CommitReply", 33},
-      {"FenceRequest", 34},   {"StatsRequest", 35}, {"StatsReply", 36},    {"RestoreRequest", 37},
-      {"ResumeRequest", 38},  {"ScanRequest", 39},  {"ScanReply", 40},     {"EndRequest", 41},
-      {"NormsRequest", 48},   {"NormsReply", 49},   {"MapRequest", 50},    {"JobRequest", 64},
-      {"JobReply", 65},       {"JoinRequest", 66},  {"JoinReply", 67},     {"LeaseRequest", 68},
-      {"LeaseReply", 69},     {"DoneRequest", 70},  {"DoneReply", 71},     {"HeartbeatRequest", 72},
-      {"HeartbeatReply", 73}, {"FailRequest", 74},  {"LeaveRequest", 75},  {"OwnersRequest", 76},
-      {"OwnersReply", 77}};
+      {"ErrorReply", 1},        {"Empty", 2},           {"Hello", 3},         {"Welcome", 4},
+      {"Challenge", 5},         {"Proof", 6},           {"Ping", 7},          {"PullRequest", 16},
+      {"PullReply", 17},        {"PushRequest", 18},    {"PushReply", 19},    {"CommitRequest", 32},
+      {"CommitReply", 33},      {"FenceRequest", 34},   {"StatsRequest", 35}, {"StatsReply", 36},
+      {"RestoreRequest", 37},   {"ResumeRequest", 38},  {"ScanRequest", 39},  {"ScanReply", 40},
+      {"EndRequest", 41},       {"NormsRequest", 48},   {"NormsReply", 49},   {"MapRequest", 50},
+      {"JobRequest", 64},       {"JobReply", 65},       {"JoinRequest", 66},  {"JoinReply", 67},
+      {"LeaseRequest", 68},     {"LeaseReply", 69},     {"DoneRequest", 70},  {"DoneReply", 71},
+      {"HeartbeatRequest", 72}, {"HeartbeatReply", 73}, {"FailRequest", 74},  {"LeaveRequest", 75},
+      {"OwnersRequest", 76},    {"OwnersReply", 77},    {"OrderRequest", 78}, {"OrderReply", 79}};
   for (const auto& [message, number] : expected)
     EXPECT_EQ(name(static_cast<Kind>(number)), message) << number;
 }

@@ -141,7 +141,7 @@ TEST(Errors, OfAnUnknownNumberAreInternal) {
     known += static_cast<int>(code) == number;
     EXPECT_TRUE(static_cast<int>(code) == number || code == ErrorCode::kInternal);
   }
-  EXPECT_EQ(known, 18);
+  EXPECT_EQ(known, 19);
 }
 
 }  // namespace

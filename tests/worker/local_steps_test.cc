@@ -2,8 +2,9 @@
 // a worker between owners and a model whose every answer the test gives.
 #include <gtest/gtest.h>
 
-#include "tests/worker/stage_testing.h"
-#include "worker/pull.h"
+#include "client/pull.h"
+#include "tests/client/stage_testing.h"
+#include "worker/step_work.h"
 #include "worker/train.h"
 
 namespace embers {
@@ -101,16 +102,17 @@ class LocalSteps : public testing::Test {
     caf::anon_send_exit(shard_, caf::exit_reason::kill);
   }
   void send(uint64_t minibatch, bool evaluate = false) {
-    auto work = std::make_shared<Work>();
+    auto work = std::make_shared<StepWork>();
     work->origin = origin(minibatch);
     work->evaluate = evaluate;
     work->lookups.tables = {{0, Keys(std::vector<int64_t>{7})}};
-    caf::anon_send(puller_, work);
+    work->show_lookups();
+    caf::anon_send(puller_, WorkPtr(work));
   }
   // The dense value that each work was computed on, in the order in which they came out.
   std::vector<double> computed_on(size_t works) {
     std::vector<double> values;
-    for (const WorkPtr& work : finished_->wait_for(works)) values.push_back(work->result.loss_sum);
+    for (const WorkPtr& work : finished_->wait_for(works)) values.push_back(work->report.loss_sum);
     EXPECT_TRUE(failures_->wait_for(0).empty());
     return values;
   }
@@ -144,7 +146,7 @@ TEST_F(LocalSteps, EmbeddingRowsAreAlwaysPulledAndGradientsAreAsStaleAsTheDenseM
   std::vector<float> rows;
   for (const WorkPtr& work : finished_->wait_for(4)) {
     versions.push_back(work->versions[0].value());
-    rows.push_back(work->result.scores[0]);
+    rows.push_back(work->report.scores[0]);
   }
   EXPECT_EQ(rows, (std::vector<float>{100, 101, 102, 103}));
   EXPECT_EQ(versions, (std::vector<uint64_t>{100, 100, 100, 103}));
@@ -161,7 +163,7 @@ TEST_F(LocalSteps, AnEvaluatedMinibatchPullsTheModelAndSoDoesTheNextOneTrained) 
 
 TEST_F(LocalSteps, WithoutAnyModelYetAMinibatchGoesBackToTheMaster) {
   start(3);
-  auto work = std::make_shared<Work>();
+  const WorkPtr work = std::make_shared<StepWork>();
   work->pulls_dense = false;
   caf::anon_send(trainer_, work);
   EXPECT_TRUE(finished_->wait_for(1).at(0)->refused);

@@ -121,6 +121,7 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
           b.initOwners(1)[0].initEndpoints(1).set(0, "elsewhere");
         });
       },
+      [](const Message<wire::OrderRequest>&) { return make_message<wire::OrderReply>(); },
       [script](const Message<wire::FailRequest>& m) {
         script->locked([&] { return script->failures.emplace_back(m.get().getMessage().cStr()), 0; });
         return make_message<wire::Empty>();

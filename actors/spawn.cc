@@ -1,0 +1,50 @@
+#include "actors/spawn.h"
+
+#include "actors/errors.h"
+
+namespace embers {
+namespace {
+
+constexpr auto kLongestWait = std::chrono::hours(24);  // of virtual time: somebody ticks in vain
+
+caf::result<void> run(caf::blocking_actor* self, const std::function<void(caf::blocking_actor*)>& work) {
+  try {
+    work(self);
+    return caf::unit;
+  } catch (const Error& e) {
+    return to_caf(e);
+  } catch (const std::exception& e) {
+    return to_caf(Error(ErrorCode::kInternal, e.what()));
+  }
+}
+
+}  // namespace
+
+Simulator* simulator(caf::actor_system& system) { return dynamic_cast<Simulator*>(&system.scheduler()); }
+
+bool step(Simulator& simulator) { return simulator.try_run_once() || simulator.trigger_timeout(); }
+
+caf::actor spawn_work(caf::actor_system& system, std::function<void(caf::blocking_actor*)> work) {
+  if (simulator(system) == nullptr)
+    return system.spawn<caf::detached>([work = std::move(work)](caf::blocking_actor* self) {
+      self->receive([&](begin_atom) { return run(self, work); });
+    });
+  return system.spawn([work = std::move(work)](caf::event_based_actor* self) -> caf::behavior {
+    return {[=](begin_atom) {
+      self->quit();
+      const caf::scoped_actor inner(self->system());
+      return run(inner.ptr(), work);
+    }};
+  });
+}
+
+void let_answer(caf::blocking_actor* self) {
+  Simulator* const system = simulator(self->home_system());
+  if (system == nullptr) return;
+  const auto latest = system->clock().now() + kLongestWait;
+  while (self->mailbox().empty())
+    if (!step(*system) || system->clock().now() > latest)
+      fail(ErrorCode::kInternal, "in this simulation, nobody answers");
+}
+
+}  // namespace embers

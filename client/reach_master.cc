@@ -1,0 +1,109 @@
+#include "client/reach_master.h"
+
+#include <optional>
+#include <thread>
+
+#include "actors/errors.h"
+#include "actors/routing/remote_owner.h"
+#include "actors/transport/job_dir.h"
+#include "base/host.h"
+
+namespace embers {
+namespace {
+
+constexpr auto kLookAgain = std::chrono::milliseconds(50);  // whether there is a master
+
+void wait_for_address(const std::string& job_dir, std::chrono::duration<double> timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (!find_address(job_dir)) {
+    if (std::chrono::steady_clock::now() >= deadline)
+      fail(ErrorCode::kUnreachable,
+           "no master has written '{}/address' within {} s: is it running, with --job-dir and this "
+           "directory?",
+           job_dir, timeout.count());
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+}  // namespace
+
+Credentials find_credentials(const std::string& secret_file, bool insecure,
+                             const std::function<Secret()>& from_dir) {
+  if (insecure) return {{}, true};
+  return {secret_file.empty() ? from_dir() : read_secret(secret_file), false};
+}
+
+JobAccess find_job(const JobLocation& location) {
+  JobAccess access;
+  const std::string& dir = location.job_dir;
+  if (dir.empty()) {
+    access.master = "the master at " + location.master;
+    access.address = location.master;
+    access.find_master = [endpoint = parse_endpoint(location.master)] { return std::vector{endpoint}; };
+  } else {
+    access.master = access.address = fmt::format("the master of '{}'", dir);
+    access.find_master = [dir] {
+      const auto endpoints = find_address(dir);
+      if (!endpoints) fail(ErrorCode::kUnavailable, "no master has written '{}/address'", dir);
+      return *endpoints;
+    };
+    wait_for_address(dir, location.connect_timeout);  // the master makes the secret before it writes that
+  }
+  access.credentials = find_credentials(location.secret_file, location.insecure, [&] {
+    return dir.empty() ? Secret() : find_secret(dir).value_or(Secret());
+  });
+  return access;
+}
+
+MasterLink reach_master(Transport& transport, const JobAccess& access, const ReachOptions& options) {
+  const auto link = Link::open(transport, access.address, access.find_master, {0, 0, options.role},
+                               options.connect_timeout);
+  MasterLink master;
+  master.actor = link->proxy<MasterInterface>(Destination::kMaster);
+  master.name = access.master;
+  master.role = options.role;
+  caf::scoped_actor self{transport.system()};
+  Message<wire::JobReply> reply;
+  std::optional<Error> error;
+  self->request(master.actor, options.patience, make_message<wire::JobRequest>())
+      .receive([&](const Message<wire::JobReply>& m) { reply = m; },
+               [&](caf::error& e) { error = from_caf(e); });
+  if (error && error->code() == ErrorCode::kTimeout)
+    fail(ErrorCode::kTimeout,
+         "{} accepted a connection, but does not say what its job is: check that the process is not "
+         "stopped, or wait longer",
+         access.master);
+  if (error) throw Error(*error);
+  decoding(Kind::kJobReply, [&] {
+    const auto r = reply.get();
+    job::JobText text{r.getPath(), r.getText(), read_texts(r.getOverrides())};
+    text.overrides.insert(text.overrides.end(), options.set.begin(), options.set.end());
+    master.run = r.getJob();
+    master.index_dir = r.getIndexDir();
+    master.evaluates = r.getEvaluates();
+    master.job = job::parse_job(std::move(text));
+    if (master.evaluates) job::keep_rows_in_memory(master.job);
+  });
+  return master;
+}
+
+void connect_over(Transport& transport, const MasterLink& master, std::chrono::duration<double> timeout,
+                  SessionConfig& config) {
+  config.role = master.role;
+  config.run = master.run;
+  config.master = master.actor;
+  config.master_name = master.name;
+  config.host = host_name();
+  config.boot_id = boot_id();
+  config.connect_owner = [&transport, run = master.run, role = master.role, here = config.boot_id, timeout](
+                             size_t, const std::vector<std::string>& endpoints, const std::string& there,
+                             uint64_t incarnation) {
+    return remote_owner(transport, endpoints, !here.empty() && here == there, {run, incarnation, role},
+                        timeout, false);
+  };
+  config.drop_owner = [](const OwnerHandles& owner) {
+    drop_remote_owner(owner, "the shard has moved to another process");
+  };
+}
+
+}  // namespace embers

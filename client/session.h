@@ -1,0 +1,190 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/errors.h"
+
+// A program's part in a running job: it looks rows up, or it is leased minibatches and computes their
+// gradients itself. Installed as embers::client, without libtorch.
+//
+//   auto session = embers::client::Session::join_as_reader({.master = "127.0.0.1:7700"});
+//   const std::vector<int64_t> keys{7, 42};
+//   std::vector<float> rows(keys.size() * session.table("user").dim);
+//   session.lookup("user", keys, rows);
+//
+// Every error is an embers::Error, whose what() says what was wrong, where, and what to do. Once the session
+// itself has ended (the job failed, or the master is gone), every call throws why.
+namespace embers::client {
+
+enum class KeyType : uint8_t { kInt64, kBytes };
+
+// An embedding table.
+struct Table {
+  std::string name;
+  uint32_t dim = 0;  // floats of a row
+  KeyType keys = KeyType::kInt64;
+};
+
+// Keys of one table: `ints` or `bytes`, as its KeyType says.
+struct TableKeys {
+  std::string_view table;
+  std::span<const int64_t> ints = {};
+  std::span<const std::string_view> bytes = {};
+};
+
+// What was read is as new as `oldest`, or newer. In a sync job versions are those of the job; in other jobs
+// each shard counts its own.
+struct Versions {
+  uint64_t oldest = 0, newest = 0;
+};
+
+struct Options {
+  // Where the job is: the master's address, or the job's directory, in which the master wrote it.
+  std::string master = {};   // HOST:PORT, unix:/path or unix:@name
+  std::string job_dir = {};  // --job-dir of the master; has the job's secret, too
+  // A job that other hosts can reach has a secret, in its directory or in a file, which only this user may
+  // read.
+  std::string secret_file = {};
+  bool insecure = false;                              // do without, in a network that is trusted
+  std::chrono::duration<double> connect_timeout{20};  // for the master, and for each shard
+  std::chrono::duration<double> timeout{60};          // for joining, for a look-up, and for closing
+};
+
+// A dense parameter of the model, or a buffer such as a running mean.
+struct Parameter {
+  std::string name;
+  std::vector<int64_t> shape;
+  bool buffer = false;
+};
+
+// What a worker must agree on with the master: a difference is refused with kMismatch.
+struct WorkerOptions : Options {
+  std::vector<Table> tables;          // in the model's order
+  std::vector<Parameter> parameters;  // in the model's order, buffers last
+  // "name=value" lines of what decides the bits of a gradient: all workers of a sync job must have the same.
+  std::vector<std::string> numeric;
+  // What the data hold: the lines of data::Dataset::signature() for the training data, then for the test
+  // data.
+  std::vector<std::string> data;
+};
+
+// What the master is told about a minibatch.
+struct Report {
+  uint64_t examples = 0;                   // records in it
+  uint64_t skipped = 0;                    // bad records that were left out
+  double loss_sum = 0;                     // loss times examples
+  std::span<const float> scores = {};      // one for each example
+  std::span<const float> labels = {};      // one for each example; empty without labels
+  std::span<const uint64_t> records = {};  // evaluation: number of each example in the test data
+};
+
+namespace detail {
+class Core;
+struct LeasedWork;
+}  // namespace detail
+
+// One leased minibatch. It is pulled, waited for, and pushed (or finished, when it is evaluated):
+//
+//   leased ──pull──► on its way ──wait──► rows are there ──push, finish──► over
+//     └──────────────────┴──────────────────────┴── give_back ──► over
+//
+// One that is destroyed before it is over is given back, and the master leases it again.
+//
+// *Thread safety*: none; different minibatches may be used by different threads.
+class Minibatch {
+ public:
+  Minibatch() = default;  // over
+  Minibatch(Minibatch&&) noexcept = default;
+  Minibatch& operator=(Minibatch&&) noexcept;
+  ~Minibatch();
+
+  // Whether it is not over. Session::lease() gives one that is, when the job has no more work.
+  explicit operator bool() const { return work_ != nullptr; }
+  bool evaluate() const;     // of the test data, in file order: nothing is pushed
+  uint64_t epoch() const;    // from 1 on
+  uint64_t number() const;   // in the epoch: with it, it decides which records these are
+  uint64_t version() const;  // sync: of the model that it is computed on; else 0
+
+  // Asks for the rows of these keys, which must be unique in each table, for each table at most once, and for
+  // the dense parameters. Returns at once.
+  void pull(std::span<const TableKeys> keys);
+  // Waits until they are there. False: an owner refused, because the minibatch is stale or the owner has
+  // moved. Then it is over; the master leases it again. At most 1 + training.prefetch minibatches of a
+  // session may have rows and not be over; the next one waits until one of them is.
+  bool wait();
+  // Waits this long at most; returns whether wait() would now return at once.
+  bool wait_for(std::chrono::duration<double> time);
+
+  // Rows of the i-th list of the pull: keys x dim. Valid until it is over.
+  std::span<const float> rows(size_t i) const;
+  // Values of the i-th of WorkerOptions::parameters.
+  std::span<const float> parameter(size_t i) const;
+
+  // Hands over gradients and returns at once: of each list of the pull, keys x dim, or empty for none; and of
+  // each parameter, or empty for zero. For a buffer, its new value, or empty to keep it. Everything is
+  // copied. The shards apply them, or keep them for the version's commit (sync); then the master is told. If
+  // a shard refuses them as stale, the master leases the minibatch again.
+  void push(std::span<const std::span<const float>> rows, std::span<const std::span<const float>> parameters,
+            const Report& report);
+  // Of one that is evaluated.
+  void finish(const Report& report);
+  void give_back();
+
+ private:
+  friend class Session;
+  Minibatch(std::shared_ptr<detail::Core> core, std::shared_ptr<detail::LeasedWork> work);
+
+  std::shared_ptr<detail::Core> core_;
+  std::shared_ptr<detail::LeasedWork> work_;
+};
+
+// A program that has joined a job. The master hears regularly that it lives, from a thread of the session's
+// own.
+//
+// *Thread safety*: all members from any thread, except close() and the destructor, during which no other call
+// may run. After fork() the child can do nothing with it: it must join by itself.
+class Session {
+ public:
+  // Joins a job to look rows up. The job does not wait for readers, neither to begin nor to end, and a reader
+  // can change nothing. Returns when the job has begun; kTimeout if it has not begun in time.
+  static Session join_as_reader(const Options& options);
+  // Joins a job to compute gradients. Returns when all shards have joined.
+  static Session join_as_worker(const WorkerOptions& options);
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();  // close()
+
+  const std::string& job() const;            // its name
+  const std::vector<Table>& tables() const;  // its embedding tables
+  const Table& table(std::string_view name) const;
+
+  // Copies each key's row to its place in `rows`, keys x dim. A key that nobody has trained on yet reads as
+  // its initial value, the one that it will begin with; no row is made for it. Rows of different shards may
+  // be of different versions. kTimeout if the shards do not answer in time, also when one is lost and
+  // recovers.
+  Versions lookup(std::string_view table, std::span<const int64_t> keys, std::span<float> rows);
+  Versions lookup(std::string_view table, std::span<const std::string_view> keys, std::span<float> rows);
+
+  // The next minibatch, once there is one; one that is over when the job has no more work. Workers only.
+  Minibatch lease();
+  // The same, for this long at most: nothing if there was none by then.
+  std::optional<Minibatch> lease_for(std::chrono::duration<double> time);
+
+  // Leaves the job: gives back what is leased and not pushed, and waits until the shards have acknowledged
+  // what is. Later calls do nothing. Throws nothing; how the session had ended is what calls before it threw.
+  void close() noexcept;
+
+ private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace embers::client

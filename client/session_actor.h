@@ -1,0 +1,82 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/message_types.h"
+#include "base/errors.h"
+#include "client/work.h"
+#include "job/job.h"
+
+namespace embers {
+
+// The parts of a session that know data and model, each an actor that fills in a work and sends it to `next`.
+// What it throws (see stage()) ends the session. Null for readers.
+struct SessionParts {
+  std::function<WorkPtr()> make_work;  // an empty work: what the parts keep in one
+  // Makes the part that gets a leased work, says which keys it wants, and sets is_read.
+  std::function<StageActor(caf::actor_system& system, const StageActor& next, const StageOwner& session)>
+      read;
+  // Makes the part that gets a pulled work and computes its gradients and report; one for each pipeline (see
+  // spawn_session).
+  std::function<StageActor(caf::actor_system& system, std::shared_ptr<const Owners> owners,
+                           const StageActor& next, const StageOwner& session)>
+      train;
+};
+
+// Everything a session needs to know, constant after its start.
+struct SessionConfig {
+  job::Job job;
+  uint64_t run = 0;         // number of the run, from the master's answer to JobRequest
+  MasterActor master;       // local, or a proxy
+  std::string master_name;  // for messages: its address, or "the master"
+  std::string host, boot_id;
+  // A worker is leased minibatches; a reader only looks rows up, nobody waits for it, and it can change
+  // nothing.
+  wire::Role role = wire::Role::WORKER;
+  // What a worker must agree on with its master.
+  ModelSpec model;                    // tables and dense parameters; the rest is the master's to say
+  std::vector<std::string> numeric;   // numeric settings, "name=value"
+  std::vector<std::string> settings;  // as MasterConfig's
+  SessionParts parts;
+  uint32_t get_model_steps = 1;  // every how many training minibatches the dense model is pulled
+  // Handles of an owner that listens at these endpoints on a host with this boot id; `number` is its shard
+  // id.
+  std::function<OwnerHandles(size_t number, const std::vector<std::string>& endpoints,
+                             const std::string& boot_id, uint64_t incarnation)>
+      connect_owner;
+  // Ends such handles: what they were asked is answered with an error. Null for none.
+  std::function<void(const OwnerHandles& owner)> drop_owner;
+
+  // Called in the session's thread. The first may be null.
+  std::function<void(std::shared_ptr<const Owners>)> on_owners;  // where they are: joined, or they have moved
+  std::function<void()> on_last_lease;                           // nothing more is leased. Null for none
+  std::function<void(std::optional<Error>)>
+      on_end;  // once; without an error when the job is done or leaving was asked
+};
+
+using leave_atom = caf::atom_constant<caf::atom("leave")>;
+using look_atom = caf::atom_constant<caf::atom("look")>;
+using end_atom = caf::atom_constant<caf::atom("end")>;
+
+// A session as its own process sees it.
+//   (leave)        finishes what is under way and goes
+//   (look, owner map version)  an owner was not found where that map says: looks for the owners again
+//   (end)          goes at once; the master gives what is under way to others
+using SessionActor = caf::typed_actor<caf::reacts_to<leave_atom>, caf::reacts_to<look_atom, uint32_t>,
+                                      caf::reacts_to<end_atom>>;
+
+// Spawns a session: joins the master, and tells it regularly that this process lives. A worker's keeps a
+// pipeline of stages busy with leased minibatches, at most 1 + prefetch of them at a time, and one more that
+// is read:
+//
+//   lease ──► [read] ──► (credit) ──► pull ──► [train] ──► push ──► done ──► (credit back)
+//
+// [..] are the parts that are plugged in. When an owner moved to another process, what is in the pipeline
+// (from pull on) is given back to the master, and a new pipeline begins with the owners' new places.
+SessionActor spawn_session(caf::actor_system& system, std::shared_ptr<const SessionConfig> config);
+
+}  // namespace embers

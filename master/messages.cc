@@ -1,0 +1,220 @@
+#include "master/messages.h"
+
+#include <array>
+
+#include "actors/owner/norms.h"
+#include "actors/owner/staleness.h"
+#include "schema/codec.h"
+
+namespace embers {
+namespace {
+
+void fill(wire::CommitRequest::Builder b, const Commit& commit) {
+  b.setVersion(commit.version);
+  auto parts = b.initMinibatches(commit.parts.size());
+  for (unsigned i = 0; i < commit.parts.size(); ++i) {
+    parts[i].setMinibatch(commit.parts[i].minibatch);
+    parts[i].setAttempt(commit.parts[i].attempt);
+    parts[i].setWeight(commit.parts[i].weight);
+  }
+  write_norms(b, commit.norms);
+}
+
+// Owners of this process are reached at the master's own endpoints.
+void write_addresses(capnp::List<wire::JoinReply::Owner>::Builder owners,
+                     const std::vector<Reply::Address>& addresses, const MasterConfig& config) {
+  for (unsigned i = 0; i < addresses.size(); ++i) {
+    const bool local = i < config.local_owners.size();
+    const auto& endpoints = local ? config.local_endpoints : addresses[i].endpoints;
+    write_texts(owners[i].initEndpoints(endpoints.size()), endpoints);
+    owners[i].setBootId(local ? config.boot_id : addresses[i].boot_id);
+  }
+}
+
+}  // namespace
+
+Event::Join read(wire::JoinRequest::Reader request) {
+  Event::Join e;
+  e.owner = request.getRole() == wire::Role::OWNER;
+  e.reader = request.getRole() == wire::Role::READER;
+  e.host = request.getHost();
+  e.pid = request.getPid();
+  e.endpoints = read_texts(request.getEndpoints());
+  e.boot_id = request.getBootId();
+  e.model = read_texts(request.getModel());
+  e.numeric = read_texts(request.getNumeric());
+  e.settings = read_texts(request.getSettings());
+  e.more = request.getMore();
+  return e;
+}
+
+Event::Lease read(wire::LeaseRequest::Reader request) { return {0, request.getIncarnation()}; }
+
+Event::Done read(wire::DoneRequest::Reader request) {
+  Event::Done e;
+  e.incarnation = request.getIncarnation();
+  e.lease = request.getLease();
+  e.minibatch = request.getMinibatch();
+  e.attempt = request.getAttempt();
+  e.returned = request.getReturned();
+  e.examples = request.getExamples();
+  e.skipped = request.getSkipped();
+  e.late_pulls = request.getLatePulls();
+  e.keys = request.getKeys();
+  e.cache_hits = request.getCacheHits();
+  e.direct_rows = request.getDirectRows();
+  e.owner_rows = request.getOwnerRows();
+  e.loss_sum = request.getLossSum();
+  const auto seconds = request.getStageSeconds();
+  for (unsigned i = 0; i < StageTimes::kStages && i < seconds.size(); ++i) e.stages.seconds[i] = seconds[i];
+  return e;
+}
+
+Event::Heartbeat read(wire::HeartbeatRequest::Reader request) {
+  return {0, request.getIncarnation(), request.getStop()};
+}
+
+Event::Owners read(wire::OwnersRequest::Reader request) {
+  return {0, request.getIncarnation(), request.getMapVersion()};
+}
+
+Event::Orders read(wire::OrderRequest::Reader request) {
+  return {0, request.getIncarnation(), request.getReceived(), request.getCarriedOut()};
+}
+
+Event::Fail read(wire::FailRequest::Reader request) {
+  return {0, request.getIncarnation(), Error(error_code(request.getCode()), request.getMessage())};
+}
+
+Event::Leave read(wire::LeaveRequest::Reader request) {
+  return {0, request.getIncarnation(), request.getReason()};
+}
+
+OwnerAnswer read_answer(wire::Empty::Reader) { return std::monostate(); }
+
+OwnerAnswer read_answer(wire::NormsReply::Reader reply) { return read(reply); }
+
+OwnerAnswer read_answer(wire::CommitReply::Reader) { return std::monostate(); }
+
+OwnerAnswer read_answer(wire::StatsReply::Reader reply) {
+  OwnerCounts counts;
+  counts.sums.examples = reply.getExamples();
+  counts.sums.minibatches = reply.getMinibatches();
+  counts.sums.version = reply.getVersion();
+  counts.sums.staleness = read_staleness(reply);
+  counts.sums.duplicates = reply.getDuplicates();
+  counts.sums.bad_gradients = reply.getBadGradients();
+  counts.sums.rows = reply.getRows();
+  counts.sums.resident_bytes = reply.getResidentBytes();
+  for (const auto a : reply.getApplied()) counts.applied.push_back({a.getMinibatch(), a.getExamples()});
+  return counts;
+}
+
+Message<wire::JobReply> job_reply(const MasterConfig& config) {
+  const job::JobText& source = config.job.source;
+  return make_message<wire::JobReply>([&](wire::JobReply::Builder b) {
+    b.setJob(config.run);
+    b.setPath(source.path);
+    b.setText(source.text);
+    write_texts(b.initOverrides(source.overrides.size()), source.overrides);
+    b.setIndexDir(config.index_dir);
+    b.setEvaluates(config.task == JobConfig::Task::kEvaluate);
+  });
+}
+
+Message<wire::JoinReply> write(const Reply::Join& reply, const MasterConfig& config) {
+  return make_message<wire::JoinReply>([&](wire::JoinReply::Builder b) {
+    b.setIncarnation(reply.incarnation);
+    b.setNumber(reply.number);
+    auto tables = b.initTables(config.model.tables.size());
+    for (unsigned i = 0; i < config.model.tables.size(); ++i) write(tables[i], config.model.tables[i]);
+    const OwnerMap map = even_owner_map(config.shards, config.job.storage.buckets, reply.map_version);
+    b.setMapVersion(map.version);
+    auto buckets = b.initOwnerOfBucket(map.buckets());
+    for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.owner_of_bucket[i]);
+    b.setTakesOver(reply.takes_over);
+    if (!reply.reader) {
+      b.setServerUser(config.server_login.user);
+      b.setServerPassword(config.server_login.password);
+    }
+    if (!reply.owners.empty()) write_addresses(b.initOwners(reply.owners.size()), reply.owners, config);
+  });
+}
+
+Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig&) {
+  using Kind = Reply::Lease::Kind;
+  return make_message<wire::LeaseReply>([&](wire::LeaseReply::Builder b) {
+    b.setKind(reply.kind == Kind::kTrain      ? wire::LeaseReply::Kind::TRAIN
+              : reply.kind == Kind::kEvaluate ? wire::LeaseReply::Kind::EVALUATE
+                                              : wire::LeaseReply::Kind::END);
+    b.setLease(reply.lease.id);
+    b.setEpoch(reply.epoch);
+    b.setVersion(reply.version);
+    auto parts = b.initMinibatches(reply.lease.parts.size());
+    for (unsigned i = 0; i < reply.lease.parts.size(); ++i) {
+      parts[i].setMinibatch(reply.lease.parts[i].minibatch);
+      parts[i].setAttempt(reply.lease.parts[i].attempt);
+    }
+  });
+}
+
+Message<wire::DoneReply> write(const Reply::Done& reply, const MasterConfig&) {
+  return make_message<wire::DoneReply>([&](wire::DoneReply::Builder b) { b.setAccepted(reply.accepted); });
+}
+
+Message<wire::HeartbeatReply> write(const Reply::Heartbeat& reply, const MasterConfig&) {
+  return make_message<wire::HeartbeatReply>([&](wire::HeartbeatReply::Builder b) {
+    b.setInterval(reply.interval);
+    b.setTimeout(reply.timeout);
+    b.setMapVersion(reply.map_version);
+  });
+}
+
+Message<wire::OwnersReply> write(const Reply::Owners& reply, const MasterConfig& config) {
+  return make_message<wire::OwnersReply>([&](wire::OwnersReply::Builder b) {
+    b.setMapVersion(reply.map_version);
+    write_addresses(b.initOwners(reply.owners.size()), reply.owners, config);
+  });
+}
+
+Message<wire::OrderReply> write(const Order& reply, const MasterConfig&) {
+  using Kind = wire::OrderReply::Order;
+  static constexpr std::array kinds{Kind::NONE,  Kind::HOLD,     Kind::RELEASE,
+                                    Kind::DRAIN, Kind::EVALUATE, Kind::CHECKPOINT};
+  return make_message<wire::OrderReply>([&](wire::OrderReply::Builder b) {
+    b.setNumber(reply.number);
+    b.setOrder(kinds.at(static_cast<size_t>(reply.what)));
+    b.setValue(reply.value);
+  });
+}
+
+Message<wire::Empty> write(const Reply::Empty&, const MasterConfig&) { return make_message<wire::Empty>(); }
+
+Message<wire::FenceRequest> write(const Question::Fence& question) {
+  return make_message<wire::FenceRequest>(
+      [&](wire::FenceRequest::Builder b) { b.setIncarnation(question.incarnation); });
+}
+
+Message<wire::MapRequest> write(const Question::NewMap& question) {
+  return make_message<wire::MapRequest>(
+      [&](wire::MapRequest::Builder b) { b.setMapVersion(question.version); });
+}
+
+Message<wire::NormsRequest> write(const Question::Norms& question) {
+  return make_message<wire::NormsRequest>(
+      [&](wire::NormsRequest::Builder b) { fill(b.initCommit(), question.commit); });
+}
+
+Message<wire::CommitRequest> write(const Commit& question) {
+  return make_message<wire::CommitRequest>([&](wire::CommitRequest::Builder b) { fill(b, question); });
+}
+
+Message<wire::StatsRequest> write(const Question::Stats& question) {
+  return make_message<wire::StatsRequest>([&](wire::StatsRequest::Builder b) {
+    b.setEpoch(question.epoch);
+    auto list = b.initMinibatches(question.minibatches.size());
+    for (unsigned i = 0; i < question.minibatches.size(); ++i) list.set(i, question.minibatches[i]);
+  });
+}
+
+}  // namespace embers

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "master/master.h"
+#include "master/state/events.h"
+
+namespace embers {
+
+// Between messages and the values that JobState knows. Malformed messages throw, as codec.h says.
+
+Event::Join read(wire::JoinRequest::Reader request);  // without ticket and link
+Event::Lease read(wire::LeaseRequest::Reader request);
+Event::Done read(wire::DoneRequest::Reader request);
+Event::Heartbeat read(wire::HeartbeatRequest::Reader request);
+Event::Owners read(wire::OwnersRequest::Reader request);
+Event::Orders read(wire::OrderRequest::Reader request);
+Event::Fail read(wire::FailRequest::Reader request);
+Event::Leave read(wire::LeaveRequest::Reader request);
+
+OwnerAnswer read_answer(wire::Empty::Reader reply);
+OwnerAnswer read_answer(wire::NormsReply::Reader reply);
+OwnerAnswer read_answer(wire::CommitReply::Reader reply);
+OwnerAnswer read_answer(wire::StatsReply::Reader reply);
+
+Message<wire::JobReply> job_reply(const MasterConfig& config);
+Message<wire::JoinReply> write(const Reply::Join& reply, const MasterConfig& config);
+Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig& config);
+Message<wire::DoneReply> write(const Reply::Done& reply, const MasterConfig& config);
+Message<wire::HeartbeatReply> write(const Reply::Heartbeat& reply, const MasterConfig& config);
+Message<wire::OwnersReply> write(const Reply::Owners& reply, const MasterConfig& config);
+Message<wire::OrderReply> write(const Order& reply, const MasterConfig& config);
+Message<wire::Empty> write(const Reply::Empty& reply, const MasterConfig& config);
+
+Message<wire::FenceRequest> write(const Question::Fence& question);
+Message<wire::MapRequest> write(const Question::NewMap& question);
+Message<wire::NormsRequest> write(const Question::Norms& question);
+Message<wire::CommitRequest> write(const Commit& question);
+Message<wire::StatsRequest> write(const Question::Stats& question);
+
+}  // namespace embers

@@ -1,0 +1,98 @@
+// How a job ends: stopped, done or failed.
+#include "master/state/job_state.h"
+
+namespace embers {
+namespace {
+
+constexpr auto kEndSeconds = std::chrono::seconds(5);   // for workers to leave, then for owners to answer
+constexpr auto kFailSeconds = std::chrono::seconds(3);  // for members to be told
+
+}  // namespace
+
+void JobState::stop(const std::string& why) {
+  if (stopped() || phase_ >= Phase::kEnding) return;
+  report_.stopped_by = why;
+  say(fmt::format("{}: finishing what is under way{}", why, config_->output.empty() ? "" : ", then saving"));
+  if (phase_ == Phase::kGathering) return finish();
+  if (!sync()) train_book_.set_limit(train_book_.next());
+}
+
+void JobState::finish() {
+  enter(Phase::kEnding);
+  deadline_ = now_ + kEndSeconds;
+  answer_owners(Time::max());
+  refuse_joins(Error(ErrorCode::kJobFailed,
+                     stopped() ? "the job ended before it began: " + report_.stopped_by : "the job is over"));
+}
+
+void JobState::close() {
+  enter(Phase::kClosing);
+  tell_owners(true, "", kEndSeconds);
+}
+
+void JobState::fail_job(const Error& why) {
+  if (phase_ >= Phase::kEnding) return;
+  enter(Phase::kFailed);
+  error_ = why;
+  deadline_ = now_ + kFailSeconds;
+  const Error reply(ErrorCode::kJobFailed, why.what());
+  refuse_joins(reply);
+  for (std::vector<Waiting>* list : {&waiting_leases_, &waiting_owners_})
+    for (const Waiting& w : std::exchange(*list, {})) {
+      told_.insert(w.incarnation);
+      refuse(w.ticket, reply);
+    }
+  for (const auto& [incarnation, member] : members_.all())
+    if (const auto ticket = orders_.forget(incarnation)) {
+      told_.insert(incarnation);
+      refuse(*ticket, reply);
+    }
+  tell_owners(false, why.what(), kFailSeconds);
+}
+
+void JobState::tell_owners(bool ok, const std::string& message, std::chrono::seconds timeout) {
+  for (uint32_t number = 0; number < places_.size(); ++number) {
+    if (!places_[number].there()) continue;
+    ++owners_to_tell_;
+    effect(Effect::Tell{number, places_[number].incarnation, ok, message, timeout});
+  }
+}
+
+void JobState::take(const Event::OwnerTold&) {
+  if (owners_to_tell_ > 0) --owners_to_tell_;
+}
+
+// A process that the master has given up on cannot end the job of the others.
+void JobState::take(const Event::Fail& e) {
+  if (e.incarnation != 0 && !members_.find(e.incarnation))
+    fail(ErrorCode::kFenced, "the master has given up on this process and given its work to others");
+  fail_job(e.error);
+  effect(Effect::Answer{e.ticket, Reply::Empty{}});
+}
+
+// All that still waits is answered: nothing else will.
+void JobState::over() {
+  enter(Phase::kOver);
+  report_.workers_joined = members_.workers_joined();
+  const Error over(ErrorCode::kJobFailed, error_ ? error_->what() : "the job is over");
+  refuse_joins(over);
+  for (std::vector<Waiting>* list : {&waiting_leases_, &waiting_owners_})
+    for (const Waiting& w : std::exchange(*list, {})) refuse(w.ticket, over);
+  for (const auto& [incarnation, member] : members_.all())
+    if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, over);
+}
+
+void JobState::refuse_joins(const Error& why) {
+  for (const Waiting& w : std::exchange(waiting_joins_, {})) {
+    remove(w.incarnation, why);
+    refuse(w.ticket, why);
+  }
+  for (Place& place : places_)
+    if (place.holder == Place::Holder::kConnecting) {
+      place.holder = Place::Holder::kNobody;
+      remove(place.incarnation, why);
+      refuse(place.join, why);
+    }
+}
+
+}  // namespace embers

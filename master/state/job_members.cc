@@ -1,0 +1,266 @@
+// Who is in the job: joins, heartbeats, losses.
+#include <algorithm>
+
+#include "master/state/job_state.h"
+
+namespace embers {
+namespace {
+
+constexpr std::chrono::seconds kOrderWait(10);  // until a member is told that there is no order
+const char* const kAskedAgain = "it was asked again before it was answered";
+const char* const kGivenUp = "the master has given up on this worker: start a new one";
+
+std::string worker_at(const Event::Join& e) { return fmt::format("worker pid {} on {}", e.pid, e.host); }
+
+}  // namespace
+
+// For those who ask a failed job for anything: they are told why it failed.
+void JobState::check_failed(uint64_t incarnation) {
+  if (!error_) return;
+  if (members_.find(incarnation)) told_.insert(incarnation);
+  throw Error(ErrorCode::kJobFailed, error_->what());
+}
+
+Member& JobState::member(uint64_t incarnation) {
+  Member* const found = members_.find(incarnation);
+  if (!found) throw Error(ErrorCode::kFenced, kGivenUp);
+  return *found;
+}
+
+void JobState::take(const Event::Join& e) {
+  check_failed(0);
+  if (over_or_failed()) fail(ErrorCode::kJobFailed, "the job is over");
+  Member member;
+  member.owner = e.owner;
+  member.reader = e.reader;
+  member.host = e.host;
+  member.pid = e.pid;
+  member.endpoints = e.endpoints;
+  member.boot_id = e.boot_id;
+  member.link = e.link;
+  member.more = e.more;
+  // Whoever is refused leaves nothing behind: everything is checked before anything is changed.
+  if (member.owner) check_owner(member);
+  if (member.worker()) check_worker(e);
+  if (member.owner) member.number = *place_for_owner();
+  if (member.worker()) accept_numeric_settings(e);
+  const Member& added = members_.add(std::move(member), now_);
+  if (!e.owner) {
+    say(fmt::format("{} joined", added.describe()));
+    if (added.worker()) alone_since_ = now_;
+    waiting_joins_.push_back({e.ticket, added.incarnation, now_});
+    return;
+  }
+  Place& place = places_[added.number];
+  place.holder = Place::Holder::kConnecting;
+  place.incarnation = added.incarnation;
+  place.join = e.ticket;
+  effect(Effect::Connect{added.number, added.incarnation, added.endpoints});
+}
+
+// A process with more owners than there are places is refused as a whole, before the first of them joins.
+// Otherwise some of its owners would have to leave again, as lost owners. So places are kept for the owners
+// of other processes that have begun to join.
+void JobState::check_owner(const Member& joining) const {
+  const size_t open = std::count_if(places_.begin(), places_.end(),
+                                    [](const Place& p) { return p.holder == Place::Holder::kNobody; });
+  const size_t kept = members_.kept_from(joining), come = size_t{1} + joining.more;
+  if (open == 0)
+    fail(ErrorCode::kInvalid, "this job has {} shards and all have joined{}", config_->shards,
+         config_->model.has_embeddings() ? ""
+                                         : " (its model has no Embedding layer and needs no shard process)");
+  if (kept + come > open)
+    fail(ErrorCode::kInvalid,
+         "this job has {} shards, of which {} {} not joined yet{}: a process with {} owner{} does not fit "
+         "(--owners)",
+         config_->shards, open, open == 1 ? "has" : "have",
+         kept == 0 ? "" : fmt::format(" (places kept for processes that are still joining: {})", kept), come,
+         come == 1 ? "" : "s");
+}
+
+void JobState::check_worker(const Event::Join& e) const {
+  const std::string where = worker_at(e);
+  if (const std::string d = signature_difference(model_signature_, e.model); !d.empty())
+    fail(ErrorCode::kMismatch, "the model differs: {} ({})", d, where);
+  check_settings(e.settings, where);
+  if (!sync()) return;
+  if (const auto differences = numeric_differences(e); !differences.empty())
+    fail(ErrorCode::kMismatch,
+         "{}; a sync job gives the same weights only with the same settings on all workers",
+         differences.front());
+}
+
+// Of a worker that has passed all checks. The first one decides; when it has gone before the job starts,
+// nothing was computed with its settings, and the next one does.
+void JobState::accept_numeric_settings(const Event::Join& e) {
+  if (phase_ == Phase::kGathering && members_.workers() == 0) numeric_settings_ = e.numeric;
+  for (const std::string& difference : numeric_differences(e)) say(difference);
+}
+
+// Between the worker and the first one, in words.
+std::vector<std::string> JobState::numeric_differences(const Event::Join& e) const {
+  if (phase_ == Phase::kGathering && members_.workers() == 0) return {};
+  std::vector<std::string> differences;
+  for (size_t i = 0; i < std::max(e.numeric.size(), numeric_settings_.size()); ++i) {
+    const std::string a = i < numeric_settings_.size() ? numeric_settings_[i] : "nothing";
+    const std::string b = i < e.numeric.size() ? e.numeric[i] : "nothing";
+    if (a != b)
+      differences.push_back(
+          fmt::format("numeric settings differ: {} at the first worker, {} at {}", a, b, worker_at(e)));
+  }
+  return differences;
+}
+
+// With different values or data, a worker would compute minibatches other than those that are counted.
+void JobState::check_settings(const std::vector<std::string>& theirs, const std::string& where) const {
+  const auto first_missing = [](const std::vector<std::string>& lines, const std::vector<std::string>& from) {
+    const auto it = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+      return std::find(from.begin(), from.end(), line) == from.end();
+    });
+    return it == lines.end() ? std::string("no such value") : *it;
+  };
+  if (theirs == config_->settings) return;
+  fail(ErrorCode::kMismatch, "the job differs: {} at the master, {} at the worker ({})",
+       first_missing(config_->settings, theirs), first_missing(theirs, config_->settings), where);
+}
+
+void JobState::answer_joins() {
+  if (waiting_joins_.empty() || owners_missing() || paused_) return;
+  std::erase_if(waiting_joins_, [&](const Waiting& w) {
+    const Member& member = *members_.find(w.incarnation);
+    if (member.reader && phase_ < Phase::kTraining) return false;  // owners have no rows worth reading yet
+    effect(Effect::Answer{w.ticket, join_reply(member)});
+    return true;
+  });
+}
+
+Reply::Join JobState::join_reply(const Member& member) const {
+  return {member.incarnation, member.number,
+          map_version_,       member.owner && places_[member.number].away.has_value(),
+          member.reader,      member.owner ? std::vector<Reply::Address>() : addresses()};
+}
+
+std::vector<Reply::Address> JobState::addresses() const {
+  std::vector<Reply::Address> all(config_->shards);
+  for (const auto& [incarnation, member] : members_.all())
+    if (member.owner) all.at(member.number) = {member.endpoints, member.boot_id};
+  return all;
+}
+
+void JobState::take(const Event::Heartbeat& e) {
+  if (e.incarnation != 0) {
+    check_failed(e.incarnation);
+    Member* const member = members_.find(e.incarnation);
+    if (!member)
+      fail(ErrorCode::kFenced,
+           "the master has given up on this process after {} s without a sign of life, and given its work to "
+           "others",
+           config_->job.job.heartbeat_timeout);
+    member->last_seen = now_;
+    if (e.stop && member->owner) stop(member->describe() + " was asked to stop");
+  }
+  effect(
+      Effect::Answer{e.ticket, Reply::Heartbeat{beat(), config_->job.job.heartbeat_timeout, map_version_}});
+}
+
+// A worker that cannot go on may have pushed parts of its work: it is lost. Others leave when they are done.
+void JobState::take(const Event::Leave& e) {
+  const Member* const member = members_.find(e.incarnation);
+  if (member && !member->owner && !e.reason.empty()) {
+    lose_worker(e.incarnation, e.reason);
+  } else if (member && !member->owner) {
+    say(fmt::format("{} left", member->describe()));
+    forget_worker(e.incarnation);
+    clocks_.remove(e.incarnation);
+    train_book_.revoke(e.incarnation);
+    eval_book_.revoke(e.incarnation);
+  }
+  effect(Effect::Answer{e.ticket, Reply::Empty{}});
+}
+
+void JobState::take(const Event::LinkDown& e) {
+  for (const uint64_t incarnation : members_.behind(e.link)) lose(incarnation, e.why);
+}
+
+void JobState::lose(uint64_t incarnation, const std::string& why) {
+  const Member& member = *members_.find(incarnation);
+  member.owner ? lose_owner(member.number, why) : lose_worker(incarnation, why);
+}
+
+// A reader has written nothing. A worker is fenced at every owner first, so that nothing from it arrives
+// after others have begun its work. Until then it holds the others up (bounded): what it was given is done
+// before what follows. One that was still waiting to be let in does not know its incarnation, so nothing can
+// come from it.
+void JobState::lose_worker(uint64_t incarnation, const std::string& why) {
+  const std::string who = members_.find(incarnation)->describe();
+  const bool was_let_in = std::none_of(waiting_joins_.begin(), waiting_joins_.end(),
+                                       [&](const Waiting& w) { return w.incarnation == incarnation; });
+  const bool reader = members_.find(incarnation)->reader;
+  forget_worker(incarnation);
+  if (over_or_failed()) return;  // all members go
+  say(fmt::format("lost {}: {}", who, why));
+  if (reader) return;
+  ++report_.workers_lost;
+  if (phase_ == Phase::kEnding || !was_let_in) return;
+  ask_owners(Question::Fence{incarnation}, {Then::What::kFenced, incarnation});
+}
+
+// Takes the member out of the books of all members, and refuses what it waits for.
+void JobState::remove(uint64_t incarnation, const Error& why) {
+  members_.remove(incarnation);
+  if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, why);
+  for (std::vector<Waiting>* list : {&waiting_joins_, &waiting_leases_, &waiting_owners_})
+    std::erase_if(*list, [&](const Waiting& w) {
+      if (w.incarnation != incarnation) return false;
+      refuse(w.ticket, why);
+      return true;
+    });
+}
+
+void JobState::take(const Event::Orders& e) {
+  check_failed(e.incarnation);
+  if (over_or_failed()) fail(ErrorCode::kJobFailed, "the job is over");
+  Member& asking = member(e.incarnation);
+  const auto earlier = orders_.ask(e.incarnation, e.ticket, e.received, e.carried_out, now_);
+  if (earlier) refuse(*earlier, Error(ErrorCode::kUnavailable, kAskedAgain));
+  asking.last_seen = now_;
+  answer_orders();
+}
+
+void JobState::answer_orders() {
+  for (const Orders::Settled& s : orders_.ready(now_ - kOrderWait)) effect(Effect::Answer{s.ticket, s.order});
+}
+
+void JobState::forget_worker(uint64_t incarnation) {
+  if (members_.find(incarnation)->worker()) alone_since_ = now_;
+  remove(incarnation, Error(ErrorCode::kFenced, "the master has given up on this worker"));
+}
+
+// A worker that asks again no longer waits for its earlier answer.
+void JobState::wait(std::vector<Waiting>& list, Waiting request) {
+  std::erase_if(list, [&](const Waiting& w) {
+    if (w.incarnation != request.incarnation) return false;
+    refuse(w.ticket, Error(ErrorCode::kUnavailable, kAskedAgain));
+    return true;
+  });
+  list.push_back(request);
+}
+
+void JobState::check_silence() {
+  // A process that is still joining does not know its incarnation, so heartbeats cannot cover it. Its
+  // connection is watched instead.
+  for (const Waiting& w : waiting_joins_) members_.find(w.incarnation)->last_seen = now_;
+  const double timeout = config_->job.job.heartbeat_timeout;
+  while (const Member* silent = members_.silent_since(after(-timeout))) {
+    lose(silent->incarnation, fmt::format("no sign of life for {} s", timeout));
+    if (over_or_failed()) return;
+  }
+  const bool needs_workers = phase_ == Phase::kTraining || phase_ == Phase::kEvaluating;
+  if (needs_workers && members_.workers() == 0 &&
+      seconds_since(alone_since_) > config_->job.job.worker_timeout)
+    fail_job(Error(ErrorCode::kLost,
+                   fmt::format("no worker is left, and none has joined for {} s (job.worker_timeout)",
+                               config_->job.job.worker_timeout)));
+}
+
+}  // namespace embers

@@ -1,0 +1,199 @@
+// The course of a job: events, phases, versions.
+#include "master/state/job_state.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace embers {
+namespace {
+
+struct Arrow {
+  Phase from, to;
+};
+
+// master.h has the picture.
+constexpr std::array kArrows{
+    Arrow{Phase::kGathering, Phase::kPreparing},  // everybody has joined
+    Arrow{Phase::kGathering, Phase::kEnding},     // stopped
+    Arrow{Phase::kPreparing, Phase::kTraining},  Arrow{Phase::kPreparing, Phase::kEvaluating},
+    Arrow{Phase::kPreparing, Phase::kSaving},  // nothing to train or evaluate
+    Arrow{Phase::kTraining, Phase::kSettling},   Arrow{Phase::kSettling, Phase::kEvaluating},
+    Arrow{Phase::kSettling, Phase::kSaving},  // no test set, or stopped
+    Arrow{Phase::kEvaluating, Phase::kScoring},  Arrow{Phase::kEvaluating, Phase::kSaving},  // stopped
+    Arrow{Phase::kScoring, Phase::kSaving},      Arrow{Phase::kSaving, Phase::kTraining},
+    Arrow{Phase::kSaving, Phase::kEnding},       Arrow{Phase::kEnding, Phase::kClosing},
+    Arrow{Phase::kClosing, Phase::kOver},        Arrow{Phase::kFailed, Phase::kOver},
+};
+
+template <class E>
+constexpr bool is_request = requires(const E& e) {
+  e.ticket;
+};
+
+}  // namespace
+
+const char* name(Phase phase) {
+  constexpr std::array kNames{"gathering", "preparing", "training", "settling", "evaluating", "scoring",
+                              "saving",    "ending",    "closing",  "failed",   "over"};
+  return kNames.at(static_cast<size_t>(phase));
+}
+
+bool may_follow(Phase from, Phase to) {
+  if (to == Phase::kFailed) return from < Phase::kEnding;
+  return std::any_of(kArrows.begin(), kArrows.end(),
+                     [&](const Arrow& a) { return a.from == from && a.to == to; });
+}
+
+JobState::JobState(std::shared_ptr<const JobConfig> config, uint32_t local_owners, bool shows_progress,
+                   Time now)
+    : config_(std::move(config)),
+      model_signature_(signature(config_->model)),
+      local_owners_(local_owners),
+      shows_progress_(shows_progress),
+      clips_by_norm_(storage::Clipper(config_->model.tables).needs_norms()),
+      now_(now),
+      last_tick_(now),
+      places_(std::max(config_->shards, local_owners)) {
+  for (uint32_t number = 0; number < local_owners; ++number)
+    places_[number].holder = Place::Holder::kConnected;
+  report_.job = config_->job.job.name;
+  report_.mode = sync() ? "sync" : bounded() ? "bounded" : "async";
+  report_.total.loss = report_.total.test_loss = report_.total.auc = report_.total.accuracy =
+      std::numeric_limits<double>::quiet_NaN();
+}
+
+std::vector<Effect> JobState::on(const Event& event) {
+  now_ = std::max(now_, event.at);
+  std::visit(
+      [this](const auto& e) {
+        try {
+          take(e);
+        } catch (const Error& why) {
+          if constexpr (is_request<std::decay_t<decltype(e)>>)
+            refuse(e.ticket, why);
+          else
+            fail_job(why);
+        }
+      },
+      event.what);
+  try {
+    do {
+      answer_joins();
+      serve_leases();
+    } while (step());
+  } catch (const Error& why) {
+    fail_job(why);
+  }
+  return std::exchange(effects_, {});
+}
+
+// The only place where the phase changes.
+void JobState::enter(Phase next) {
+  if (next == phase_) return;
+  if (!may_follow(phase_, next))
+    fail(ErrorCode::kInternal, "a job that is {} cannot go on to {}", name(phase_), name(next));
+  phase_ = next;
+  effect(Effect::Entered{next});
+}
+
+// Moves the job on if what its phase waits for has happened; false when there is nothing to do now. Called
+// after every event until then, so no event needs to know who waits for it.
+bool JobState::step() {
+  switch (phase_) {
+    case Phase::kGathering:
+      if (owners_there() < config_->shards || members_.workers() < config_->workers) return false;
+      enter(Phase::kPreparing);
+      effect(Effect::Prepare{cursor()});
+      return true;
+    case Phase::kTraining:
+      if (committing_) return false;
+      if (sync() && window_.ready()) return commit(), true;
+      if (!train_book_.finished() && !(stopped() && drained())) return false;
+      return end_epoch(), true;
+    case Phase::kEvaluating:
+      if (!eval_book_.finished() && !(stopped() && eval_book_.idle())) return false;
+      return end_evaluation(), true;
+    case Phase::kEnding:
+      if (members_.workers() > 0 && now_ <= deadline_) return false;
+      return close(), true;
+    case Phase::kClosing:
+      if (owners_to_tell_ > 0) return false;
+      return over(), true;
+    case Phase::kFailed: {
+      const auto is_told = [&](const auto& m) { return m.second.owner || told_.contains(m.first); };
+      const auto& all = members_.all();
+      const bool all_told = owners_to_tell_ == 0 && std::all_of(all.begin(), all.end(), is_told);
+      if (!all_told && now_ <= deadline_) return false;
+      return over(), true;
+    }
+    default:
+      return false;  // waits for an answer, which moves it on
+  }
+}
+
+bool JobState::drained() const {
+  if (!train_book_.idle()) return false;
+  return members_.workers() == 0 ||
+         (sync() ? train_book_.next() == window_.begin() : train_book_.again().empty());
+}
+
+void JobState::commit() {
+  committing_ = true;
+  if (clips_by_norm_)
+    ask_owners(Question::Norms{window_.commit()}, {Then::What::kNorms});
+  else
+    send_commit({});
+}
+
+void JobState::send_commit(storage::SquaredNorms norms) {
+  ask_owners(window_.commit(std::move(norms)), {Then::What::kCommitted});
+}
+
+void JobState::take(const Event::Prepared& e) {
+  if (phase_ != Phase::kPreparing) return;
+  begin_ = e.at;
+  report_.first_epoch = begin_.epoch;
+  report_.total.shards = config_->shards;
+  ask_owners(Question::Stats{}, {Then::What::kBegin});
+}
+
+void JobState::take(const Event::WorkFailed& e) {
+  // An interrupted save begins again once all owners are there.
+  if (phase_ == Phase::kSaving && keeps_journal() && is_gone(e.error))
+    save_again_ = true;
+  else
+    fail_job(e.error);
+}
+
+void JobState::take(const Event::Tick&) {
+  // If this process was itself suspended, it cannot tell who was silent meanwhile.
+  const double silence = config_->job.job.heartbeat_timeout;
+  if (seconds_since(std::exchange(last_tick_, now_)) > silence / 2) members_.grant_time(now_);
+  answer_orders();
+  if (phase_ >= Phase::kEnding) return;
+  check_silence();
+  check_away();
+  show_progress();
+}
+
+OwnerMap JobState::map() const {
+  return even_owner_map(config_->shards, config_->job.storage.buckets, map_version_);
+}
+
+double JobState::beat() const { return std::min(1.0, config_->job.job.heartbeat_timeout / 4); }
+
+JobState::Held JobState::held() const {
+  return {members_.all().size(),
+          waiting_joins_.size() + waiting_leases_.size() + waiting_owners_.size() + orders_.waiting(),
+          questions_.size(),
+          train_book_.again().size() + eval_book_.again().size() + train_book_.held() + eval_book_.held()};
+}
+
+Time JobState::after(double seconds) const {
+  return now_ + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds));
+}
+
+double JobState::seconds_since(Time then) const { return std::chrono::duration<double>(now_ - then).count(); }
+
+}  // namespace embers

@@ -1,0 +1,244 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "master/state/clocks.h"
+#include "master/state/events.h"
+#include "master/state/job_config.h"
+#include "master/state/membership.h"
+#include "master/state/orders.h"
+#include "master/state/questions.h"
+#include "schema/partition.h"
+
+namespace embers {
+
+// Whether the error means that the process that was asked is gone, rather than that the question was wrong.
+inline bool is_gone(const Error& why) {
+  return remedy(why.code()) == Remedy::kRetry || why.code() == ErrorCode::kUnreachable;
+}
+
+// A job as its master knows it: who is in it, who computes what, which version is complete, where it stands.
+// A plain value: on() is the only thing that changes it, and does nothing but change it and return what is to
+// be done. The same events give the same effects. It never reads a clock; time comes with events.
+//
+// Invariants: (1) a minibatch is leased to one worker at a time, and none is ever dropped; (2) an accepted
+// minibatch is in exactly one version (sync), or counted in its epoch once (async, bounded); (3) its phase
+// changes in enter() alone, along the arrows of master.h's picture; (4) every request is answered exactly
+// once, at the latest when the job is over; (5) it holds no more than its members, what they were leased
+// and what they wait for.
+class JobState {
+ public:
+  // The first owners may be of the master's own process: they need not join.
+  JobState(std::shared_ptr<const JobConfig> config, uint32_t local_owners, bool shows_progress, Time now);
+
+  std::vector<Effect> on(const Event& event);
+
+  Phase phase() const { return phase_; }
+  const std::optional<Error>& error() const { return error_; }  // once failed
+  const Report& report() const { return report_; }
+  const Membership& members() const { return members_; }
+  OwnerMap map() const;
+  double beat() const;  // seconds between heartbeats, and between ticks
+  // What it holds now, and may have to hold on to for a while.
+  struct Held {
+    size_t members = 0, requests = 0, questions = 0, minibatches = 0;
+  };
+  Held held() const;
+
+ private:
+  struct Waiting {
+    Ticket ticket;
+    uint64_t incarnation;
+    Time since;
+  };
+  // A place in the owner map. One that was never taken is empty; one that was lost is `away` until a process
+  // has taken it over.
+  struct Place {
+    enum class Holder : uint8_t { kNobody, kConnecting, kConnected };
+    struct Away {
+      std::string lost;  // who, and why
+      Time deadline;
+    };
+    Holder holder = Holder::kNobody;
+    uint64_t incarnation = 0;   // of the holder; 0: this process
+    Ticket join = 0;            // of one that is being connected to
+    std::optional<Away> away;   // the holder, if any, is to take over from a lost one
+    uint64_t return_check = 0;  // the question that shows what version that holder is at
+
+    bool there() const { return holder == Holder::kConnected && !away; }
+  };
+  // What workers finished of an epoch.
+  struct EpochSums {
+    Time start;
+    uint64_t first_examples = 0;  // the owners' count at its begin
+    double loss_sum = 0;
+    uint64_t examples = 0, keys = 0, cache_hits = 0;
+    StageTimes stages;
+    // False when the job stopped without any worker: some pushes were never finished or never committed.
+    bool whole = true;
+  };
+
+  // --- events ------------------------------------------------------------------------------------
+  // A request is refused by throwing an Error, before anything has changed.
+  void take(const Event::Join& e);
+  void take(const Event::Lease& e);
+  void take(const Event::Done& e);
+  void take(const Event::Heartbeat& e);
+  void take(const Event::Owners& e);
+  void take(const Event::Orders& e);
+  void take(const Event::Fail& e);
+  void take(const Event::Leave& e);
+  void take(const Event::Stop& e) { stop(e.why); }
+  void take(const Event::Tick& e);
+  void take(const Event::LinkDown& e);
+  void take(const Event::Connected& e);
+  void take(const Event::NotConnected& e);
+  void take(const Event::OwnerDown& e);
+  void take(const Event::OwnerAnswered& e);
+  void take(const Event::OwnerFailed& e);
+  void take(const Event::OwnerTold& e);
+  void take(const Event::Prepared& e);
+  void take(const Event::Counted& e);
+  void take(const Event::Scored& e);
+  void take(const Event::Saved& e);
+  void take(const Event::WorkFailed& e);
+  void take(const Event::EvaluationFailed& e) { fail_job(e.error); }
+
+  template <class E>
+  void effect(E e) {
+    effects_.push_back({std::move(e)});
+  }
+  void say(std::string line) { effect(Effect::Say{std::move(line)}); }
+  void refuse(Ticket ticket, const Error& why) { effect(Effect::Refuse{ticket, why}); }
+
+  // --- its course (job_state.cc) -----------------------------------------------------------------
+  void enter(Phase next);
+  bool step();
+  bool drained() const;
+  void commit();
+  void send_commit(storage::SquaredNorms norms);
+  bool stopped() const { return !report_.stopped_by.empty(); }
+  bool over_or_failed() const { return phase_ >= Phase::kClosing; }
+  bool sync() const { return config_->job.training.mode == job::Mode::kSync; }
+  bool bounded() const { return config_->job.training.mode == job::Mode::kBounded; }
+  Time after(double seconds) const;
+  double seconds_since(Time then) const;
+
+  // --- members (job_members.cc) ------------------------------------------------------------------
+  void check_owner(const Member& joining) const;
+  void check_worker(const Event::Join& e) const;
+  void accept_numeric_settings(const Event::Join& e);
+  std::vector<std::string> numeric_differences(const Event::Join& e) const;
+  void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
+  Member& member(uint64_t incarnation);  // or kFenced
+  void check_failed(uint64_t incarnation);
+  Reply::Join join_reply(const Member& member) const;
+  std::vector<Reply::Address> addresses() const;
+  void answer_joins();
+  void lose(uint64_t incarnation, const std::string& why);
+  void lose_worker(uint64_t incarnation, const std::string& why);
+  void forget_worker(uint64_t incarnation);
+  void remove(uint64_t incarnation, const Error& why);
+  void answer_orders();
+  void check_silence();
+  void wait(std::vector<Waiting>& list, Waiting request);
+
+  // --- leases (job_leases.cc) --------------------------------------------------------------------
+  void serve_leases();
+  LeaseBook& book() { return phase_ == Phase::kEvaluating ? eval_book_ : train_book_; }
+  bool may_grant() const;
+  uint32_t most_to_grant(uint64_t incarnation);
+  void trained(const Event::Done& e);
+  void evaluated(const Event::Done& e);
+  void show_progress();
+
+  // --- owners (job_owners.cc) --------------------------------------------------------------------
+  size_t owners_there() const;
+  bool owners_missing() const;
+  void ask_owners(Question::Any question, Then then);
+  void answered(const Questions::Open& question);
+  void lose_owner(uint32_t number, const std::string& why);
+  void owner_error(uint32_t number, const Error& why);
+  bool keeps_journal() const;
+  bool waits_for(uint32_t number) const;
+  std::optional<uint32_t> place_for_owner() const;
+  Place* place_of(uint64_t incarnation);
+  void check_return(uint32_t number, uint64_t version);
+  void go_on();
+  void answer_owners(Time asked_before);
+  void check_away();
+  OwnerStats settle(const std::map<uint32_t, OwnerAnswer>& answers);
+
+  // --- epochs (job_epochs.cc) --------------------------------------------------------------------
+  void begin_epoch(uint32_t number, uint64_t next, const std::vector<uint64_t>& again);
+  void end_epoch();
+  void close_epoch(const OwnerStats& now);
+  uint64_t last_lease() const { return std::max(train_book_.last_lease(), eval_book_.last_lease()); }
+  void begin_evaluation();
+  void end_evaluation();
+  void limit_evaluation();
+  Cursor cursor() const;
+  void save_or_go_on();
+  bool is_last() const;
+
+  // --- the end (job_end.cc) ----------------------------------------------------------------------
+  void stop(const std::string& why);
+  void finish();
+  void close();
+  void fail_job(const Error& why);
+  void over();
+  void tell_owners(bool ok, const std::string& message, std::chrono::seconds timeout);
+  void refuse_joins(const Error& why);
+
+  std::shared_ptr<const JobConfig> config_;
+  std::vector<std::string> model_signature_;
+  uint32_t local_owners_ = 0;
+  bool shows_progress_ = false;
+  bool clips_by_norm_ = false;  // each commit needs the norms of its gradients
+
+  Time now_;                     // of the event at hand
+  std::vector<Effect> effects_;  // of the event at hand
+  Phase phase_ = Phase::kGathering;
+  std::optional<Error> error_;  // once failed
+
+  Membership members_;
+  Orders orders_;
+  std::vector<std::string> numeric_settings_;  // of the first worker
+  Time last_tick_;
+  Time alone_since_;  // without any worker, while training or evaluating
+  std::vector<Waiting> waiting_joins_, waiting_leases_, waiting_owners_;  // oldest first
+
+  std::vector<Place> places_;  // by owner number
+  uint32_t map_version_ = 1;   // raised with each owner that takes the place of a lost one
+  bool paused_ = false;        // nothing is leased: an owner is away, or not all know the new map
+  bool save_again_ = false;    // save_or_go_on() runs again once all owners are there
+  Questions questions_;
+
+  Time deadline_;              // of an ending or failed job
+  std::set<uint64_t> told_;    // workers that know of the failure
+  size_t owners_to_tell_ = 0;  // of the end
+
+  uint32_t epoch_ = 0;
+  Cursor begin_;  // where the job begins, while preparing
+  LeaseBook train_book_, eval_book_;
+  std::vector<Partial> partial_;  // of a stopped async epoch
+  VersionWindow window_;          // sync
+  Clocks clocks_;                 // bounded
+  bool committing_ = false;
+  bool stats_pending_ = false;
+  bool last_save_ = false;  // after the save that is under way the job ends
+  EpochSums sums_;
+  bool trained_any_ = false;  // a minibatch with examples, in this run
+  Time evaluation_start_;
+  uint64_t evaluated_examples_ = 0;
+  uint64_t counted_ = 0;  // minibatches of the evaluation that are summed up, in order
+  OwnerStats stats_;      // the latest
+  Report report_;
+};
+
+}  // namespace embers

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace embers {
+
+// Who computes which minibatch. Plain state, owned by the master.
+//
+// Invariants: (1) every minibatch of [0, total) is exactly one of: not yet granted, waiting to be granted
+// again, held by one lease, done; (2) an attempt number of a minibatch is granted once; (3) nothing is ever
+// dropped: what a worker does not finish is granted again.
+class LeaseBook {
+ public:
+  struct Part {
+    uint64_t minibatch;
+    uint32_t attempt;
+  };
+  struct Lease {
+    uint64_t id;
+    std::vector<Part> parts;
+  };
+
+  // Minibatches [first, total) and those of `again` are to be done; the others are. Ids of leases go on after
+  // `last_lease`, so that what is said late about a lease of another book is not taken for one of this.
+  explicit LeaseBook(uint64_t total = 0, uint64_t first = 0, const std::vector<uint64_t>& again = {},
+                     uint64_t last_lease = 0);
+
+  // Minibatches from `limit` on are not granted until it is raised.
+  void set_limit(uint64_t limit) { limit_ = limit; }
+  // Up to `most` minibatches for the worker, in order; nothing when none is available now.
+  std::optional<Lease> grant(uint64_t worker, uint32_t most);
+  // The worker has finished it; false when the lease is no longer that worker's.
+  bool complete(uint64_t lease, uint64_t minibatch, uint32_t attempt);
+  // The worker cannot finish it; false as above.
+  bool give_back(uint64_t lease, uint64_t minibatch, uint32_t attempt);
+  // A minibatch that waits to be granted again turned out to be done.
+  void mark_done(uint64_t minibatch) { again_.erase(minibatch); }
+  // Everything the worker holds is to be granted again; returns how many.
+  size_t revoke(uint64_t worker);
+
+  bool finished() const { return next_ == total_ && again_.empty() && held_.empty(); }
+  bool idle() const { return held_.empty(); }
+  size_t held() const { return held_.size(); }
+  size_t held_by(uint64_t worker) const;
+  uint64_t total() const { return total_; }
+  uint64_t last_lease() const { return last_lease_; }
+  uint64_t done() const { return next_ - again_.size() - held_.size(); }
+  // The cursor of a book that is idle: the first minibatch never granted, and those before it that are not
+  // done.
+  uint64_t next() const { return next_; }
+  std::vector<uint64_t> again() const;
+
+ private:
+  struct Held {
+    uint64_t worker;
+    uint64_t lease;
+    uint32_t attempt;
+  };
+  std::map<uint64_t, Held>::iterator find(uint64_t lease, uint64_t minibatch, uint32_t attempt);
+
+  uint64_t total_;
+  uint64_t next_;
+  uint64_t limit_;
+  uint64_t last_lease_;
+  std::map<uint64_t, uint32_t> again_;  // minibatch -> attempts so far
+  std::map<uint64_t, Held> held_;       // by minibatch
+};
+
+// How many minibatches of an evaluation may be under way at once: leased, or waiting to be counted. They are
+// bounded so that a slow disk, or one slow worker, does not fill memory with the results of the others: to
+// 4 million records, but at least two minibatches per worker.
+uint64_t evaluation_window(uint64_t batch_size, uint64_t workers);
+
+}  // namespace embers

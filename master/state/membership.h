@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace embers {
+
+// A process (or an actor of this process) that joined the job.
+struct Member {
+  uint64_t incarnation = 0;
+  bool owner = false;
+  bool reader = false;  // only looks rows up: is leased nothing, and nobody waits for it
+  uint32_t number = 0;  // in the owner map, or running number of the worker or reader
+  std::string host;
+  uint64_t pid = 0;
+  std::vector<std::string> endpoints;  // owners
+  std::string boot_id;
+  uint32_t more = 0;  // owners of the same process that join after it
+  uint64_t link = 0;  // its connection, which is watched
+  std::chrono::steady_clock::time_point last_seen;
+
+  bool worker() const { return !owner && !reader; }
+  std::string describe() const;  // "worker 2 (pid 4711 on host)"
+};
+
+// Who is in the job. Plain state, owned by the master.
+class Membership {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // Numbers a worker, and gives the member an incarnation that was never used before. Owners come with the
+  // number of their place.
+  Member& add(Member member, Time now);
+  void remove(uint64_t incarnation) { members_.erase(incarnation); }
+  Member* find(uint64_t incarnation);
+  const Member* find(uint64_t incarnation) const;
+  const Member* find_owner(uint32_t number) const;
+  // The incarnations of all members whose connection this is; one process may be several owners.
+  std::vector<uint64_t> behind(uint64_t link) const;
+  // Everybody counts as seen at this moment.
+  void grant_time(Time now);
+  // A member that has been silent since before `deadline`.
+  const Member* silent_since(Time deadline) const;
+  // Places that owners of other processes than the one of `joining` have not taken yet, though the first
+  // owner of their process has joined.
+  size_t kept_from(const Member& joining) const;
+  size_t workers() const;
+  size_t owners() const;
+  uint32_t workers_joined() const { return workers_joined_; }
+  const std::map<uint64_t, Member>& all() const { return members_; }
+
+ private:
+  std::map<uint64_t, Member> members_;  // by incarnation
+  uint64_t last_incarnation_ = 0;
+  uint32_t workers_joined_ = 0, readers_joined_ = 0;
+};
+
+}  // namespace embers
