@@ -245,7 +245,16 @@ TEST_P(Faults, ALinkThatIsNotKeptAnswersWithTheReason) {
   AskingSide client({parse_endpoint(proxy_.address())});
   EXPECT_EQ(client.pull(1, 10), 1);
   GetParam().begin(proxy_);
-  expect_error(ErrorCode::kTimeout, {"0.4 s"}, [&] { client.ask_shard(large_pull(2)); });
+  try {
+    client.ask_shard(large_pull(2));
+    ADD_FAILURE() << "it was answered";
+  } catch (
+      const Error& e) {  // the end that cuts the connection first knows why; the other may only see its end
+    const std::string what = e.what();
+    EXPECT_TRUE(e.code() == ErrorCode::kTimeout ? what.find("0.4 s") != what.npos
+                                                : e.code() == ErrorCode::kUnavailable)
+        << what;
+  }
   expect_error(ErrorCode::kUnavailable, {}, [&] { client.pull(3, 1); });
 }
 
