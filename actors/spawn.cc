@@ -38,11 +38,11 @@ caf::actor spawn_work(caf::actor_system& system, std::function<void(caf::blockin
   });
 }
 
-void let_answer(caf::blocking_actor* self) {
+void let_answer(caf::blocking_actor* self, size_t answers) {
   Simulator* const system = simulator(self->home_system());
   if (system == nullptr) return;
   const auto latest = system->clock().now() + kLongestWait;
-  while (self->mailbox().empty())
+  while (self->mailbox().size() < answers)
     if (!step(*system) || system->clock().now() > latest)
       fail(ErrorCode::kInternal, "in this simulation, nobody answers");
 }

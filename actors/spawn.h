@@ -33,8 +33,8 @@ using begin_atom = caf::atom_constant<caf::atom("begin")>;
 // one, and ends. Work may ask other actors and wait (ask.h).
 caf::actor spawn_work(caf::actor_system& system, std::function<void(caf::blocking_actor*)> work);
 
-// Before a blocking actor waits for an answer: a simulated system goes on until it has one. kInternal if
-// nobody will ever send one.
-void let_answer(caf::blocking_actor* self);
+// Before a blocking actor waits for answers: a simulated system goes on until it has so many. kInternal if
+// nobody will ever send them.
+void let_answer(caf::blocking_actor* self, size_t answers = 1);
 
 }  // namespace embers

@@ -286,6 +286,7 @@ void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::ve
       answers.emplace_back(owner, self->request(owners.handles[owner].shard, timeout,
                                                 pull_request(plan, owner, work.origin, work.exact,
                                                              !work.evaluate, owners.wire)));
+  let_answer(self.ptr(), answers.size());
   for (auto& asked : answers) {
     const size_t owner = asked.first;
     std::optional<Error> failed;

@@ -31,6 +31,7 @@ struct OptimizerState {
   // when it is applied, since until then it could be lost with this process. Async only.
   std::map<uint64_t, std::vector<PushPromise>> applying;
   std::vector<CommitPromise> committing;  // all that asked for the commit under way; empty when none is
+  bool begun = false;                     // some push was taken, here or in the owner's last process
   static inline const char* name = "optimizer";
 
   void check(const Origin& origin) const {
@@ -152,6 +153,7 @@ void push_async(Self self, PushPtr push, PushPromise promise) {
 void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
   const Origin origin = read(m.get().getOrigin());
   self->state.check(origin);
+  self->state.begun = true;
   if (self->state.ledger.is_applied(origin.epoch, origin.minibatch)) {
     const auto applying = self->state.applying.find(origin.minibatch);
     if (applying != self->state.applying.end())
@@ -283,6 +285,7 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
                                                  const std::shared_ptr<StagedJournal>& journal,
                                                  const std::vector<PushPtr>& staged) {
   self->state.config = config;
+  self->state.begun = config.takes_over;
   self->state.shard = shard;
   self->state.clipper.emplace(config.tables);
   self->state.reader.emplace(self->state.config.tables, config.skip_bad_gradients);
@@ -341,6 +344,11 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
         guarded(
             Kind::kResumeRequest,
             [&] {
+              // Asked again over a new connection, and answered: this is what the old one still held.
+              if (self->state.begun) {
+                promise.deliver(make_message<wire::Empty>());
+                return;
+              }
               resume(self->state, m.get());
               const auto note = std::make_shared<const AppliedNote>(self->state.ledger.note_of_all());
               const auto kept = std::make_shared<Kept>(promise);

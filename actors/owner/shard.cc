@@ -203,6 +203,7 @@ struct ShardState {
   uint64_t job = 0;
   uint32_t map_version = 0;
   bool sync = false;
+  bool begun = false;  // rows have been changed by a push
   struct Waiting {
     Message<wire::PullRequest> request;
     PullPromise promise;
@@ -327,7 +328,8 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
       },
       [self](const Message<wire::RestoreRequest>& m) {
         return guarded(Kind::kRestoreRequest, [&] {
-          self->state.rows->restore(m.get());
+          // Later it can only be what an old connection still held: it was asked again over a new one.
+          if (!self->state.begun) self->state.rows->restore(m.get());
           return make_message<wire::Empty>();
         });
       },
@@ -338,6 +340,7 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
       },
       [self](apply_atom, const ApplyPtr& batch) {
         return guarded(Kind::kPushRequest, [&] {
+          self->state.begun = true;
           self->state.rows->apply(*batch);
           self->state.wake();
           return self->state.rows->version();

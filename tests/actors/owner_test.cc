@@ -518,6 +518,34 @@ TEST(Resume, GoesOnWhereTheJobStood) {
   EXPECT_EQ(owner.stats().get().getMinibatches(), 51);
 }
 
+// A link that is made again asks again what has no answer, and the old connection may deliver it late.
+TEST(Resume, ThatComesAgainLateChangesNothing) {
+  Owner owner(false);
+  const auto resume = [&] {
+    owner.ask(owner.handles().optimizer,
+              make_message<wire::ResumeRequest>([](wire::ResumeRequest::Builder b) { b.setEpoch(1); }));
+  };
+  resume();
+  owner.pull({1});
+  owner.push(origin(3), {1}, {1, 1});
+  resume();
+  EXPECT_EQ(owner.stats().get().getExamples(), 10);
+  EXPECT_EQ(owner.push(origin(3), {1}, {1, 1}).get().getOutcome(), Outcomes::DUPLICATE);
+}
+
+TEST(Restore, ThatComesAgainLateChangesNothing) {
+  Owner owner(false);
+  const Keys keys(std::vector<int64_t>{1});
+  const std::vector<float> values{5, 5};
+  const TableSlices slices{0, keys, 2, values};
+  owner.ask(owner.handles().shard, make_restore({&slices, 1}, false));
+  owner.push(origin(3), {1}, {1, 1});
+  const auto trained = owner.pull({1});
+  EXPECT_NE(trained, values);
+  owner.ask(owner.handles().shard, make_restore({&slices, 1}, false));
+  EXPECT_EQ(owner.pull({1}), trained);
+}
+
 TEST(Stats, LeaveReservedTablesOutOfTheRows) {
   Owner owner(false, {table("a", 2), table(kDenseTable, 4, KeyKind::kBytes)});
   const Keys keys(std::vector<std::string>{"w#0"});

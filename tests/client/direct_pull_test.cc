@@ -1,8 +1,7 @@
 // What a worker reads straight from servers and what it asks of owners: the puller between a reader and
-// owners that follow a script.
+// owners that follow a script, simulated.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <set>
 
 #include "actors/errors.h"
@@ -19,7 +18,7 @@ struct Servers {
   std::set<int64_t> rows;
   std::vector<std::optional<uint64_t>> versions{5, 6};
   std::optional<Error> error;
-  std::atomic<int> reads = 0;
+  int reads = 0;
 };
 
 DirectReader::behavior_type scripted_servers(DirectReader::pointer, std::shared_ptr<Servers> servers) {
@@ -57,7 +56,7 @@ ShardActor::behavior_type scripted_owner(ShardActor::pointer self, std::shared_p
         std::vector<RowsShape> shapes;
         for (const TableSlices& t : read_slices(m.get().getTables(), 1)) {
           shapes.push_back({t.table, 1, t.keys.size()});
-          for (const int64_t key : t.keys.ints) asked->keys.add(key);
+          for (const int64_t key : t.keys.ints) asked->keys.push_back(key);
         }
         if (asked->error)
           promise.deliver(to_caf(*asked->error));
@@ -113,11 +112,14 @@ class DirectPull : public testing::Test {
     work->keys = {{0, work->unique}};
     return work;
   }
+  void send(const WorkPtr& work) {
+    caf::anon_send(puller_, work);
+    system_.settle();
+  }
   WorkPtr pull(std::vector<int64_t> keys, bool exact = false) {
-    caf::anon_send(puller_, work_of(std::move(keys), exact));
-    const auto works = finished_->wait_for(1);
-    if (works.empty()) throw std::runtime_error("the work did not come out");
-    return works[0];
+    send(work_of(std::move(keys), exact));
+    if (finished_->empty()) throw std::runtime_error("the work did not come out");
+    return finished_->front();
   }
   static std::vector<float> rows(const Work& work) {
     const auto span = work.rows.bets[0].span();
@@ -125,7 +127,7 @@ class DirectPull : public testing::Test {
   }
   using Versions = std::vector<std::optional<uint64_t>>;
 
-  System system_;
+  Simulation system_;
   std::shared_ptr<Servers> servers_ = std::make_shared<Servers>();
   std::shared_ptr<Asked> asked_ = std::make_shared<Asked>();
   std::shared_ptr<Finished> finished_ = std::make_shared<Finished>();
@@ -143,7 +145,7 @@ TEST_F(DirectPull, WhatIsThereIsNotAskedOfOwners) {
   EXPECT_EQ(work->versions, (Versions{5, 6}));
   EXPECT_EQ(work->direct_rows, 3);
   EXPECT_EQ(work->owner_rows, 0);
-  EXPECT_TRUE(asked_->keys.wait_for(0).empty());
+  EXPECT_TRUE(asked_->keys.empty());
 }
 
 TEST_F(DirectPull, OnlyWhatIsMissingIsAskedOfItsOwner) {
@@ -154,7 +156,7 @@ TEST_F(DirectPull, OnlyWhatIsMissingIsAskedOfItsOwner) {
   EXPECT_EQ(work->versions, (Versions{5, 6})) << "what was read first is the older";
   EXPECT_EQ(work->direct_rows, 3);
   EXPECT_EQ(work->owner_rows, 2);
-  EXPECT_EQ(asked_->keys.wait_for(2).size(), 2);
+  EXPECT_EQ(asked_->keys.size(), 2);
 }
 
 TEST_F(DirectPull, WithoutAnythingThereOwnersVersionsCount) {
@@ -173,39 +175,41 @@ TEST_F(DirectPull, AnExactVersionIsAskedOfOwnersOnly) {
 TEST_F(DirectPull, OwnersKnowBetterWhatBecameOfAServer) {
   servers_->error = Error(ErrorCode::kUnavailable, "server x does not answer");
   asked_->error = Error(ErrorCode::kLost, "7 of 9 rows are gone");
-  caf::anon_send(puller_, work_of(keys_of(0, 1)));
-  const auto failures = failures_->wait_for(1);
-  ASSERT_EQ(failures.size(), 1);
+  send(work_of(keys_of(0, 1)));
+  const Failures& failures = *failures_;
+  ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].code, ErrorCode::kLost);
   EXPECT_EQ(failures[0].message, "7 of 9 rows are gone");
 }
 
 TEST_F(DirectPull, AServerThatOnlyTheWorkerCannotReachEndsTheWork) {
   servers_->error = Error(ErrorCode::kUnreachable, "server x does not answer");
-  caf::anon_send(puller_, work_of(keys_of(0, 1)));
-  const auto failures = failures_->wait_for(1);
-  ASSERT_EQ(failures.size(), 1);
+  send(work_of(keys_of(0, 1)));
+  const Failures& failures = *failures_;
+  ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].code, ErrorCode::kLost);
   EXPECT_NE(failures[0].message.find("server x does not answer"), std::string::npos) << failures[0].message;
-  EXPECT_TRUE(finished_->wait_for(0).empty());
+  EXPECT_TRUE(finished_->empty());
 }
 
 TEST_F(DirectPull, OwnersThatSayNothingAreNotWaitedForLong) {
   servers_->error = Error(ErrorCode::kUnavailable, "server x does not answer");
   asked_->silent = true;
-  caf::anon_send(puller_, work_of(keys_of(0, 1)));
-  const auto failures = failures_->wait_for(1);
-  ASSERT_EQ(failures.size(), 1);
+  send(work_of(keys_of(0, 1)));
+  EXPECT_TRUE(failures_->empty());
+  system_.pass(kVerdict);
+  const Failures& failures = *failures_;
+  ASSERT_EQ(failures.size(), 1u);
   EXPECT_NE(failures[0].message.find("server x does not answer"), std::string::npos) << failures[0].message;
 }
 
 TEST_F(DirectPull, AValueThatIsNoRowFailsTheWorkAtOnce) {
   servers_->error = Error(ErrorCode::kCorrupt, "not a row of embers");
-  caf::anon_send(puller_, work_of(keys_of(0, 1)));
-  const auto failures = failures_->wait_for(1);
-  ASSERT_EQ(failures.size(), 1);
+  send(work_of(keys_of(0, 1)));
+  const Failures& failures = *failures_;
+  ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].code, ErrorCode::kCorrupt);
-  EXPECT_TRUE(asked_->keys.wait_for(0).empty());
+  EXPECT_TRUE(asked_->keys.empty());
 }
 
 TEST_F(DirectPull, LatePullsGoTheSameWay) {

@@ -1,4 +1,5 @@
-// Programs that look rows up in a running job.
+// Programs that look rows up in a running job: their threads wait in client::Session, so the job behind it is
+// not simulated.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>

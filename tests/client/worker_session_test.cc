@@ -1,4 +1,5 @@
-// Programs that compute a running job's gradients by themselves.
+// Programs that compute a running job's gradients by themselves: their threads wait in client::Session, so the
+// job behind it is not simulated.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -1,5 +1,5 @@
 // Which minibatches pull the dense model, and what the others are computed on: the puller and the trainer of
-// a worker between owners and a model whose every answer the test gives.
+// a worker between owners and a model whose every answer the test gives, simulated.
 #include <gtest/gtest.h>
 
 #include "client/pull.h"
@@ -112,12 +112,14 @@ class LocalSteps : public testing::Test {
   // The dense value that each work was computed on, in the order in which they came out.
   std::vector<double> computed_on(size_t works) {
     std::vector<double> values;
-    for (const WorkPtr& work : finished_->wait_for(works)) values.push_back(work->report.loss_sum);
-    EXPECT_TRUE(failures_->wait_for(0).empty());
+    system_.settle();
+    for (const WorkPtr& work : *finished_) values.push_back(work->report.loss_sum);
+    EXPECT_EQ(values.size(), works);
+    EXPECT_TRUE(failures_->empty());
     return values;
   }
 
-  System system_;
+  Simulation system_;
   ModelSpec model_;
   std::shared_ptr<Finished> finished_ = std::make_shared<Finished>();
   std::shared_ptr<Failures> failures_ = std::make_shared<Failures>();
@@ -144,7 +146,7 @@ TEST_F(LocalSteps, EmbeddingRowsAreAlwaysPulledAndGradientsAreAsStaleAsTheDenseM
   computed_on(4);
   std::vector<uint64_t> versions;
   std::vector<float> rows;
-  for (const WorkPtr& work : finished_->wait_for(4)) {
+  for (const WorkPtr& work : *finished_) {
     versions.push_back(work->versions[0].value());
     rows.push_back(work->report.scores[0]);
   }
@@ -166,7 +168,8 @@ TEST_F(LocalSteps, WithoutAnyModelYetAMinibatchGoesBackToTheMaster) {
   const WorkPtr work = std::make_shared<StepWork>();
   work->pulls_dense = false;
   caf::anon_send(trainer_, work);
-  EXPECT_TRUE(finished_->wait_for(1).at(0)->refused);
+  system_.settle();
+  EXPECT_TRUE(finished_->at(0)->refused);
 }
 
 TEST_F(LocalSteps, AnswersOutOfOrderDoNotChangeTheOrderOfMinibatches) {

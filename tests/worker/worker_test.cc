@@ -1,19 +1,18 @@
-// A worker between a master that follows a script and a real owner. The model counts records: see
+// A worker between a master that follows a script and a real owner, simulated. The model counts records: see
 // support/probe_model.cc.
 #include "worker/worker.h"
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <fstream>
-#include <future>
-#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "actors/ask.h"
 #include "model/step.h"
 #include "tests/support/actors.h"
 #include "tests/support/paths.h"
+#include "tests/support/simulation.h"
 #include "tests/support/temp_dir.h"
 
 namespace embers {
@@ -29,9 +28,8 @@ struct Done {
   uint64_t examples;
 };
 
-// What the master does, and what it was told. Any thread.
-class Script {
- public:
+// What the master does, and what it was told.
+struct Script {
   std::vector<uint64_t> leases;  // minibatches to be given, one a lease; then END
   Kinds kind = Kinds::TRAIN;
   bool hold_done = false;  // answers to "done" wait until this is false and the next heartbeat comes
@@ -41,23 +39,6 @@ class Script {
   std::vector<std::string> failures;
   int left = 0, owners_asked = 0;
   std::vector<caf::typed_response_promise<Message<wire::DoneReply>>> held;
-
-  template <class F>
-  auto locked(F&& f) {
-    const std::lock_guard lock(mutex_);
-    auto result = f();
-    changed_.notify_all();
-    return result;
-  }
-  template <class F>
-  bool wait(F&& f, std::chrono::milliseconds time = 20s) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, time, f);
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
 };
 
 Message<wire::DoneReply> accepted() {
@@ -79,43 +60,35 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
         });
       },
       [script](const Message<wire::LeaseRequest>&) {
-        return script->locked([&] {
-          return make_message<wire::LeaseReply>([&](wire::LeaseReply::Builder b) {
-            b.setEpoch(1);
-            if (script->leased == script->leases.size()) return b.setKind(Kinds::END);
-            b.setKind(script->kind);
-            auto part = b.initMinibatches(1)[0];
-            part.setMinibatch(script->leases[script->leased++]);
-            part.setAttempt(1);
-          });
+        return make_message<wire::LeaseReply>([&](wire::LeaseReply::Builder b) {
+          b.setEpoch(1);
+          if (script->leased == script->leases.size()) return b.setKind(Kinds::END);
+          b.setKind(script->kind);
+          auto part = b.initMinibatches(1)[0];
+          part.setMinibatch(script->leases[script->leased++]);
+          part.setAttempt(1);
         });
       },
       [script, self](const Message<wire::DoneRequest>& m) -> caf::result<Message<wire::DoneReply>> {
         const auto r = m.get();
         auto promise = self->make_response_promise<Message<wire::DoneReply>>();
-        script->locked([&] {
-          script->done.push_back({r.getMinibatch(), r.getReturned(), r.getExamples()});
-          if (script->hold_done)
-            script->held.push_back(promise);
-          else
-            promise.deliver(accepted());
-          return 0;
-        });
+        script->done.push_back({r.getMinibatch(), r.getReturned(), r.getExamples()});
+        if (script->hold_done)
+          script->held.push_back(promise);
+        else
+          promise.deliver(accepted());
         return promise;
       },
       [script](const Message<wire::HeartbeatRequest>&) {
-        script->locked([&] {  // here, because only the actor's own thread may deliver
-          if (!script->hold_done)
-            for (auto& promise : std::exchange(script->held, {})) promise.deliver(accepted());
-          return 0;
-        });
+        if (!script->hold_done)
+          for (auto& promise : std::exchange(script->held, {})) promise.deliver(accepted());
         return make_message<wire::HeartbeatReply>([](wire::HeartbeatReply::Builder b) {
           b.setInterval(1);
           b.setTimeout(10);
         });
       },
       [script](const Message<wire::OwnersRequest>&) {
-        script->locked([&] { return ++script->owners_asked; });
+        ++script->owners_asked;
         return make_message<wire::OwnersReply>([](wire::OwnersReply::Builder b) {
           b.setMapVersion(2);
           b.initOwners(1)[0].initEndpoints(1).set(0, "elsewhere");
@@ -123,11 +96,11 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
       },
       [](const Message<wire::OrderRequest>&) { return make_message<wire::OrderReply>(); },
       [script](const Message<wire::FailRequest>& m) {
-        script->locked([&] { return script->failures.emplace_back(m.get().getMessage().cStr()), 0; });
+        script->failures.emplace_back(m.get().getMessage().cStr());
         return make_message<wire::Empty>();
       },
       [script](const Message<wire::LeaveRequest>&) {
-        script->locked([&] { return ++script->left; });
+        ++script->left;
         return make_message<wire::Empty>();
       },
   };
@@ -171,7 +144,7 @@ class WorkerTest : public testing::Test {
                                                                  uint64_t) {
       return endpoints.empty() ? owner : next;
     };
-    config->on_end = [this](std::optional<Error> error) { ended_.set_value(std::move(error)); };
+    config->on_end = [this](const std::optional<Error>& error) { ended_ = error; };
     worker_ = spawn_worker(system_, config);
   }
   ~WorkerTest() override {
@@ -181,9 +154,9 @@ class WorkerTest : public testing::Test {
     end_owner(next_owner_);
   }
   std::optional<Error> end() {
-    auto future = ended_.get_future();
-    if (future.wait_for(20s) != std::future_status::ready) throw std::runtime_error("the worker did not end");
-    return future.get();
+    if (!system_.run_until([this] { return ended_.has_value(); }))
+      throw std::runtime_error("the worker did not end");
+    return *ended_;
   }
   std::vector<float> rows(const std::vector<int64_t>& ints) {
     caf::scoped_actor self{system_};
@@ -201,14 +174,14 @@ class WorkerTest : public testing::Test {
   }
 
   TempDir dir_;
-  System system_;
+  std::optional<std::optional<Error>> ended_;  // the worker may still set it while the system ends
+  Simulation system_;
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
   job::Job job_;
   bool owner_moves_ = false;  // the job keeps a journal: a lost owner's next process takes its place
   OwnerHandles owner_, next_owner_;
   MasterActor master_;
   WorkerActor worker_;
-  std::promise<std::optional<Error>> ended_;
 };
 
 TEST_F(WorkerTest, TrainsEveryRecordLeasedOnceAndLeavesAtTheEnd) {
@@ -236,10 +209,10 @@ TEST_F(WorkerTest, HasNeverMoreUnderWayThanItsCredit) {
   script_->leases = {0, 1, 2, 3, 4};
   script_->hold_done = true;
   start();
-  ASSERT_TRUE(script_->wait([&] { return script_->held.size() == 3; })) << "one that trains and two ahead";
-  ASSERT_TRUE(script_->wait([&] { return script_->leased == 4; })) << "one that is only read";
-  EXPECT_FALSE(script_->wait([&] { return script_->leased > 4 || script_->held.size() > 3; }, 200ms));
-  script_->locked([&] { return script_->hold_done = false; });
+  system_.pass(1min);
+  EXPECT_EQ(script_->held.size(), 3u) << "one that trains and two ahead";
+  EXPECT_EQ(script_->leased, 4u) << "one that is only read";
+  script_->hold_done = false;
   EXPECT_FALSE(end());
   EXPECT_EQ(script_->done.size(), 5);
 }
@@ -258,11 +231,11 @@ TEST_F(WorkerTest, GoesOnWithTheNextProcessOfAnOwnerThatIsLost) {
   owner_moves_ = true;
   script_->leases.assign(1000000, 0);
   start();
-  ASSERT_TRUE(script_->wait([&] { return script_->done.size() > 3; }));
+  ASSERT_TRUE(system_.run_until([&] { return script_->done.size() > 3; }));
   end_owner(owner_);
-  ASSERT_TRUE(script_->wait([&] { return script_->owners_asked > 0; }));
-  const size_t before = script_->locked([&] { return script_->done.size(); });
-  ASSERT_TRUE(script_->wait([&] {
+  ASSERT_TRUE(system_.run_until([&] { return script_->owners_asked > 0; }));
+  const size_t before = script_->done.size();
+  ASSERT_TRUE(system_.run_until([&] {
     size_t finished = 0;
     for (size_t i = before; i < script_->done.size(); ++i) finished += !script_->done[i].returned;
     return finished > 3;
@@ -290,7 +263,7 @@ TEST_F(WorkerTest, TellsTheMasterOfBadDataAndEnds) {
 TEST_F(WorkerTest, LeavesWhenItIsAskedToWithWhatIsUnderWayFinished) {
   script_->leases.assign(1000000, 0);
   start();
-  ASSERT_TRUE(script_->wait([&] { return script_->done.size() > 3; }));
+  ASSERT_TRUE(system_.run_until([&] { return script_->done.size() > 3; }));
   caf::anon_send(worker_, leave_atom::value);
   EXPECT_FALSE(end());
   EXPECT_EQ(script_->left, 1);
@@ -300,7 +273,7 @@ TEST_F(WorkerTest, NamesTheMasterItLost) {
   script_->leases.assign(1000000, 0);
   script_->hold_done = true;
   start();
-  ASSERT_TRUE(script_->wait([&] { return !script_->held.empty(); }));
+  ASSERT_TRUE(system_.run_until([&] { return !script_->held.empty(); }));
   caf::anon_send_exit(master_, caf::exit_reason::kill);
   const auto error = end();
   ASSERT_TRUE(error);

@@ -1,0 +1,410 @@
+#pragma once
+
+// A whole job in one thread: the real master, owners and sessions, each in a simulated process of its own,
+// and a model of sums instead of libtorch.
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "actors/ask.h"
+#include "actors/owner/owner.h"
+#include "apps/shard/owner_life.h"
+#include "client/session_actor.h"
+#include "master/master.h"
+#include "tests/support/actors.h"
+#include "tests/support/simulated_network.h"
+
+namespace embers::testing_support {
+
+inline constexpr uint64_t kRecords = 4;  // of a minibatch
+inline constexpr uint64_t kKeysOfRecord = 2;
+inline constexpr int64_t kKeys = 23;
+inline constexpr uint32_t kSumDim = 2;
+
+struct JobShape {
+  job::Mode mode = job::Mode::kAsync;
+  uint32_t shards = 1, workers = 1, minibatches = 8, test_minibatches = 0, epochs = 1, grads_to_wait = 1;
+  uint32_t prefetch = 2, minibatches_per_lease = 2, cache_rows = 0;
+
+  uint64_t records() const { return kRecords * minibatches * epochs; }
+};
+
+inline uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = (a * 0x9E3779B97F4A7C15u) ^ (b + 0x632BE59BD9B4E019u);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// The keys of a record, which may be equal.
+inline std::vector<int64_t> keys_of_record(bool evaluate, uint64_t epoch, uint64_t minibatch,
+                                           uint64_t record) {
+  std::vector<int64_t> keys;
+  for (uint64_t i = 0; i < kKeysOfRecord; ++i)
+    keys.push_back(static_cast<int64_t>(
+        mix(mix(evaluate ? 0 : epoch, minibatch), record * kKeysOfRecord + i + evaluate * 100) % kKeys));
+  return keys;
+}
+
+// A minibatch of the model of sums. Table "sum": its gradients depend on its rows and on w, so that rows
+// depend on the order and the grouping of all updates. Table "count": a row is the number of times that its
+// key was in a record.
+struct SumWork : Work {
+  Keys unique{KeyKind::kInt64};
+  FloatBuffer sum, count, w;
+  std::vector<float> scores, labels;
+  std::vector<uint64_t> records;
+
+  std::map<int64_t, uint64_t> occurrences() const {
+    std::map<int64_t, uint64_t> found;
+    for (uint64_t r = 0; r < kRecords; ++r)
+      for (const int64_t key : keys_of_record(evaluate, origin.epoch, origin.minibatch, r)) ++found[key];
+    return found;
+  }
+  void read() {
+    std::vector<int64_t> keys_found;
+    for (const auto& [key, times] : occurrences()) keys_found.push_back(key);
+    unique = Keys(keys_found);
+    keys = {{0, unique}, {1, unique}};
+    report.examples = kRecords;
+    origin.examples = kRecords;
+    is_read = true;
+  }
+  void train() {
+    const auto found = occurrences();
+    const std::span<const float> sums = rows.bets.at(0).span(), dense = rows.dense.span();
+    scores.assign(kRecords, 0);
+    for (uint64_t r = 0; r < kRecords; ++r) {
+      for (const int64_t key : keys_of_record(evaluate, origin.epoch, origin.minibatch, r))
+        scores[r] += sums[static_cast<size_t>(std::distance(found.begin(), found.find(key))) * kSumDim];
+      labels.push_back(static_cast<float>(mix(origin.minibatch, r) % 2));
+      records.push_back(origin.minibatch * kRecords + r);
+      report.loss_sum += scores[r];
+    }
+    report.scores = scores;
+    report.labels = labels;
+    report.records = records;
+    if (evaluate) return;
+    sum = FloatBuffer(found.size() * kSumDim);
+    count = FloatBuffer(found.size());
+    w = FloatBuffer(kDenseChunk);
+    std::fill(w.span().begin(), w.span().end(), 0.0f);
+    size_t i = 0;
+    for (const auto& [key, times] : found) {
+      for (uint32_t c = 0; c < kSumDim; ++c) {
+        const float x = sums[i * kSumDim + c];
+        sum.span()[i * kSumDim + c] =
+            0.3f * x -
+            0.01f * static_cast<float>(mix(static_cast<uint64_t>(key), origin.minibatch + c) % 97) +
+            0.1f * dense[c];
+        w.span()[c] += 0.05f * x - 0.001f * static_cast<float>(times);
+      }
+      count.span()[i++] = -static_cast<float>(times);
+    }
+    gradients = {{0, unique, sum.span()}, {1, unique, count.span()}};
+    this->dense = w.span();
+  }
+};
+
+class SimulatedJob {
+ public:
+  using Network = SimulatedNetwork;
+  using Duration = Network::Duration;
+
+  SimulatedJob(const JobShape& shape, const Network::Options& options) : shape_(shape), net_(options) {
+    config_ = master_config();
+    master_process_ = net_.add_process("master");
+    master_ = spawn_master(net_.system(), config_);
+    master_process_->serve({caf::actor_cast<caf::strong_actor_ptr>(master_)});
+    for (uint32_t i = 0; i < shape_.shards; ++i) net_.after(a_moment(), [this] { start_owner(); });
+    for (uint32_t i = 0; i < shape_.workers; ++i) net_.after(a_moment(), [this] { start_worker(); });
+  }
+  ~SimulatedJob() {
+    for (const caf::strong_actor_ptr& actor : std::exchange(actors_, {}))
+      caf::anon_send_exit(caf::actor_cast<caf::actor>(actor), caf::exit_reason::kill);
+    caf::anon_send_exit(master_, caf::exit_reason::kill);
+    for (const auto& owner : owners_)
+      if (owner.handles.optimizer) end_owner(owner.handles);
+    owners_.clear();
+    workers_.clear();
+    master_ = nullptr;
+  }
+
+  Network& network() { return net_; }
+  // Nothing if the job has not ended after an hour, or nobody is left who could do anything.
+  const std::optional<JobResult>& run() {
+    net_.run_until([this] { return result_.has_value(); });
+    return result_;
+  }
+  // Whether all workers end, too, once the job has ended.
+  bool workers_end() {
+    return net_.run_until(
+        [this] {
+          return std::none_of(workers_.begin(), workers_.end(),
+                              [](const auto& w) { return w.process->alive(); });
+        },
+        std::chrono::minutes(2));
+  }
+
+  // --- what goes wrong ---------------------------------------------------------------------------
+
+  void kill_some_worker() {
+    std::vector<Worker*> alive;
+    for (Worker& worker : workers_)
+      if (worker.process->alive()) alive.push_back(&worker);
+    if (alive.empty()) return;
+    Worker& worker = *alive[net_.pick(alive.size())];
+    net_.kill(*worker.process);
+    if (worker.session) caf::anon_send_exit(worker.session, caf::exit_reason::kill);
+    worker.session = nullptr;
+    start_worker_later();
+  }
+  void stall_some_worker() {
+    if (workers_.empty()) return;
+    net_.stall(*workers_[net_.pick(workers_.size())].process, net_.time_up_to(Duration(15000)));
+  }
+  void stall_master() { net_.stall(*master_process_, net_.time_up_to(Duration(3000))); }
+  // One that has joined: the job waits for those that have not.
+  void kill_some_owner() {
+    std::vector<Owner*> joined;
+    for (Owner& owner : owners_)
+      if (owner.handles.optimizer) joined.push_back(&owner);
+    if (joined.empty()) return;
+    Owner& owner = *joined[net_.pick(joined.size())];
+    net_.kill(*owner.process);
+    caf::anon_send_exit(owner.handles.optimizer, caf::exit_reason::kill);
+    caf::anon_send_exit(owner.handles.shard, caf::exit_reason::kill);
+    owner.handles = {};
+  }
+  // Any connection but those by which owners are members: a job cannot do without one of its owners.
+  void break_some_connection() {
+    net_.break_one([](const Network::Process& client, const Network::Process&) {
+      return !client.name().starts_with("shard");
+    });
+  }
+
+  // --- what came out -----------------------------------------------------------------------------
+
+  // All rows of a table, by key: their bits.
+  std::map<std::string, std::vector<uint32_t>> rows() {
+    std::map<std::string, std::vector<uint32_t>> all;
+    caf::scoped_actor self{net_.system()};
+    for (const Owner& owner : owners_)
+      for (TableId table = 0; table < config_->model.tables.size(); ++table) {
+        const auto reply = ask(self.ptr(), owner.handles.shard,
+                               make_message<wire::ScanRequest>([&](wire::ScanRequest::Builder b) {
+                                 b.setTable(table);
+                                 b.setLimit(100000);
+                               }));
+        for (const TableSlices& t : read_slices(reply.get().getRows(), config_->model.tables.size()))
+          for (size_t i = 0; i < t.keys.size(); ++i) {
+            std::string key = config_->model.tables[table].name + " ";
+            key += t.keys.kind == KeyKind::kInt64 ? std::to_string(t.keys.ints[i]) : std::string("w");
+            auto& bits = all[key];
+            for (const float x : t.values.subspan(i * t.width, t.width))
+              bits.push_back(std::bit_cast<uint32_t>(x));
+          }
+      }
+    return all;
+  }
+  // What "count" must hold.
+  std::map<int64_t, float> counts() const {
+    std::map<int64_t, float> all;
+    for (uint64_t epoch = 1; epoch <= shape_.epochs; ++epoch)
+      for (uint64_t m = 0; m < shape_.minibatches; ++m)
+        for (uint64_t r = 0; r < kRecords; ++r)
+          for (const int64_t key : keys_of_record(false, epoch, m, r)) ++all[key];
+    return all;
+  }
+  const std::string& events() const { return events_; }
+  uint64_t worker_processes() const { return started_workers_; }
+
+ private:
+  struct Owner {
+    Network::ProcessPtr process;
+    OwnerHandles handles;
+  };
+  struct Worker {
+    Network::ProcessPtr process;
+    SessionActor session;
+  };
+
+  static ModelSpec model() {
+    ModelSpec model{
+        {table("sum", kSumDim), table("count", 1), table(kDenseTable, kDenseChunk, KeyKind::kBytes)},
+        {{"w", {kSumDim}, false}}};
+    model.tables[0].initializer = {"uniform", {}};
+    model.tables[0].update_rule = {"adagrad", {{"learning_rate", 0.1}}};
+    model.tables[2].update_rule = {"sgd", {{"learning_rate", 0.1}}};
+    return model;
+  }
+
+  std::shared_ptr<MasterConfig> master_config() {
+    auto config = std::make_shared<MasterConfig>();
+    config->run = 7;
+    config->model = model();
+    auto dense = std::make_shared<FloatBuffer>(kDenseChunk);
+    std::fill(dense->span().begin(), dense->span().end(), 0.5f);
+    config->dense = dense;
+    config->buffers = std::make_shared<FloatBuffer>();
+    job::Job& job = config->job;
+    job.job.heartbeat_timeout = 10;
+    job.job.worker_timeout = 600;
+    auto& training = job.training;
+    training.mode = shape_.mode;
+    training.reduction = job::Reduction::kSum;
+    training.epochs = shape_.epochs;
+    training.workers = shape_.workers;
+    training.grads_to_wait = shape_.grads_to_wait;
+    training.batch_size = kRecords;
+    training.prefetch = shape_.prefetch;
+    training.minibatches_per_lease = shape_.minibatches_per_lease;
+    training.cache_rows = shape_.cache_rows;
+    training.staleness_bound = 2;
+    job.storage.buckets = 16;
+    job.storage.shards = shape_.shards;
+    config->workers = shape_.workers;
+    config->shards = shape_.shards;
+    config->train_minibatches = shape_.minibatches;
+    config->train_records = kRecords * shape_.minibatches;
+    config->test_minibatches = shape_.test_minibatches;
+    config->connect_owner = [this](const std::vector<std::string>& endpoints, uint64_t) {
+      return connect_owner(*master_process_, endpoints.at(0), true);
+    };
+    config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
+    config->on_event = [this](const std::string& line) {
+      events_ += line + "\n";
+      net_.say("master: " + line);
+    };
+    config->on_end = [this](JobResult result) {
+      net_.say("master: the job ends" + (result.error ? std::string(": ") + result.error->what() : ""));
+      const Error farewell = result.error ? Error(ErrorCode::kJobFailed, result.error->what())
+                                          : Error(ErrorCode::kEnded, "the job has ended");
+      result_ = std::move(result);
+      net_.after(a_moment(), [this, farewell] { net_.leave(*master_process_, farewell); });
+    };
+    return config;
+  }
+
+  OwnerHandles connect_owner(Network::Process& client, const std::string& name, bool control_apart) {
+    Network::Process& server = *net_.find(name);
+    const auto both = net_.connect(client, server, 2, true);
+    const auto control = control_apart ? net_.connect(client, server, 2, true) : both;
+    return {caf::actor_cast<OptimizerActor>(control[0]), caf::actor_cast<ShardActor>(both[1])};
+  }
+  void drop(const OwnerHandles& owner) {
+    net_.drop(caf::actor_cast<caf::strong_actor_ptr>(owner.optimizer));
+    net_.drop(caf::actor_cast<caf::strong_actor_ptr>(owner.shard));
+  }
+  MasterActor connect_master(Network::Process& client) {
+    return caf::actor_cast<MasterActor>(net_.connect(client, *master_process_, 1, false).at(0));
+  }
+  Duration a_moment() { return net_.time_up_to(Duration(20)); }
+
+  // --- owners ------------------------------------------------------------------------------------
+
+  void start_owner() {
+    const size_t index = owners_.size();
+    const std::string name = "shard" + std::to_string(index);
+    owners_.push_back({net_.add_process(name), {}});
+    const MasterActor master = connect_master(*owners_[index].process);
+    const auto joins = [this, index, name](caf::event_based_actor* self, const MasterActor& at) {
+      self->request(at, caf::infinite, make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
+                      b.setRole(wire::Role::OWNER);
+                      b.setHost(name);
+                      write_texts(b.initEndpoints(1), std::vector<std::string>{name});
+                    }))
+          .then([this, index, at](const Message<wire::JoinReply>& m) { owner_joined(index, at, m.get()); },
+                [this, index](caf::error&) { net_.leave(*owners_[index].process); });
+    };
+    net_.system().spawn(joins, master);
+  }
+  void owner_joined(size_t index, const MasterActor& master, wire::JoinReply::Reader reply) {
+    Owner& owner = owners_[index];
+    if (!owner.process->alive()) return;
+    OwnerConfig config = owner_config(shape_.mode == job::Mode::kSync, config_->model.tables);
+    config.number = reply.getNumber();
+    config.map = read_owner_map(reply, shape_.shards);
+    const auto ends = [this, process = owner.process] {
+      net_.after(a_moment(), [this, process] { net_.leave(*process); });
+    };
+    config.on_end = [ends](bool, const std::string&) { ends(); };
+    owner.handles = spawn_owner(net_.system(), config);
+    actors_.push_back(caf::actor_cast<caf::strong_actor_ptr>(
+        spawn_owner_life(net_.system(), master, reply.getIncarnation(), "the master",
+                         [ends](const std::optional<Error>&) { ends(); })));
+    owner.process->serve({caf::actor_cast<caf::strong_actor_ptr>(owner.handles.optimizer),
+                          caf::actor_cast<caf::strong_actor_ptr>(owner.handles.shard)});
+  }
+
+  // --- workers -----------------------------------------------------------------------------------
+
+  void start_worker_later() {
+    net_.after(net_.time_up_to(Duration(2000)), [this] {
+      if (!result_) start_worker();
+    });
+  }
+  void start_worker() {
+    const auto process = net_.add_process("worker" + std::to_string(started_workers_++));
+    auto config = std::make_shared<SessionConfig>();
+    config->job = config_->job;
+    config->run = config_->run;
+    config->master = connect_master(*process);
+    config->master_name = "the master";
+    config->host = process->name();
+    config->model = config_->model;
+    config->parts.make_work = [] { return std::make_shared<SumWork>(); };
+    config->parts.read = [this](caf::actor_system&, const StageActor& next, const StageOwner&) {
+      return spawn_part(next, [](SumWork& work) { work.read(); });
+    };
+    config->parts.train = [this](caf::actor_system&, const auto&, const StageActor& next, const StageOwner&) {
+      return spawn_part(next, [](SumWork& work) {
+        if (!work.refused) work.train();
+      });
+    };
+    config->connect_owner = [this, process](size_t, const std::vector<std::string>& endpoints, const auto&,
+                                            uint64_t) {
+      return connect_owner(*process, endpoints.at(0), false);
+    };
+    config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
+    config->on_end = [this, process](const std::optional<Error>& error) {
+      if (!process->alive()) return;
+      net_.say(process->name() + " is done" + (error ? std::string(": ") + error->what() : ""));
+      net_.after(a_moment(), [this, process, failed = error.has_value()] {
+        if (!process->alive()) return;
+        net_.leave(*process);
+        if (failed) start_worker_later();
+      });
+    };
+    workers_.push_back({process, {}});
+    workers_.back().session = spawn_session(net_.system(), config);
+  }
+
+  // Takes some time for each work, one after another.
+  StageActor spawn_part(const StageActor& next, std::function<void(SumWork&)> does) {
+    const auto behavior = [](StageActor::pointer self, SimulatedJob* job, const StageActor& after,
+                             const std::function<void(SumWork&)>& work_on) -> StageActor::behavior_type {
+      const auto idle_from = std::make_shared<Network::Time>();
+      return {[=](const WorkPtr& work) {
+        work_on(static_cast<SumWork&>(*work));
+        *idle_from = std::max(*idle_from, job->net_.now()) + job->net_.time_up_to(Duration(60));
+        self->delayed_send(after, std::chrono::ceil<Duration>(*idle_from - job->net_.now()), work);
+      }};
+    };
+    return net_.system().spawn(behavior, this, next, std::move(does));
+  }
+
+  const JobShape shape_;
+  std::optional<JobResult> result_;
+  std::string events_;
+  uint64_t started_workers_ = 0;
+  std::shared_ptr<MasterConfig> config_;
+  std::vector<caf::strong_actor_ptr> actors_;
+  std::vector<Owner> owners_;
+  std::vector<Worker> workers_;
+  Network net_;
+  Network::ProcessPtr master_process_;
+  LocalMasterActor master_;
+};
+
+}  // namespace embers::testing_support

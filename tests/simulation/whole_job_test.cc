@@ -1,0 +1,221 @@
+// Whole jobs while connections break, processes stall and workers are killed. Each seed is a job of its own;
+// one that fails says how to run it again:
+//   EMBERS_SIMULATION_SEED=17 EMBERS_SIMULATION_TRACE=1 simulation_test --gtest_filter=...
+// EMBERS_SIMULATION_SEEDS=100000 tries more seeds than the tests do by themselves.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "tests/simulation/simulated_job.h"
+
+namespace embers {
+namespace {
+
+using namespace testing_support;
+using Mode = job::Mode;
+
+constexpr uint64_t kSeeds = 100;  // of each test
+// Seeds that found something:
+// 911  a ResumeRequest that an old connection still held came after the first pushes, and the owner forgot
+// them
+constexpr uint64_t kFound[] = {911};
+
+uint64_t number_in(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// What the network did to jobs, as their reports count it: disturbances that miss would test nothing.
+struct Harm {
+  uint64_t workers_lost = 0, released = 0, duplicates = 0, failed = 0;
+
+  void add(const JobResult& result) {
+    workers_lost += result.report.workers_lost;
+    released += result.report.released;
+    duplicates += result.report.total.owners.duplicates;
+    failed += result.error.has_value();
+  }
+};
+
+bool is_one_seed() { return number_in("EMBERS_SIMULATION_SEED", 0) > 0; }
+
+template <class Test>
+void for_seeds(Test&& test) {
+  const uint64_t one = number_in("EMBERS_SIMULATION_SEED", 0);
+  const uint64_t first = one > 0 ? one : 1,
+                 last = one > 0 ? one : number_in("EMBERS_SIMULATION_SEEDS", kSeeds);
+  std::vector<uint64_t> seeds(last - first + 1);
+  std::iota(seeds.begin(), seeds.end(), first);
+  if (one == 0) seeds.insert(seeds.end(), std::begin(kFound), std::end(kFound));
+  for (const uint64_t seed : seeds) {
+    SCOPED_TRACE("EMBERS_SIMULATION_SEED=" + std::to_string(seed));
+    test(seed);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+SimulatedNetwork::Options options(uint64_t seed) {
+  return {.seed = seed, .trace = std::getenv("EMBERS_SIMULATION_TRACE") != nullptr};
+}
+
+// A job of any shape.
+JobShape shape_of(uint64_t seed, Mode mode) {
+  std::mt19937_64 random(seed * 7 + 3);
+  const auto among = [&](uint32_t least, uint32_t most) {
+    return least + static_cast<uint32_t>(random() % (most - least + 1));
+  };
+  JobShape shape;
+  shape.mode = mode;
+  shape.shards = among(1, 3);
+  shape.workers = among(1, 3);
+  shape.minibatches = among(3, 16);
+  shape.test_minibatches = among(0, 1) * among(1, 8);
+  shape.epochs = among(1, 2);
+  shape.grads_to_wait = among(1, 3);
+  shape.prefetch = among(0, 2);
+  shape.minibatches_per_lease = among(1, 3);
+  shape.cache_rows = mode == Mode::kAsync ? among(0, 1) * 100 : 0;
+  return shape;
+}
+
+// Something goes wrong, so many times, each time a while after the last time.
+void disturb(SimulatedJob& job, uint64_t times, std::chrono::milliseconds longest_pause) {
+  if (times == 0) return;
+  job.network().after(job.network().time_up_to(longest_pause), [&job, times, longest_pause] {
+    switch (job.network().pick(8)) {
+      case 0:
+      case 1:
+        job.kill_some_worker();
+        break;
+      case 2:
+        job.stall_some_worker();
+        break;
+      case 3:
+        job.stall_master();
+        break;
+      default:
+        job.break_some_connection();
+    }
+    disturb(job, times - 1, longest_pause);
+  });
+}
+
+// Not at all, now and then, or all the time.
+void disturb(SimulatedJob& job, uint64_t seed) {
+  const uint64_t often = 1 << (2 * (seed % 3));
+  disturb(job, seed % 7 * 2 * often, std::chrono::milliseconds(400 / often));
+}
+
+struct Outcome {
+  std::map<std::string, std::vector<uint32_t>> rows;
+  double test_loss = 0, auc = 0;
+};
+
+Outcome undisturbed(const JobShape& shape) {
+  SimulatedJob job(shape, {.calm = true});
+  const auto& result = job.run();
+  if (!result) throw std::runtime_error("the undisturbed job does not end");
+  if (result->error) throw Error(*result->error);
+  return {job.rows(), result->report.total.test_loss, result->report.total.auc};
+}
+
+bool is_equal(double a, double b) { return a == b || (a != a && b != b); }
+
+void expect_counts(SimulatedJob& job, const JobShape& shape, const JobResult& result) {
+  EXPECT_EQ(result.report.total.examples, shape.records());
+  const auto rows = job.rows();
+  for (const auto& [key, times] : job.counts()) {
+    const auto found = rows.find("count " + std::to_string(key));
+    ASSERT_NE(found, rows.end()) << key;
+    EXPECT_EQ(std::bit_cast<float>(found->second.at(0)), times) << "key " << key;
+  }
+}
+
+void expect_good_end(SimulatedJob& job, const JobShape& shape, Harm& harm) {
+  const auto& result = job.run();
+  ASSERT_TRUE(result) << "the job does not end\n" << job.events();
+  ASSERT_FALSE(result->error) << result->error->what() << "\n" << job.events();
+  harm.add(*result);
+  expect_counts(job, shape, *result);
+  EXPECT_TRUE(job.workers_end());
+}
+
+TEST(WholeJob, ASeedDecidesEverything) {
+  const JobShape shape = shape_of(5, Mode::kAsync);
+  std::set<uint64_t> all;
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    std::set<uint64_t> fingerprints;
+    for (int again = 0; again < 2; ++again) {
+      SimulatedJob job(shape, options(seed));
+      disturb(job, seed);
+      ASSERT_TRUE(job.run());
+      fingerprints.insert(job.network().fingerprint());
+    }
+    EXPECT_EQ(fingerprints.size(), 1u);
+    all.merge(fingerprints);
+  }
+  EXPECT_EQ(all.size(), 3u);
+}
+
+TEST(WholeJob, SyncEndsWithTheSameBitsAsUndisturbed) {
+  Harm harm;
+  for_seeds([&harm](uint64_t seed) {
+    const JobShape shape = shape_of(seed, Mode::kSync);
+    const Outcome wanted = undisturbed(shape);
+    SimulatedJob job(shape, options(seed));
+    disturb(job, seed);
+    expect_good_end(job, shape, harm);
+    if (testing::Test::HasFatalFailure()) return;
+    EXPECT_EQ(job.rows(), wanted.rows);
+    EXPECT_TRUE(is_equal(job.run()->report.total.auc, wanted.auc));
+    EXPECT_TRUE(is_equal(job.run()->report.total.test_loss, wanted.test_loss));
+  });
+  EXPECT_TRUE(is_one_seed() || (harm.workers_lost > 0 && harm.released > 0));
+}
+
+TEST(WholeJob, AsyncCountsEveryRecordOnce) {
+  Harm harm;
+  for_seeds([&harm](uint64_t seed) {
+    const JobShape shape = shape_of(seed, Mode::kAsync);
+    SimulatedJob job(shape, options(seed));
+    disturb(job, seed);
+    expect_good_end(job, shape, harm);
+  });
+  EXPECT_TRUE(is_one_seed() || (harm.workers_lost > 0 && harm.released > 0 && harm.duplicates > 0));
+}
+
+TEST(WholeJob, BoundedCountsEveryRecordOnce) {
+  Harm harm;
+  for_seeds([&harm](uint64_t seed) {
+    const JobShape shape = shape_of(seed, Mode::kBounded);
+    SimulatedJob job(shape, options(seed));
+    disturb(job, seed);
+    expect_good_end(job, shape, harm);
+  });
+  EXPECT_TRUE(is_one_seed() || (harm.workers_lost > 0 && harm.released > 0 && harm.duplicates > 0));
+}
+
+TEST(WholeJob, ThatLosesAnOwnerInMemoryEndsWithAnErrorThatNamesIt) {
+  Harm harm;
+  for_seeds([&harm](uint64_t seed) {
+    const JobShape shape = shape_of(seed, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
+    SimulatedJob job(shape, options(seed));
+    disturb(job, seed);
+    job.network().after(job.network().time_up_to(std::chrono::milliseconds(2500)),
+                        [&job] { job.kill_some_owner(); });
+    const auto& result = job.run();
+    ASSERT_TRUE(result) << "the job does not end\n" << job.events();
+    harm.add(*result);
+    if (result->error) {
+      EXPECT_EQ(result->error->code(), ErrorCode::kLost);
+      EXPECT_NE(std::string(result->error->what()).find("lost shard"), std::string::npos)
+          << result->error->what();
+    }
+    EXPECT_TRUE(job.workers_end());
+  });
+  EXPECT_TRUE(is_one_seed() || harm.failed > 0);
+}
+
+}  // namespace
+}  // namespace embers
