@@ -10,7 +10,7 @@ struct Origin {
   incarnation @1 :UInt64;  # the sender's, given by the master at the join; never used twice in a job
   epoch @2 :UInt32;        # with minibatch the identity of the work: applied once, whatever is retried
   minibatch @3 :UInt64;
-  attempt @4 :UInt32;      # fences: of two attempts at one minibatch the later one counts
+  attempt @4 :UInt32;      # number of the try at this minibatch; the first one that comes counts
   obsolete5 @5 :UInt64;    # was the lease, which owners do not know
   version @6 :UInt64;      # pull: version wanted (sync) or 0; push: model version computed on
   mapVersion @7 :UInt32;   # the owner map that the sender routed by

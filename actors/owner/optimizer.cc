@@ -72,13 +72,13 @@ struct OptimizerState {
     });
   }
 
-  void stage(PushPtr push) {
+  Message<wire::PushReply> stage(PushPtr push) {
     const Origin& origin = push->origin;
     if (origin.version != ledger.version)
       fail(ErrorCode::kStaleVersion,
            "minibatch {} of epoch {} was computed on version {}, but the model is at {}", origin.minibatch,
            origin.epoch, origin.version, ledger.version);
-    staging.add(std::move(push));
+    return staging.add(std::move(push)) ? push_reply(wire::PushReply::Outcome::STAGED) : duplicate_reply();
   }
 
   // What the owner's last process had staged and not applied.
@@ -161,8 +161,7 @@ void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
     else
       promise.deliver(self->state.duplicate_reply());
   } else if (self->state.config.sync) {
-    self->state.stage(self->state.reader->read(m));
-    promise.deliver(self->state.push_reply(wire::PushReply::Outcome::STAGED));
+    promise.deliver(self->state.stage(self->state.reader->read(m)));
   } else {
     push_async(self, self->state.reader->read(m), promise);
   }

@@ -5,20 +5,18 @@
 
 namespace embers {
 
-void Staging::add(PushPtr push) {
+bool Staging::add(PushPtr push) {
   const Origin& origin = push->origin;
   const auto known = staged_.find(origin.minibatch);
-  if (known != staged_.end() && known->second->origin.attempt > origin.attempt)
-    fail(ErrorCode::kStaleLease, "minibatch {} of epoch {}: attempt {} came after attempt {}",
-         origin.minibatch, origin.epoch, origin.attempt, known->second->origin.attempt);
+  if (known != staged_.end()) return known->second->origin.attempt == origin.attempt;
   if (journal_) journal_->add(push->message);
-  staged_.insert_or_assign(origin.minibatch, std::move(push));
+  staged_.emplace(origin.minibatch, std::move(push));
+  return true;
 }
 
 void Staging::add_again(PushPtr push) {
-  const auto known = staged_.find(push->origin.minibatch);
-  if (known == staged_.end() || known->second->origin.attempt <= push->origin.attempt)
-    staged_.insert_or_assign(push->origin.minibatch, std::move(push));
+  const uint64_t minibatch = push->origin.minibatch;
+  staged_.try_emplace(minibatch, std::move(push));
 }
 
 VersionSum Staging::add_up(wire::CommitRequest::Reader commit, std::span<const TableSpec> tables) const {

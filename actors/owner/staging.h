@@ -24,10 +24,10 @@ class Staging {
  public:
   explicit Staging(std::shared_ptr<StagedJournal> journal = nullptr) : journal_(std::move(journal)) {}
 
-  // Replaces an earlier attempt; kStaleLease if there is a later one. When it returns, the push is in the
-  // journal.
-  void add(PushPtr push);
-  // The same for a push from the journal: of two attempts the later one stays.
+  // The first push of a minibatch stays: all attempts at it have the same gradients. False if there is one of
+  // another attempt. When it returns, the push that stays is in the journal.
+  bool add(PushPtr push);
+  // The same for a push from the journal.
   void add_again(PushPtr push);
 
   // Adds up the minibatches of a commit, in its order; kInternal for one that is not staged, kInvalid for one

@@ -2,14 +2,20 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "base/cpus.h"
+#include "base/log/standard_error.h"
 #include "storage/memory/page_filler.h"
 
 namespace embers {
 namespace {
+
+constexpr auto kEnd = std::chrono::seconds(5);
 
 std::shared_ptr<WorkerConfig> worker_config(const JobSetup& setup, const MasterConfig& config,
                                             const MasterActor& master, bool first) {
@@ -39,10 +45,29 @@ std::shared_ptr<WorkerConfig> worker_config(const JobSetup& setup, const MasterC
   return w;
 }
 
-}  // namespace
+// Actors that are done end at once. One in the middle of a minibatch may take a while, or for ever.
+bool end_soon(caf::actor_system& system) {
+  const auto deadline = std::chrono::steady_clock::now() + kEnd;
+  while (system.registry().running() > 0) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
-JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> config, Console& console,
-                         const std::vector<int>& cpus) {
+[[noreturn]] void conclude_and_end(const JobResult& result,
+                                   const std::function<void(const JobResult&)>& conclude) {
+  try {
+    conclude(result);
+  } catch (const Error& e) {
+    say_error(e.what());
+    end_process(exit_status(e.code()));
+  }
+  end_process(0);
+}
+
+JobResult run(const JobSetup& setup, std::shared_ptr<MasterConfig> config, Console& console,
+              const std::vector<int>& cpus, const std::function<void(const JobResult&)>& conclude) {
   SystemConfig system_config(config->shards);
   caf::actor_system system(system_config);
   const OwnerMap map = even_owner_map(config->shards, config->job.storage.buckets);
@@ -69,7 +94,15 @@ JobResult run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> co
   console.finish();
   for (const OwnerHandles& owner : config->local_owners) end_owner(owner);
   config->local_owners.clear();
+  if (!end_soon(system)) conclude_and_end(result, conclude);
   return result;
+}
+
+}  // namespace
+
+void run_in_process(const JobSetup& setup, std::shared_ptr<MasterConfig> config, Console& console,
+                    const std::vector<int>& cpus, const std::function<void(const JobResult&)>& conclude) {
+  conclude(run(setup, std::move(config), console, cpus, conclude));
 }
 
 }  // namespace embers

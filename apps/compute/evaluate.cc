@@ -15,7 +15,8 @@ int run_evaluation(const EvaluateOptions& options, const std::string& prediction
   Console console(standard_error());
   const JobSetup setup = set_up(load_job(options.job, use_test_files(options.data)), Purpose::kEvaluate, "");
   const auto config = evaluation_config(setup, options.job, predictions);
-  conclude_evaluation(run_in_process(setup, config, console), options.job.report);
+  run_in_process(setup, config, console, {},
+                 [&](const JobResult& result) { conclude_evaluation(result, options.job.report); });
   return 0;
 }
 

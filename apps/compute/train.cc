@@ -16,14 +16,17 @@ int train(const TrainOptions& train_options) {
   const JobSetup setup = set_up(load_job(options), Purpose::kTrain, index_dir_of(options.output));
   const auto lock = lock_output(options);
   const auto config = master_config(setup, options);
-  const auto servers = provide_servers(*config, std::nullopt);
+  auto servers = provide_servers(*config, std::nullopt);
   if (servers)
     for (const std::string& line : servers->describe()) console.event(line);
   console.event(
       fmt::format("job '{}': {} training records in {} minibatches, {} tables, {} workers, {} shards",
                   setup.job.job.name, config->train_records, config->train_minibatches,
                   config->model.tables.size(), config->workers, config->shards));
-  conclude(run_in_process(setup, config, console, cpus), options.report);
+  run_in_process(setup, config, console, cpus, [&](const JobResult& result) {
+    servers.reset();
+    conclude(result, options.report);
+  });
   return 0;
 }
 

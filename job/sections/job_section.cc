@@ -21,8 +21,13 @@ void read(Section& section, JobSection& job) {
                     fmt::format("'heartbeat_timeout' must be at least {} s", kMinHeartbeat));
   }
   section.read_positive("worker_timeout", job.worker_timeout);
-  for (const auto& [key, value] : {std::pair("heartbeat_timeout", job.heartbeat_timeout),
-                                   std::pair("worker_timeout", job.worker_timeout)}) {
+  section.read("lease_timeout", job.lease_timeout);
+  if (job.lease_timeout != 0 && !(job.lease_timeout >= kMinHeartbeat))
+    section.fail_at("lease_timeout",
+                    fmt::format("'lease_timeout' must be at least {} s, or 0 for automatic", kMinHeartbeat));
+  for (const auto& [key, value] :
+       {std::pair("heartbeat_timeout", job.heartbeat_timeout),
+        std::pair("worker_timeout", job.worker_timeout), std::pair("lease_timeout", job.lease_timeout)}) {
     if (value > kMaxTimeout) section.fail_at(key, fmt::format("'{}' must be at most {} s", key, kMaxTimeout));
   }
   section.done();

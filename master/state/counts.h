@@ -14,7 +14,7 @@ struct OwnerStats {
   uint64_t examples = 0;  // records applied: the same at every owner once a version is complete
   uint64_t minibatches = 0;
   uint64_t version = 0;
-  uint64_t duplicates = 0;     // pushes refused because they had been applied; of all owners
+  uint64_t duplicates = 0;     // pushes whose minibatch another attempt had pushed before; of all owners
   uint64_t bad_gradients = 0;  // rows left out (training.on_bad_gradient = "skip"); of all owners
   Staleness staleness;         // of the epoch's pushes to all owners; in Report::total of all epochs
   uint64_t rows = 0;
@@ -46,7 +46,7 @@ struct Report {
   uint64_t late_pulls = 0;    // pulls during forward passes
   uint64_t direct_rows = 0;   // that workers read straight from servers
   uint64_t owner_rows = 0;    // that owners gave workers
-  uint64_t released = 0;      // minibatches leased again after a loss or a refusal
+  uint64_t released = 0;      // minibatches leased again after a loss, a refusal or a deadline
 };
 
 // A line a second while the job runs.

@@ -32,6 +32,7 @@ void JobState::begin_epoch(uint32_t number, uint64_t next, const std::vector<uin
 
 void JobState::end_epoch() {
   enter(Phase::kSettling);
+  train_book_.forget_late();
   sums_.whole = !stopped() || members_.workers() > 0;
   report_.epochs.emplace_back().seconds = seconds_since(sums_.start);
   // Lost workers may have pushed minibatches that nobody finished.
@@ -92,6 +93,7 @@ void JobState::take(const Event::Counted& e) {
 
 // One that was stopped before its end has no metrics.
 void JobState::end_evaluation() {
+  eval_book_.forget_late();
   if (!eval_book_.finished()) return save_or_go_on();
   enter(Phase::kScoring);
   effect(Effect::Score{});

@@ -8,6 +8,8 @@ namespace {
 
 constexpr uint32_t kEvaluationLease = 4;  // minibatches
 
+std::string minibatches(size_t count) { return fmt::format("{} minibatch{}", count, count == 1 ? "" : "es"); }
+
 }  // namespace
 
 void JobState::take(const Event::Lease& e) {
@@ -33,20 +35,22 @@ uint32_t JobState::most_to_grant(uint64_t incarnation) {
   }
   if (sync()) return 1;
   if (!bounded()) return training.minibatches_per_lease;
-  const uint64_t room = clocks_.room(incarnation, train_book_.held_by(incarnation));
+  const uint64_t room = clocks_.room(incarnation, train_book_.unfinished_by(incarnation));
   return static_cast<uint32_t>(std::min<uint64_t>(room, training.minibatches_per_lease));
 }
 
 void JobState::serve_leases() {
-  for (const Waiting& w : waiting_leases_) clocks_.add(w.incarnation);  // all, before any is granted
+  for (const Waiting& w : waiting_leases_)  // all, before any is granted
+    if (!deadlines_.is_late(w.incarnation)) clocks_.add(w.incarnation);
   std::erase_if(waiting_leases_, [&](const Waiting& w) {
     if (phase_ >= Phase::kEnding) {  // those who wait when a job fails are told by fail_job()
       effect(Effect::Answer{w.ticket, Reply::Lease{}});
       return true;
     }
-    if (!may_grant()) return false;
+    if (!may_grant() || deadlines_.is_late(w.incarnation)) return false;
     auto granted = book().grant(w.incarnation, most_to_grant(w.incarnation));
     if (!granted) return false;
+    deadlines_.granted(w.incarnation, *granted, now_);
     const bool training = phase_ == Phase::kTraining;
     effect(Effect::Answer{
         w.ticket, Reply::Lease{training ? Reply::Lease::Kind::kTrain : Reply::Lease::Kind::kEvaluate, epoch_,
@@ -57,7 +61,15 @@ void JobState::serve_leases() {
 
 void JobState::take(const Event::Done& e) {
   check_failed(e.incarnation);
-  member(e.incarnation).last_seen = now_;
+  Member& worker = member(e.incarnation);
+  worker.last_seen = now_;
+  if (!e.returned) {
+    ++worker.done;
+    worker.last_done = now_;
+  }
+  const bool was_late = deadlines_.is_late(e.incarnation);
+  deadlines_.finished(e.incarnation, e.lease, e.minibatch, !e.returned, now_);
+  if (was_late && !deadlines_.is_late(e.incarnation)) no_longer_late(e.incarnation);
   bool accepted = false;
   if (phase_ == Phase::kTraining || phase_ == Phase::kEvaluating) {
     if (e.returned) {
@@ -92,6 +104,45 @@ void JobState::trained(const Event::Done& e) {
 void JobState::evaluated(const Event::Done& e) {
   evaluated_examples_ += e.examples;
   effect(Effect::CountEvaluated{e.minibatch});
+}
+
+// Others may compute what a late worker holds, and nobody waits for it; whose push comes first counts. A
+// late worker is given no more work until it finishes something.
+void JobState::check_late() {
+  if (paused_ || (phase_ != Phase::kTraining && phase_ != Phase::kEvaluating)) return;
+  for (const LeaseDeadlines::Late& late : deadlines_.newly_late(now_)) {
+    const size_t opened = train_book_.open(late.worker) + eval_book_.open(late.worker);
+    clocks_.remove(late.worker);
+    report_.released += opened;
+    say(
+        fmt::format("{} has worked on minibatch {} for {:.1f} s (job.lease_timeout: {:.1f} s); what it holds "
+                    "({}) is leased to others, too",
+                    members_.find(late.worker)->describe(), late.minibatch, late.taken.count(),
+                    deadlines_.limit().count(), minibatches(late.held)));
+  }
+  const auto late = deadlines_.late(now_);
+  if (late.empty() || late.size() < members_.workers()) return;  // somebody can compute it
+  const auto least = std::min_element(late.begin(), late.end(),
+                                      [](const auto& a, const auto& b) { return a.taken < b.taken; });
+  if (least->taken <= deadlines_.end()) return;
+  std::string all;
+  for (const LeaseDeadlines::Late& l : late)
+    all +=
+        fmt::format("{}{} has worked on minibatch {} for {:.1f} s (it holds {})", all.empty() ? "" : "; ",
+                    members_.find(l.worker)->describe(), l.minibatch, l.taken.count(), minibatches(l.held));
+  fail_job(Error(ErrorCode::kLost,
+                 fmt::format("{}; no other worker can compute it: job.lease_timeout is {:.1f} s{}", all,
+                             deadlines_.limit().count(),
+                             config_->output.empty() ? ""
+                                                     : ", the last checkpoint is where to go on from "
+                                                       "(--resume)")));
+}
+
+void JobState::no_longer_late(uint64_t worker) {
+  train_book_.reclaim(worker);
+  eval_book_.reclaim(worker);
+  if (phase_ == Phase::kTraining && train_book_.unfinished_by(worker) > 0) clocks_.add(worker);
+  say(fmt::format("{} goes on", members_.find(worker)->describe()));
 }
 
 // Asks owners for their counts first; answered() shows them.

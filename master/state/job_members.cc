@@ -182,6 +182,15 @@ void JobState::take(const Event::LinkDown& e) {
   for (const uint64_t incarnation : members_.behind(e.link)) lose(incarnation, e.why);
 }
 
+// Of a worker, in words.
+std::string JobState::what_was_done(uint64_t incarnation) const {
+  const Member& member = *members_.find(incarnation);
+  if (!member.worker()) return "";
+  if (member.done == 0) return "; it has finished no minibatch";
+  return fmt::format("; it has finished {} minibatch{}, the last one {:.1f} s ago", member.done,
+                     member.done == 1 ? "" : "es", seconds_since(member.last_done));
+}
+
 void JobState::lose(uint64_t incarnation, const std::string& why) {
   const Member& member = *members_.find(incarnation);
   member.owner ? lose_owner(member.number, why) : lose_worker(incarnation, why);
@@ -192,13 +201,13 @@ void JobState::lose(uint64_t incarnation, const std::string& why) {
 // before what follows. One that was still waiting to be let in does not know its incarnation, so nothing can
 // come from it.
 void JobState::lose_worker(uint64_t incarnation, const std::string& why) {
-  const std::string who = members_.find(incarnation)->describe();
+  const std::string who = members_.find(incarnation)->describe(), done = what_was_done(incarnation);
   const bool was_let_in = std::none_of(waiting_joins_.begin(), waiting_joins_.end(),
                                        [&](const Waiting& w) { return w.incarnation == incarnation; });
   const bool reader = members_.find(incarnation)->reader;
   forget_worker(incarnation);
   if (over_or_failed()) return;  // all members go
-  say(fmt::format("lost {}: {}", who, why));
+  say(fmt::format("lost {}: {}{}", who, why, done));
   if (reader) return;
   ++report_.workers_lost;
   if (phase_ == Phase::kEnding || !was_let_in) return;
@@ -233,6 +242,7 @@ void JobState::answer_orders() {
 
 void JobState::forget_worker(uint64_t incarnation) {
   if (members_.find(incarnation)->worker()) alone_since_ = now_;
+  deadlines_.forget(incarnation);
   remove(incarnation, Error(ErrorCode::kFenced, "the master has given up on this worker"));
 }
 

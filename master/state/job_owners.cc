@@ -262,6 +262,7 @@ void JobState::check_return(uint32_t number, uint64_t version) {
 
 void JobState::go_on() {
   paused_ = false;
+  deadlines_.grant_time(now_);
   answer_owners(Time::max());
   if (std::exchange(save_again_, false)) save_or_go_on();
 }

@@ -54,7 +54,8 @@ JobState::JobState(std::shared_ptr<const JobConfig> config, uint32_t local_owner
       clips_by_norm_(storage::Clipper(config_->model.tables).needs_norms()),
       now_(now),
       last_tick_(now),
-      places_(std::max(config_->shards, local_owners)) {
+      places_(std::max(config_->shards, local_owners)),
+      deadlines_(LeaseDeadlines::Duration(config_->job.job.lease_timeout)) {
   for (uint32_t number = 0; number < local_owners; ++number)
     places_[number].holder = Place::Holder::kConnected;
   report_.job = config_->job.job.name;
@@ -115,7 +116,7 @@ bool JobState::step() {
       if (!eval_book_.finished() && !(stopped() && eval_book_.idle())) return false;
       return end_evaluation(), true;
     case Phase::kEnding:
-      if (members_.workers() > 0 && now_ <= deadline_) return false;
+      if (members_.workers() > deadlines_.late(now_).size() && now_ <= deadline_) return false;
       return close(), true;
     case Phase::kClosing:
       if (owners_to_tell_ > 0) return false;
@@ -169,11 +170,15 @@ void JobState::take(const Event::WorkFailed& e) {
 void JobState::take(const Event::Tick&) {
   // If this process was itself suspended, it cannot tell who was silent meanwhile.
   const double silence = config_->job.job.heartbeat_timeout;
-  if (seconds_since(std::exchange(last_tick_, now_)) > silence / 2) members_.grant_time(now_);
+  if (seconds_since(std::exchange(last_tick_, now_)) > silence / 2) {
+    members_.grant_time(now_);
+    deadlines_.grant_time(now_);
+  }
   answer_orders();
   if (phase_ >= Phase::kEnding) return;
   check_silence();
   check_away();
+  check_late();
   show_progress();
 }
 
@@ -187,7 +192,8 @@ JobState::Held JobState::held() const {
   return {members_.all().size(),
           waiting_joins_.size() + waiting_leases_.size() + waiting_owners_.size() + orders_.waiting(),
           questions_.size(),
-          train_book_.again().size() + eval_book_.again().size() + train_book_.held() + eval_book_.held()};
+          train_book_.again().size() + eval_book_.again().size() + train_book_.held() + eval_book_.held() +
+              train_book_.late() + eval_book_.late()};
 }
 
 Time JobState::after(double seconds) const {

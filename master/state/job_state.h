@@ -10,6 +10,7 @@
 #include "master/state/clocks.h"
 #include "master/state/events.h"
 #include "master/state/job_config.h"
+#include "master/state/lease_deadlines.h"
 #include "master/state/membership.h"
 #include "master/state/orders.h"
 #include "master/state/questions.h"
@@ -26,7 +27,8 @@ inline bool is_gone(const Error& why) {
 // A plain value: on() is the only thing that changes it, and does nothing but change it and return what is to
 // be done. The same events give the same effects. It never reads a clock; time comes with events.
 //
-// Invariants: (1) a minibatch is leased to one worker at a time, and none is ever dropped; (2) an accepted
+// Invariants: (1) a minibatch is leased to one worker at a time, unless that worker is late, and none is ever
+// dropped; (2) an accepted
 // minibatch is in exactly one version (sync), or counted in its epoch once (async, bounded); (3) its phase
 // changes in enter() alone, along the arrows of master.h's picture; (4) every request is answered exactly
 // once, at the latest when the job is over; (5) it holds no more than its members, what they were leased
@@ -140,6 +142,7 @@ class JobState {
   Reply::Join join_reply(const Member& member) const;
   std::vector<Reply::Address> addresses() const;
   void answer_joins();
+  std::string what_was_done(uint64_t incarnation) const;
   void lose(uint64_t incarnation, const std::string& why);
   void lose_worker(uint64_t incarnation, const std::string& why);
   void forget_worker(uint64_t incarnation);
@@ -155,6 +158,8 @@ class JobState {
   uint32_t most_to_grant(uint64_t incarnation);
   void trained(const Event::Done& e);
   void evaluated(const Event::Done& e);
+  void check_late();
+  void no_longer_late(uint64_t worker);
   void show_progress();
 
   // --- owners (job_owners.cc) --------------------------------------------------------------------
@@ -229,6 +234,7 @@ class JobState {
   std::vector<Partial> partial_;  // of a stopped async epoch
   VersionWindow window_;          // sync
   Clocks clocks_;                 // bounded
+  LeaseDeadlines deadlines_;
   bool committing_ = false;
   bool stats_pending_ = false;
   bool last_save_ = false;  // after the save that is under way the job ends

@@ -4,22 +4,24 @@
 
 namespace embers {
 
-void LeaseDeadlines::granted(uint64_t worker, uint64_t minibatches, Time now) {
-  if (minibatches == 0) return;
+void LeaseDeadlines::granted(uint64_t worker, const LeaseBook::Lease& lease, Time now) {
+  if (lease.parts.empty()) return;
   Working& working = working_[worker];
-  if (working.held == 0) working.since = now;
-  working.held += minibatches;
+  if (working.held.empty()) working.since = now;
+  for (const LeaseBook::Part& part : lease.parts) working.held.insert({lease.id, part.minibatch});
 }
 
-void LeaseDeadlines::finished(uint64_t worker, bool computed, Time now) {
+void LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now) {
   const auto found = working_.find(worker);
-  if (found == working_.end()) return;  // what is no longer its own says nothing about others
+  if (found == working_.end() || found->second.held.erase({lease, minibatch}) == 0) return;
+  Working& working = found->second;
   if (computed) {
-    recent_.push_back(now - found->second.since);
+    recent_.push_back(now - working.since);
     if (recent_.size() > kRecent) recent_.pop_front();
   }
-  found->second.since = now;
-  if (--found->second.held == 0) working_.erase(found);
+  working.since = now;
+  working.late = false;
+  if (working.held.empty()) working_.erase(found);
 }
 
 void LeaseDeadlines::grant_time(Time now) {
@@ -32,11 +34,30 @@ LeaseDeadlines::Duration LeaseDeadlines::limit() const {
   return std::max(kLeast, kTimes * *std::max_element(recent_.begin(), recent_.end()));
 }
 
+LeaseDeadlines::Duration LeaseDeadlines::end() const {
+  return setting_.count() > 0 ? 2 * setting_ : std::max(kFirst, 2 * limit());
+}
+
+std::vector<LeaseDeadlines::Late> LeaseDeadlines::newly_late(Time now) {
+  std::vector<Late> late;
+  for (auto& [worker, working] : working_)
+    if (!working.late && now - working.since > limit()) {
+      working.late = true;
+      late.push_back(working.describe(worker, now));
+    }
+  return late;
+}
+
 std::vector<LeaseDeadlines::Late> LeaseDeadlines::late(Time now) const {
   std::vector<Late> late;
   for (const auto& [worker, working] : working_)
-    if (const Duration taken = now - working.since; taken > limit()) late.push_back({worker, taken});
+    if (working.late) late.push_back(working.describe(worker, now));
   return late;
+}
+
+bool LeaseDeadlines::is_late(uint64_t worker) const {
+  const auto found = working_.find(worker);
+  return found != working_.end() && found->second.late;
 }
 
 }  // namespace embers

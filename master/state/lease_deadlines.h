@@ -4,7 +4,11 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
+
+#include "master/state/leases.h"
 
 namespace embers {
 
@@ -27,29 +31,44 @@ class LeaseDeadlines {
 
   explicit LeaseDeadlines(Duration setting = Duration(0)) : setting_(setting) {}
 
-  void granted(uint64_t worker, uint64_t minibatches, Time now);
-  // It finished one of them (`computed`), or gave it back.
-  void finished(uint64_t worker, bool computed, Time now);
-  // It left or was lost, or its minibatches are no longer its own.
+  void granted(uint64_t worker, const LeaseBook::Lease& lease, Time now);
+  // It finished a minibatch of a lease (`computed`), or gave it back. Nothing changes if it does not hold it.
+  void finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now);
+  // It left or was lost.
   void forget(uint64_t worker) { working_.erase(worker); }
   // Nobody is late for what happened while the job was held up, as by an owner that was away.
   void grant_time(Time now);
 
   Duration limit() const;
-  // Workers whose work has taken longer than limit(), and how long it has taken.
+  // After this time without anything finished, a job in which all workers are late is given up: twice the
+  // limit, but when that was found out at least kFirst, since then nobody has said how long is too long.
+  Duration end() const;
+
+  // A worker whose work has taken longer than limit(), and how long it has taken. It stays late until it
+  // finishes something.
   struct Late {
-    uint64_t worker;
-    Duration taken;
+    uint64_t worker = 0;
+    uint64_t minibatch = 0;  // that it is computing
+    size_t held = 0;         // minibatches that it has not finished
+    Duration taken{};
   };
+  // Those who have become late since this was last asked.
+  std::vector<Late> newly_late(Time now);
   std::vector<Late> late(Time now) const;
+  bool is_late(uint64_t worker) const;
 
  private:
   struct Working {
-    uint64_t held = 0;
-    Time since;  // the begin of the minibatch that it is computing
+    std::set<std::pair<uint64_t, uint64_t>> held;  // lease, minibatch; the first one is being computed
+    Time since;                                    // the begin of that
+    bool late = false;
+
+    Late describe(uint64_t worker, Time now) const {
+      return {worker, held.begin()->second, held.size(), now - since};
+    }
   };
 
-  const Duration setting_;
+  Duration setting_;
   std::map<uint64_t, Working> working_;  // that hold something
   std::deque<Duration> recent_;          // of minibatches that are done
 };

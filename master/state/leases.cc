@@ -39,20 +39,57 @@ std::map<uint64_t, LeaseBook::Held>::iterator LeaseBook::find(uint64_t lease, ui
 
 bool LeaseBook::complete(uint64_t lease, uint64_t minibatch, uint32_t attempt) {
   const auto held = find(lease, minibatch, attempt);
-  if (held == held_.end()) return false;
-  held_.erase(held);
+  if (held != held_.end()) {
+    held_.erase(held);
+    return true;
+  }
+  const auto late = late_.find({minibatch, attempt});
+  if (late == late_.end() || late->second.lease != lease) return false;
+  late_.erase(late);
+  if (again_.erase(minibatch) > 0) return true;
+  const auto other = held_.extract(minibatch);
+  if (!other) return false;  // it is done
+  late_[{minibatch, other.mapped().attempt}] = other.mapped();
   return true;
 }
 
 bool LeaseBook::give_back(uint64_t lease, uint64_t minibatch, uint32_t attempt) {
   const auto held = find(lease, minibatch, attempt);
-  if (held == held_.end()) return false;
+  if (held == held_.end()) {
+    if (const auto late = late_.find({minibatch, attempt});
+        late != late_.end() && late->second.lease == lease)
+      late_.erase(late);
+    return false;
+  }
   again_[minibatch] = held->second.attempt;
   held_.erase(held);
   return true;
 }
 
+size_t LeaseBook::open(uint64_t worker) {
+  return std::erase_if(held_, [&](const auto& entry) {
+    const auto& [minibatch, held] = entry;
+    if (held.worker != worker) return false;
+    again_[minibatch] = held.attempt;
+    late_[{minibatch, held.attempt}] = held;
+    return true;
+  });
+}
+
+void LeaseBook::reclaim(uint64_t worker) {
+  std::erase_if(late_, [&](const auto& entry) {
+    const auto& [minibatch, attempt] = entry.first;
+    if (entry.second.worker != worker) return false;
+    const auto again = again_.find(minibatch);
+    if (again == again_.end() || again->second != attempt) return false;
+    again_.erase(again);
+    held_[minibatch] = entry.second;
+    return true;
+  });
+}
+
 size_t LeaseBook::revoke(uint64_t worker) {
+  std::erase_if(late_, [&](const auto& entry) { return entry.second.worker == worker; });
   return std::erase_if(held_, [&](const auto& entry) {
     if (entry.second.worker != worker) return false;
     again_[entry.first] = entry.second.attempt;
@@ -60,9 +97,10 @@ size_t LeaseBook::revoke(uint64_t worker) {
   });
 }
 
-size_t LeaseBook::held_by(uint64_t worker) const {
-  return static_cast<size_t>(std::count_if(held_.begin(), held_.end(),
-                                           [&](const auto& entry) { return entry.second.worker == worker; }));
+size_t LeaseBook::unfinished_by(uint64_t worker) const {
+  const auto his = [&](const auto& entry) { return entry.second.worker == worker; };
+  return static_cast<size_t>(std::count_if(held_.begin(), held_.end(), his) +
+                             std::count_if(late_.begin(), late_.end(), his));
 }
 
 std::vector<uint64_t> LeaseBook::again() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace embers {
@@ -11,7 +12,8 @@ namespace embers {
 //
 // Invariants: (1) every minibatch of [0, total) is exactly one of: not yet granted, waiting to be granted
 // again, held by one lease, done; (2) an attempt number of a minibatch is granted once; (3) nothing is ever
-// dropped: what a worker does not finish is granted again.
+// dropped: what a worker does not finish is granted again; (4) a minibatch is completed once, by whichever
+// attempt at it comes first.
 class LeaseBook {
  public:
   struct Part {
@@ -32,10 +34,15 @@ class LeaseBook {
   void set_limit(uint64_t limit) { limit_ = limit; }
   // Up to `most` minibatches for the worker, in order; nothing when none is available now.
   std::optional<Lease> grant(uint64_t worker, uint32_t most);
-  // The worker has finished it; false when the lease is no longer that worker's.
+  // The worker has finished it; false when somebody else had before, or it was taken from that worker.
   bool complete(uint64_t lease, uint64_t minibatch, uint32_t attempt);
-  // The worker cannot finish it; false as above.
+  // The worker cannot finish it. True when it waits to be granted again for this reason.
   bool give_back(uint64_t lease, uint64_t minibatch, uint32_t attempt);
+  // The worker is late: what it holds is to be granted again, though it may still complete it. Returns how
+  // much.
+  size_t open(uint64_t worker);
+  // The worker goes on: it holds again what nobody else was granted meanwhile.
+  void reclaim(uint64_t worker);
   // A minibatch that waits to be granted again turned out to be done.
   void mark_done(uint64_t minibatch) { again_.erase(minibatch); }
   // Everything the worker holds is to be granted again; returns how many.
@@ -44,7 +51,11 @@ class LeaseBook {
   bool finished() const { return next_ == total_ && again_.empty() && held_.empty(); }
   bool idle() const { return held_.empty(); }
   size_t held() const { return held_.size(); }
-  size_t held_by(uint64_t worker) const;
+  // What the worker has not finished yet, even if others were granted it, too, or have completed it.
+  size_t unfinished_by(uint64_t worker) const;
+  // Nobody completes anything of it any more that others were granted, too.
+  void forget_late() { late_.clear(); }
+  size_t late() const { return late_.size(); }  // attempts that others were granted, too
   uint64_t total() const { return total_; }
   uint64_t last_lease() const { return last_lease_; }
   uint64_t done() const { return next_ - again_.size() - held_.size(); }
@@ -67,6 +78,8 @@ class LeaseBook {
   uint64_t last_lease_;
   std::map<uint64_t, uint32_t> again_;  // minibatch -> attempts so far
   std::map<uint64_t, Held> held_;       // by minibatch
+  // Attempts at minibatches that others may complete, or have: by minibatch and attempt.
+  std::map<std::pair<uint64_t, uint32_t>, Held> late_;
 };
 
 // How many minibatches of an evaluation may be under way at once: leased, or waiting to be counted. They are

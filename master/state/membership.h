@@ -22,6 +22,8 @@ struct Member {
   uint32_t more = 0;  // owners of the same process that join after it
   uint64_t link = 0;  // its connection, which is watched
   std::chrono::steady_clock::time_point last_seen;
+  uint64_t done = 0;  // a worker: minibatches that it has finished
+  std::chrono::steady_clock::time_point last_done;
 
   bool worker() const { return !owner && !reader; }
   std::string describe() const;  // "worker 2 (pid 4711 on host)"

@@ -348,16 +348,20 @@ TEST(SyncPush, ComputedOnAnotherVersionIsStale) {
   });
 }
 
-TEST(SyncPush, OfALaterAttemptReplacesAnEarlierOneAndNeverTheOtherWay) {
+TEST(SyncPush, TheFirstOfSeveralAttemptsCounts) {
   Owner owner(true);
   owner.pull({1});
-  owner.push(origin(0, 0, 1, 1), {1}, {1, 1});
-  owner.push(origin(0, 0, 1, 2), {1}, {2, 2});
-  expect_error(ErrorCode::kStaleLease, {"attempt 1 came after attempt 2"}, [&] {
-    owner.push(origin(0, 0, 1, 1), {1}, {1, 1});
-  });
+  const auto outcome = [&](uint32_t attempt, float gradient) {
+    return owner.push(origin(0, 0, 1, attempt), {1}, {gradient, gradient}).get().getOutcome();
+  };
+  EXPECT_EQ(outcome(2, 1), Outcomes::STAGED);
+  EXPECT_EQ(outcome(1, 2), Outcomes::DUPLICATE) << "of a worker that was late";
+  EXPECT_EQ(outcome(3, 3), Outcomes::DUPLICATE);
+  EXPECT_EQ(outcome(2, 4), Outcomes::STAGED) << "asked again";
+  EXPECT_EQ(owner.stats().get().getDuplicates(), 2);
   owner.commit(1, {{0}});
-  EXPECT_EQ(owner.pull({1}), (std::vector<float>{-2, -2}));
+  EXPECT_EQ(owner.pull({1}), (std::vector<float>{-1, -1}));
+  EXPECT_EQ(outcome(4, 5), Outcomes::DUPLICATE) << "it is applied";
 }
 
 TEST(SyncPush, OfAWorkerFencedAfterItStagedStillCounts) {

@@ -184,20 +184,20 @@ TEST_P(RecoveredOwner, OfASyncJobHasWhatWasStagedAndCommitsIt) {
   create();
   EXPECT_EQ(push(origin(0), {1, 2}), Outcomes::STAGED);
   EXPECT_EQ(push(origin(1), {10, 20}), Outcomes::STAGED);
-  EXPECT_EQ(push(origin(1, 0, 1, 2), {100, 200}), Outcomes::STAGED) << "a later attempt";
+  EXPECT_EQ(push(origin(1, 0, 1, 2), {100, 200}), Outcomes::DUPLICATE) << "a later attempt";
   start_again(true);
   EXPECT_EQ(stats().get().getVersion(), 0);
   commit(1, {0, 1});
-  EXPECT_EQ(rows()[2], -101) << "sgd, rate 1";
+  EXPECT_EQ(rows()[2], -11) << "sgd, rate 1";
   EXPECT_EQ(push(origin(2, 1), {1, 1}), Outcomes::STAGED);
   start_again(true);
   EXPECT_EQ(stats().get().getVersion(), 1);
   EXPECT_EQ(stats().get().getExamples(), 20);
   EXPECT_EQ(push(origin(0, 1), {1, 1}), Outcomes::DUPLICATE);
   commit(1, {0, 1});  // asked for again, though already done
-  EXPECT_EQ(rows()[2], -101);
+  EXPECT_EQ(rows()[2], -11);
   commit(2, {2});
-  EXPECT_EQ(rows()[2], -102);
+  EXPECT_EQ(rows()[2], -12);
 }
 
 TEST_P(RecoveredOwner, StandsWhereAResumedJobDoes) {

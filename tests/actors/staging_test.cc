@@ -67,15 +67,20 @@ TEST(Staging, FiniteFloatsStayWhereTheyArrived) {
   EXPECT_TRUE(read->gradients.kept.empty());
 }
 
-TEST(Staging, OfTwoAttemptsTheLaterCountsAndAnEarlierIsRefused) {
+TEST(Staging, OfSeveralAttemptsTheFirstToComeCounts) {
   PushReader reader(kTables, false);
-  Staging staging;
-  staging.add(reader.read(push(0, {7}, {1, 2}, NumberType::kFloat32, 1)));
-  staging.add(reader.read(push(0, {7}, {3, 4}, NumberType::kFloat32, 2)));
-  expect_error(ErrorCode::kStaleLease, {"attempt 1", "attempt 2"}, [&] {
-    staging.add(reader.read(push(0, {7}, {5, 6}, NumberType::kFloat32, 1)));
-  });
-  EXPECT_EQ(staging.add_up(commit({0}).get(), kTables).tables.at(0).values, (Floats{1.5f, 2}));
+  for (const bool again : {false, true}) {
+    Staging staging;
+    const auto add = [&](Floats gradients, uint32_t attempt) {
+      const PushPtr read = reader.read(push(0, {7}, gradients, NumberType::kFloat32, attempt));
+      return again ? (staging.add_again(read), attempt == 2) : staging.add(read);
+    };
+    EXPECT_TRUE(add({1, 2}, 2));
+    EXPECT_FALSE(add({3, 4}, 3));
+    EXPECT_FALSE(add({5, 6}, 1));
+    EXPECT_TRUE(add({7, 8}, 2)) << "asked again";
+    EXPECT_EQ(staging.add_up(commit({0}).get(), kTables).tables.at(0).values, (Floats{0.5f, 1}));
+  }
 }
 
 TEST(Staging, ACommitOfWhatIsNotStagedOrComesTwiceIsRefused) {

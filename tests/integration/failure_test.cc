@@ -88,9 +88,11 @@ TEST(Failure, HungShardEndsTheJob) {
   Cluster cluster(folder, 1, 1, slow(folder) + kImpatient);
   ASSERT_TRUE(cluster.is_training());
   cluster.shards[0]->stop();
-  EXPECT_EQ(cluster.master->wait(20), 1) << cluster.master->output();
-  EXPECT_TRUE(cluster.master->has_printed("lost shard 0")) << cluster.master->output();
+  EXPECT_EQ(cluster.master->wait(9), 1) << cluster.master->output();
+  const std::string lost = "lost shard 0 (pid " + std::to_string(cluster.shards[0]->pid()) + " on ";
+  EXPECT_TRUE(cluster.master->has_printed(lost)) << cluster.master->output();
   EXPECT_EQ(cluster.workers[0]->wait(20), 1);
+  EXPECT_TRUE(cluster.workers[0]->has_printed("lost shard 0")) << cluster.workers[0]->output();
 }
 
 TEST(Failure, DeadMasterEndsEveryProcessAndIsNamed) {

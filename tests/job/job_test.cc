@@ -43,6 +43,7 @@ name = "census"
 seed = 9223372036854775807
 heartbeat_timeout = 2.5
 worker_timeout = 3
+lease_timeout = 20.5
 [model]
 name = "wide_deep"
 library = "libmine.so"
@@ -94,9 +95,10 @@ buckets = 64
   EXPECT_EQ(job.job.seed, 9223372036854775807u);
   EXPECT_EQ(job.job.heartbeat_timeout, 2.5);
   EXPECT_EQ(job.job.worker_timeout, 3);
+  EXPECT_EQ(job.job.lease_timeout, 20.5);
   EXPECT_EQ(job.model.library, "libmine.so");
-  EXPECT_EQ(job.place({"model", "library"}), "job.toml:9");
-  EXPECT_EQ(job.place({"model", "absent", "deeper"}), "job.toml:7");
+  EXPECT_EQ(job.place({"model", "library"}), "job.toml:10");
+  EXPECT_EQ(job.place({"model", "absent", "deeper"}), "job.toml:8");
   EXPECT_EQ(job.place({"nowhere"}), "job.toml");
   EXPECT_EQ(job.model.params.dump(), R"({"cross":{"deep":true,"first":"a"},"dropout":0.5,"hidden":[64,32]})");
   EXPECT_EQ(job.data.train, (std::vector<std::string>{"a.csv", "b-*.csv"}));

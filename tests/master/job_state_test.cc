@@ -95,6 +95,7 @@ struct Options {
   uint64_t chaos = 0;  // steps in which anything may happen; then all goes well
   std::shared_ptr<const JobConfig> config;
   Cursor begin;
+  bool hangs = false;  // all workers do so in the end, though all else goes well
 };
 
 Options random_options(uint64_t seed) {
@@ -118,6 +119,7 @@ Options random_options(uint64_t seed) {
   if (pick(0, 1)) job.training.batch_size = kHugeBatch;
   job.job.heartbeat_timeout = 4;
   job.job.worker_timeout = 60;
+  if (pick(0, 1)) job.job.lease_timeout = static_cast<double>(pick(3, 10));
   job.storage.buckets = 16;
   job.storage.owner_timeout = 40;
   if (pick(0, 3) > 0) {
@@ -133,6 +135,7 @@ Options random_options(uint64_t seed) {
   if (pick(0, 9) == 0) config->task = JobConfig::Task::kEvaluate;
   config->settings = {"training.batch_size = 64"};
   Options options{seed, pick(50, 3000), config, {}};
+  options.hangs = pick(0, 9) == 0 && job.job.lease_timeout > 0;
   if (pick(0, 3) == 0 && config->train_minibatches > 4) {  // resumed in the middle of an epoch
     config->resume = "model";
     const bool sync = job.training.mode == job::Mode::kSync;
@@ -151,8 +154,8 @@ struct Owner {
   bool stale = false;  // its journal lost something
   std::set<uint64_t> fenced;
   uint64_t version = 0, examples = 0, minibatches = 0;
-  std::map<uint32_t, std::map<uint64_t, uint64_t>> applied;   // epoch, minibatch: examples
-  std::set<std::tuple<uint32_t, uint64_t, uint32_t>> staged;  // sync: epoch, minibatch, attempt
+  std::map<uint32_t, std::map<uint64_t, uint64_t>> applied;  // epoch, minibatch: examples
+  std::set<std::pair<uint32_t, uint64_t>> staged;            // sync: epoch, minibatch
 };
 
 struct Grant {
@@ -168,7 +171,9 @@ struct Peer {
   Ticket join = 0, lease = 0, orders = 0;
   Time orders_since;
   bool silent = false, gone = false, left = false;
+  bool hangs = false;  // is alive, but finishes nothing
   std::vector<Grant> grants;
+  Time begin;  // of the work on the first of them
 };
 
 // The members of one job, and the judge of what its state does. Every step is decided by the seed.
@@ -197,6 +202,10 @@ class World {
   uint64_t events() const { return events_; }
   const std::vector<std::pair<Event, std::string>>& log() const { return log_; }
   bool failed() const { return state_.error().has_value(); }
+  bool all_were_late() const {
+    return failed() &&
+           std::string(state_.error()->what()).find("no other worker can compute it") != std::string::npos;
+  }
   std::set<std::string> seen;  // what happened at all
 
  private:
@@ -256,7 +265,10 @@ class World {
   void fair() {
     if (workers() == 0 || state_.members().workers() < config_.workers) join_worker(false);
     join_owner();
-    for (Peer& p : peers_) p.silent = false;
+    for (Peer& p : peers_) {
+      p.silent = false;
+      p.hangs = options_.hangs;
+    }
     finish_work(false);
     if (chance(20)) tick();
     fair_step(pick(0, 9));
@@ -331,7 +343,7 @@ class World {
 
   // Pushes a minibatch to owners and says that it is done, or gives it back.
   void work(Peer& p) {
-    if (p.grants.empty()) return;
+    if (p.grants.empty() || p.hangs) return;
     const size_t i = random_() % p.grants.size();
     Grant& g = p.grants[i];
     bool back = chance(40);
@@ -357,6 +369,7 @@ class World {
     e.loss_sum = 1;
     const Grant grant = g;
     p.grants.erase(p.grants.begin() + static_cast<std::ptrdiff_t>(i));
+    p.begin = now_;
     tell_done(e, grant);
     past_.push_back(e);
     if (past_.size() > 20) past_.pop_front();
@@ -367,7 +380,7 @@ class World {
     if (owner.fenced.contains(incarnation)) return;
     g.pushed.insert(o);
     if (sync()) {
-      owner.staged.insert({g.epoch, g.minibatch, g.attempt});
+      owner.staged.insert({g.epoch, g.minibatch});  // the first attempt stays
     } else if (owner.applied[g.epoch].emplace(g.minibatch, examples_of(g.minibatch)).second) {
       ++owner.version;
       ++owner.minibatches;
@@ -375,21 +388,27 @@ class World {
     }
   }
 
-  // The judge: is it accepted exactly if its worker still holds it?
+  // The judge: is it accepted exactly if its worker still holds it, or another one has been leased it
+  // because this one was late, and has not finished it either?
   void tell_done(const Event::Done& e, const Grant& g) {
     auto& book = g.evaluation ? eval_ : train_;
     const auto held = book.held.find(g.minibatch);
+    const bool holds = held != book.held.end() && held->second.lease == g.lease;
+    const bool late = book.late.erase({g.minibatch, g.lease}) > 0 && !book.done.contains(g.minibatch);
     const bool here =
         (g.evaluation ? state_.phase() == Phase::kEvaluating : state_.phase() == Phase::kTraining) &&
-        held != book.held.end() && held->second.lease == g.lease && !state_.error();
-    if (here) {
+        (holds || late) && !state_.error();
+    if (here && (holds || !e.returned)) {
       if (e.returned)
         book.again.insert(g.minibatch);
       else
         book.done.insert({g.minibatch, g.attempt});
-      book.held.erase(held);
+      if (!holds && held != book.held.end()) book.late.insert({g.minibatch, held->second.lease});
+      if (held != book.held.end()) book.held.erase(held);
+      if (late && !e.returned) seen.insert("first though late");
     }
-    expected_accepted_ = here;
+    // It may have been late without anybody having been leased it.
+    expected_accepted_ = e.returned && here ? std::nullopt : std::optional(here);
     counted_ = 0;
     done_ = e.ticket;
     give(e);
@@ -450,7 +469,7 @@ class World {
     if (peers_.empty()) return;
     Peer& p = peers_[random_() % peers_.size()];
     if (p.gone) return;
-    switch (pick(0, 5)) {
+    switch (pick(0, 7)) {
       case 0:
         if (p.incarnation == 0 || p.join != 0) return;
         p.left = true;
@@ -462,8 +481,12 @@ class World {
       case 2:
         seen.insert("link down");
         return give(Event::LinkDown{p.link, "the connection ended"});
-      default:
+      case 3:
+      case 4:
         p.silent = true;
+        return;
+      default:
+        p.hangs = true;
     }
   }
 
@@ -589,7 +612,7 @@ class World {
     if (commit.version == o.version) return std::monostate();  // asked twice
     EXPECT_EQ(commit.version, o.version + 1) << where();
     for (const auto& part : commit.parts) {
-      EXPECT_TRUE(o.staged.contains({epoch_, part.minibatch, part.attempt}))
+      EXPECT_TRUE(o.staged.contains({epoch_, part.minibatch}))
           << "minibatch " << part.minibatch << " is committed, but is not at every owner" << where();
       o.examples += examples_of(part.minibatch);
       ++o.minibatches;
@@ -615,8 +638,9 @@ class World {
   };
   struct Book {
     std::map<uint64_t, Holder> held;
-    std::set<uint64_t> again;           // given back
-    std::map<uint64_t, uint32_t> done;  // with the attempt that was accepted
+    std::set<std::pair<uint64_t, uint64_t>> late;  // minibatch, lease: another one has it, too
+    std::set<uint64_t> again;                      // given back
+    std::map<uint64_t, uint32_t> done;             // with the attempt that was accepted
     std::set<std::pair<uint64_t, uint32_t>> attempts;
     void give_up(uint64_t worker) {
       std::erase_if(held, [&](const auto& h) {
@@ -652,7 +676,9 @@ class World {
       lease_tickets_.erase(e.ticket);
     } else if (const auto* done = std::get_if<Reply::Done>(&e.reply)) {
       EXPECT_EQ(e.ticket, done_) << where();
-      EXPECT_EQ(done->accepted, expected_accepted_) << where();
+      if (expected_accepted_) {
+        EXPECT_EQ(done->accepted, *expected_accepted_) << where();
+      }
     }
   }
 
@@ -678,23 +704,39 @@ class World {
       }
       EXPECT_FALSE(book.done.contains(m)) << "minibatch " << m << " is done, but was leased again" << where();
       if (const auto held = book.held.find(m); held != book.held.end()) {
-        // Only a lost worker's, and only once no owner takes anything from it any more.
-        EXPECT_EQ(state_.members().find(held->second.worker), nullptr)
-            << "minibatch " << m << " has two holders" << where();
-        for (const Owner& o : owners_)
-          EXPECT_TRUE(o.fenced.contains(held->second.worker))
-              << "minibatch " << m << " was leased again before its worker was fenced" << where();
+        if (state_.members().find(held->second.worker) != nullptr) {
+          EXPECT_TRUE(is_late(held->second.worker)) << "minibatch " << m << " has two holders" << where();
+          seen.insert("leased to another one, too");
+        } else {  // only once no owner takes anything from a lost worker any more, unless it was late before
+          for (const Owner& o : owners_)
+            if (!late_when_lost_.contains(held->second.worker) && !is_late(held->second.worker))
+              EXPECT_TRUE(o.fenced.contains(held->second.worker))
+                  << "minibatch " << m << " was leased again before its worker was fenced" << where();
+          seen.insert("leased again");
+        }
+        book.late.insert({m, held->second.lease});
         book.held.erase(held);
-        seen.insert("leased again");
       }
       EXPECT_TRUE(book.attempts.insert({m, part.attempt}).second)
           << "an attempt was granted twice" << where();
       book.again.erase(m);
       book.held[m] = {worker, lease.lease.id};
       for (Peer& p : peers_)
-        if (p.incarnation == worker && !p.gone)
+        if (p.incarnation == worker && !p.gone) {
+          if (p.grants.empty()) p.begin = now_;
           p.grants.push_back({evaluation, lease.epoch, lease.version, lease.lease.id, m, part.attempt, {}});
+        }
     }
+  }
+
+  // Whether its work has taken longer than the setting, or the least that is ever found out.
+  bool is_late(uint64_t worker) const {
+    const double setting = config_.job.job.lease_timeout;
+    const LeaseDeadlines::Duration least =
+        setting > 0 ? LeaseDeadlines::Duration(setting) : LeaseDeadlines::kLeast;
+    return std::ranges::any_of(peers_, [&](const Peer& p) {
+      return p.incarnation == worker && !p.grants.empty() && now_ - p.begin > least;
+    });
   }
 
   // Else nothing is leased, and nothing is saved.
@@ -818,6 +860,7 @@ class World {
     EXPECT_EQ(state_.phase(), phase_) << "the phase changed without a word" << where();
     for (Peer& p : peers_)
       if (p.incarnation != 0 && !p.gone && state_.members().find(p.incarnation) == nullptr) {
+        if (is_late(p.incarnation)) late_when_lost_.insert(p.incarnation);
         p.gone = true;
         if (!p.left) lost_.insert(p.incarnation);
       }
@@ -839,9 +882,11 @@ class World {
     const JobState::Held held = state_.held();
     EXPECT_LE(held.members, peers_.size() + owners_.size()) << where();
     EXPECT_LE(held.requests, 4 * held.members) << where();
-    EXPECT_LE(held.minibatches, train_.held.size() + train_.again.size() + eval_.held.size() +
-                                    eval_.again.size() + options_.begin.again.size())
-        << where();
+    // What a late worker holds waits to be leased again, too.
+    size_t minibatches = options_.begin.again.size();
+    for (const Book* b : {&train_, &eval_})
+      minibatches += 2 * b->held.size() + b->late.size() + b->again.size();
+    EXPECT_LE(held.minibatches, minibatches) << where();
     EXPECT_LE(held.questions, lost_.size() + 3) << where();  // fences; counts, a map, a commit
   }
 
@@ -865,6 +910,7 @@ class World {
   std::optional<std::variant<Effect::Prepare, Effect::Save, Effect::Score>> work_;
   size_t tells_ = 0;
   std::set<uint64_t> lost_;  // workers that not every owner has fenced
+  std::set<uint64_t> late_when_lost_;
   std::deque<Event::Done> past_;
 
   Phase phase_ = Phase::kGathering;
@@ -875,7 +921,7 @@ class World {
   std::set<uint64_t> evaluated_, summed_up_;
   std::deque<uint64_t> to_count_;  // of the evaluation: accepted, not summed up yet
   uint64_t first_not_summed_up_ = 0;
-  bool expected_accepted_ = false;
+  std::optional<bool> expected_accepted_;  // none: either is right
   Ticket done_ = 0;
   int counted_ = 0;
 };
@@ -891,9 +937,11 @@ TEST(JobState, KeepsItsInvariantsThroughAMillionRandomEvents) {
     ++jobs;
     failed += world.failed();
     for (const std::string& what : world.seen) ++seen[what];
+    seen["all are late"] += world.all_were_late();
   }
   // In this world all of it happens, and most jobs come to a good end.
   for (const char* what : {"repeated", "left", "link down", "owner lost", "leased again", "evaluated on",
+                           "leased to another one, too", "first though late", "all are late",
                            "journal lost something", "scoring", "failed"})
     EXPECT_GT(seen[what], 10) << what;
   EXPECT_LT(failed, jobs / 2);

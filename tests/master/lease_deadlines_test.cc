@@ -16,38 +16,79 @@ class Deadlines : public testing::Test {
   // The worker computes so many minibatches, each in so many seconds.
   void compute(LeaseDeadlines& deadlines, uint64_t worker, int minibatches, double seconds) {
     for (int i = 0; i < minibatches; ++i) {
-      deadlines.granted(worker, 1, at(now_));
-      deadlines.finished(worker, true, at(now_ += seconds));
+      deadlines.granted(worker, lease(1), at(now_));
+      deadlines.finished(worker, last_lease_, 0, true, at(now_ += seconds));
     }
   }
-  static std::vector<uint64_t> late(const LeaseDeadlines& deadlines, double seconds) {
+  // Minibatches 0 to n - 1.
+  LeaseBook::Lease lease(uint64_t minibatches) {
+    LeaseBook::Lease lease{++last_lease_, {}};
+    for (uint64_t m = 0; m < minibatches; ++m) lease.parts.push_back({m, 1});
+    return lease;
+  }
+  static std::vector<uint64_t> late(LeaseDeadlines& deadlines, double seconds) {
+    deadlines.newly_late(at(seconds));
     std::vector<uint64_t> workers;
     for (const LeaseDeadlines::Late& l : deadlines.late(at(seconds))) workers.push_back(l.worker);
     return workers;
   }
   double now_ = 0;
+  uint64_t last_lease_ = 0;
 };
 
 TEST_F(Deadlines, ASettingCountsFromTheFirstMinibatchOn) {
   LeaseDeadlines deadlines(Duration(5));
-  deadlines.granted(1, 1, at(0));
-  deadlines.granted(2, 1, at(3));
+  deadlines.granted(1, lease(1), at(0));
+  deadlines.granted(2, lease(1), at(3));
   EXPECT_TRUE(late(deadlines, 5).empty());
   EXPECT_EQ(late(deadlines, 6), std::vector<uint64_t>{1});
+  EXPECT_TRUE(deadlines.is_late(1));
+  EXPECT_FALSE(deadlines.is_late(2));
   EXPECT_EQ(late(deadlines, 9), (std::vector<uint64_t>{1, 2}));
   EXPECT_EQ(deadlines.late(at(9))[0].taken, Duration(9));
 }
 
+TEST_F(Deadlines, AWorkerBecomesLateOnceAndIsSoUntilItFinishesSomething) {
+  LeaseDeadlines deadlines(Duration(5));
+  deadlines.granted(1, lease(3), at(0));
+  deadlines.finished(1, 1, 0, true, at(1));
+  const auto newly = deadlines.newly_late(at(7));
+  ASSERT_EQ(newly.size(), 1);
+  EXPECT_EQ(newly[0].minibatch, 1);
+  EXPECT_EQ(newly[0].held, 2);
+  EXPECT_EQ(newly[0].taken, Duration(6));
+  EXPECT_TRUE(deadlines.newly_late(at(8)).empty());
+  deadlines.finished(1, 1, 0, true, at(8));
+  deadlines.finished(1, 2, 1, true, at(8));
+  deadlines.finished(2, 1, 1, true, at(8));
+  EXPECT_TRUE(deadlines.is_late(1)) << "it does not hold these";
+  deadlines.grant_time(at(8));
+  EXPECT_TRUE(deadlines.is_late(1)) << "it was late before";
+  deadlines.finished(1, 1, 1, true, at(9));
+  EXPECT_FALSE(deadlines.is_late(1));
+  EXPECT_EQ(late(deadlines, 15), std::vector<uint64_t>{1}) << "the third one has begun at 9 s";
+}
+
+TEST_F(Deadlines, TheEndComesAfterTwiceTheTimeAndNeverSoonUnlessItIsSet) {
+  EXPECT_EQ(LeaseDeadlines(Duration(5)).end(), Duration(10));
+  LeaseDeadlines deadlines;
+  EXPECT_EQ(deadlines.end(), 2 * LeaseDeadlines::kFirst);
+  compute(deadlines, 1, 20, 1);
+  EXPECT_EQ(deadlines.end(), LeaseDeadlines::kFirst);
+  compute(deadlines, 1, 1, 60);
+  EXPECT_NEAR(deadlines.end().count(), 1200, 1e-3);
+}
+
 TEST_F(Deadlines, AMinibatchThatWaitsBehindAnotherHasNotBegun) {
   LeaseDeadlines deadlines(Duration(5));
-  deadlines.granted(1, 4, at(0));
+  deadlines.granted(1, lease(4), at(0));
   for (int i = 1; i <= 4; ++i) {
     EXPECT_TRUE(late(deadlines, 4 * i).empty()) << i;
-    deadlines.finished(1, true, at(4 * i));
+    deadlines.finished(1, 1, static_cast<uint64_t>(i - 1), true, at(4 * i));
   }
   EXPECT_TRUE(late(deadlines, 1000).empty()) << "it holds nothing";
-  deadlines.granted(1, 1, at(1000));
-  deadlines.granted(1, 1, at(1004));
+  deadlines.granted(1, lease(1), at(1000));
+  deadlines.granted(1, lease(1), at(1004));
   EXPECT_EQ(late(deadlines, 1006), std::vector<uint64_t>{1}) << "another lease does not help a late one";
 }
 
@@ -72,8 +113,8 @@ TEST_F(Deadlines, FollowTheSlowestOfTheRecentMinibatches) {
 TEST_F(Deadlines, WhatIsGivenBackSaysNothingAboutTheTimeThatWorkTakes) {
   LeaseDeadlines deadlines;
   compute(deadlines, 1, 20, 1);
-  deadlines.granted(2, 2, at(now_));
-  deadlines.finished(2, false, at(now_ + 25));
+  deadlines.granted(2, lease(2), at(now_));
+  deadlines.finished(2, last_lease_, 0, false, at(now_ + 25));
   EXPECT_EQ(deadlines.limit(), LeaseDeadlines::kLeast);
   EXPECT_TRUE(late(deadlines, now_ + 50).empty()) << "the second one has begun 25 s later";
   EXPECT_EQ(late(deadlines, now_ + 56), std::vector<uint64_t>{2});
@@ -81,18 +122,18 @@ TEST_F(Deadlines, WhatIsGivenBackSaysNothingAboutTheTimeThatWorkTakes) {
 
 TEST_F(Deadlines, AWorkerThatIsForgottenIsNeverLate) {
   LeaseDeadlines deadlines(Duration(5));
-  deadlines.granted(1, 3, at(0));
+  deadlines.granted(1, lease(3), at(0));
   deadlines.forget(1);
-  deadlines.finished(1, true, at(600));
+  deadlines.finished(1, last_lease_, 0, true, at(600));
   EXPECT_TRUE(late(deadlines, 1000).empty());
   compute(deadlines, 2, 20, 1);
-  deadlines.granted(1, 1, at(1000));
+  deadlines.granted(1, lease(1), at(1000));
   EXPECT_TRUE(late(deadlines, 1004).empty());
 }
 
 TEST_F(Deadlines, NobodyIsLateForATimeInWhichTheJobWasHeldUp) {
   LeaseDeadlines deadlines(Duration(5));
-  deadlines.granted(1, 1, at(0));
+  deadlines.granted(1, lease(1), at(0));
   deadlines.grant_time(at(100));
   EXPECT_TRUE(late(deadlines, 104).empty());
   EXPECT_EQ(late(deadlines, 106), std::vector<uint64_t>{1});

@@ -82,6 +82,69 @@ TEST(LeaseBook, DropsNothingAndHasNeverTwoHolders) {
   }
 }
 
+TEST(LeaseBook, OfALateWorkerAndTheNextOneTheFirstCompletes) {
+  for (const bool late_one_first : {true, false}) {
+    LeaseBook book(1);
+    const auto first = book.grant(1, 1);
+    EXPECT_EQ(book.open(1), 1);
+    EXPECT_EQ(book.open(1), 0);
+    const auto second = book.grant(2, 1);
+    ASSERT_TRUE(second);
+    EXPECT_EQ(second->parts[0].attempt, 2);
+    EXPECT_FALSE(book.complete(first->id, 0, 2)) << "not its attempt";
+    EXPECT_EQ(book.unfinished_by(1), 1);
+    const auto complete = [&](const auto& lease) {
+      return book.complete(lease->id, 0, lease->parts[0].attempt);
+    };
+    EXPECT_TRUE(complete(late_one_first ? first : second));
+    EXPECT_TRUE(book.finished());
+    EXPECT_EQ(book.unfinished_by(late_one_first ? 2 : 1), 1);
+    EXPECT_FALSE(complete(late_one_first ? second : first));
+    EXPECT_EQ(book.late(), 0);
+    EXPECT_EQ(book.done(), 1);
+    EXPECT_FALSE(book.grant(1, 1));
+  }
+}
+
+TEST(LeaseBook, ALateWorkerCompletesWhatNobodyElseWasGranted) {
+  LeaseBook book(2);
+  const auto lease = book.grant(1, 2);
+  book.open(1);
+  EXPECT_TRUE(book.complete(lease->id, 0, 1));
+  EXPECT_EQ(book.again(), std::vector<uint64_t>{1});
+  book.reclaim(1);
+  EXPECT_FALSE(book.grant(2, 2)) << "it goes on with the other one";
+  EXPECT_TRUE(book.complete(lease->id, 1, 1));
+  EXPECT_TRUE(book.finished());
+}
+
+TEST(LeaseBook, ALateWorkerDoesNotGetBackWhatAnotherOneHasBegun) {
+  LeaseBook book(2);
+  const auto lease = book.grant(1, 2);
+  book.open(1);
+  const auto other = book.grant(2, 1);
+  book.reclaim(1);
+  EXPECT_EQ(book.held(), 2);
+  EXPECT_TRUE(book.give_back(other->id, 0, 2));
+  book.reclaim(1);
+  EXPECT_EQ(book.again(), std::vector<uint64_t>{0}) << "the attempt of the other one counts";
+  EXPECT_FALSE(book.give_back(lease->id, 0, 1)) << "it waits already";
+  EXPECT_FALSE(book.complete(lease->id, 0, 1)) << "it was given back";
+  EXPECT_EQ(book.grant(2, 1)->parts[0].attempt, 3);
+}
+
+TEST(LeaseBook, ALateWorkerThatIsRevokedCompletesNothing) {
+  LeaseBook book(2);
+  const auto lease = book.grant(1, 2);
+  book.open(1);
+  book.grant(2, 1);
+  EXPECT_EQ(book.revoke(1), 0) << "it held nothing alone";
+  EXPECT_FALSE(book.complete(lease->id, 0, 1));
+  EXPECT_FALSE(book.complete(lease->id, 1, 1));
+  EXPECT_EQ(book.revoke(2), 1);
+  EXPECT_EQ(book.again(), (std::vector<uint64_t>{0, 1}));
+}
+
 TEST(VersionWindow, IsReadyWhenAllItsMinibatchesAre) {
   VersionWindow window(7, 0, 5, 2, job::Reduction::kMean);
   EXPECT_EQ(window.limit(), 2);

@@ -6,10 +6,13 @@
 //   dense_only  logistic regression on the numeric features
 //   batchnorm   dense_only behind a BatchNorm1d, for buffers
 //   throws      a forward that throws "no way forward" at its 10th call
+// A forward of count or slow does not return while the file model.hang_file holds the number of its process.
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "model/layers/embedding.h"
@@ -43,38 +46,58 @@ struct Fields : torch::nn::Module {
   std::vector<Embedding> layers;
 };
 
+// How long a forward takes.
+class Pace {
+ public:
+  Pace(const ModelConfig& config, int64_t sleep_ms)
+      : sleep_(config.get_int("sleep_ms", sleep_ms)), hang_file_(config.get_string("hang_file", "")) {}
+  void wait() const {
+    std::this_thread::sleep_for(sleep_);
+    while (hangs()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
+ private:
+  bool hangs() const {
+    pid_t pid = 0;
+    return !hang_file_.empty() && std::ifstream(hang_file_) >> pid && pid == getpid();
+  }
+
+  std::chrono::milliseconds sleep_;
+  std::string hang_file_;
+};
+
 class Count : public embers::Model {
  public:
   explicit Count(const ModelConfig& config)
-      : sleep_(config.get_int("sleep_ms", 0)),
+      : pace_(config, 0),
         fields_(register_module("fields", std::make_shared<Fields>(config, "count/", 1, "zeros"))) {}
   torch::Tensor forward(const Batch& batch) override {
-    std::this_thread::sleep_for(sleep_);
+    pace_.wait();
     return fields_->forward(batch).sum(1);
   }
   torch::Tensor loss(const torch::Tensor& output, const Batch&) override { return -output.sum(); }
   torch::Tensor score(const torch::Tensor& output) override { return torch::full_like(output, 0.5); }
 
  private:
-  std::chrono::milliseconds sleep_;
+  Pace pace_;
   std::shared_ptr<Fields> fields_;
 };
 
 class Slow : public embers::Model {
  public:
   explicit Slow(const ModelConfig& config)
-      : sleep_(config.get_int("sleep_ms", 10)),
+      : pace_(config, 10),
         fields_(register_module("fields", std::make_shared<Fields>(config, "", 4, "uniform"))) {
     const auto inputs = static_cast<int64_t>(config.features().numeric.size() + 4 * fields_->layers.size());
     linear_ = register_module("linear", torch::nn::Linear(inputs, 1));
   }
   torch::Tensor forward(const Batch& batch) override {
-    std::this_thread::sleep_for(sleep_);
+    pace_.wait();
     return linear_->forward(at::cat({fields_->forward(batch), batch.numeric()}, 1)).squeeze(1);
   }
 
  private:
-  std::chrono::milliseconds sleep_;
+  Pace pace_;
   std::shared_ptr<Fields> fields_;
   torch::nn::Linear linear_{nullptr};
 };
