@@ -709,9 +709,9 @@ class World {
           seen.insert("leased to another one, too");
         } else {  // only once no owner takes anything from a lost worker any more, unless it was late before
           for (const Owner& o : owners_)
-            if (!late_when_lost_.contains(held->second.worker) && !is_late(held->second.worker))
-              EXPECT_TRUE(o.fenced.contains(held->second.worker))
-                  << "minibatch " << m << " was leased again before its worker was fenced" << where();
+            EXPECT_TRUE(o.fenced.contains(held->second.worker) || is_late(held->second.worker) ||
+                        late_when_lost_.contains(held->second.worker))
+                << "minibatch " << m << " was leased again before its worker was fenced" << where();
           seen.insert("leased again");
         }
         book.late.insert({m, held->second.lease});
