@@ -173,11 +173,6 @@ bool LogWriter::flush(std::chrono::milliseconds most) {
   return true;
 }
 
-size_t LogWriter::waiting() const {
-  const MutexLock lock(state_->mutex);
-  return state_->waiting.size();
-}
-
 void LogWriter::make_way_for_errors() {
   State& s = *state_;
   const MutexLock lock(s.mutex);

@@ -44,8 +44,6 @@ class LogWriter {
   void end_progress();
   bool is_terminal() const;
 
-  // So many wait for the one that is being written.
-  size_t waiting() const;
   // Waits until everything said so far has been written or dropped. False if this took longer than `most`.
   bool flush(std::chrono::milliseconds most);
   // Drops and counts what is waiting besides errors, if there are any.
