@@ -9,8 +9,8 @@
 #include "actors/owner/norms.h"
 #include "actors/routing/route.h"
 #include "tests/support/actors.h"
-#include "tests/support/deterministic.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/simulation.h"
 
 namespace embers {
 namespace {
@@ -22,18 +22,18 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // An owner of one table "a" of dim 2, first values 0, sgd with learning rate 1 unless changed.
-class Owner : public Deterministic {
+class Owner : public Simulation {
  public:
   explicit Owner(bool sync, bool skip = false, UpdateRuleSpec optimizer = {"sgd", {{"learning_rate", 1}}}) {
     TableSpec spec = table("a", 2);
     spec.update_rule = std::move(optimizer);
     OwnerConfig config = owner_config(sync, {spec});
     config.skip_bad_gradients = skip;
-    handles_ = spawn_owner(system(), config);
+    handles_ = spawn_owner(*this, config);
   }
   ~Owner() {
     end_owner(handles_);
-    run();
+    settle();
   }
 
   Floats pull(const std::vector<int64_t>& ints, uint64_t version = 0, NumberType as = NumberType::kFloat32) {

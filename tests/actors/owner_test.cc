@@ -5,8 +5,8 @@
 
 #include "actors/owner/staleness.h"
 #include "tests/support/actors.h"
-#include "tests/support/deterministic.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/simulation.h"
 
 namespace embers {
 namespace {
@@ -14,17 +14,17 @@ namespace {
 using namespace testing_support;
 using Outcomes = wire::PushReply::Outcome;
 
-class Owner : public Deterministic {
+class Owner : public Simulation {
  public:
   explicit Owner(bool sync, std::vector<TableSpec> tables = {table("a", 2), table("s", 1, KeyKind::kBytes)})
       : Owner(owner_config(sync, std::move(tables))) {}
   explicit Owner(OwnerConfig config) : config_(std::move(config)) {
     config_.on_end = [this](bool ok, const std::string& message) { ended_ = std::pair(ok, message); };
-    handles_ = spawn_owner(system(), config_);
+    handles_ = spawn_owner(*this, config_);
   }
   ~Owner() {
     end_owner(handles_);
-    run();
+    settle();
   }
   const OwnerHandles& handles() const { return handles_; }
   const std::optional<std::pair<bool, std::string>>& ended() const { return ended_; }
@@ -403,7 +403,7 @@ TEST(Commit, AskedAgainIsAnsweredAndAppliedOnce) {
   owner.push(origin(0), {1}, {1, 1});
   const auto first = owner.post(owner.handles().optimizer, Owner::commit_request(1, {{0}}));
   const auto second = owner.post(owner.handles().optimizer, Owner::commit_request(1, {{0}}));
-  owner.run();
+  owner.settle();
   EXPECT_EQ(first->get().getVersion(), 1);
   EXPECT_EQ(second->get().getExamples(), 10);
   EXPECT_EQ(owner.commit(1, {{0}}).get().getExamples(), 10);
@@ -497,12 +497,12 @@ TEST(Scan, OfAnUnknownTableIsRefused) {
 
 TEST(Resume, IsAnsweredThoughTheOwnerEndsMeanwhile) {
   Owner owner(false);
-  owner.run();
+  owner.settle();
   const auto answer = owner.post(owner.handles().optimizer, make_message<wire::ResumeRequest>());
-  owner.step();  // the asker asks
-  owner.step();  // the optimizer asks its shard
+  owner.turn();  // the asker asks
+  owner.turn();  // the optimizer asks its shard
   end_owner(owner.handles());
-  owner.run();
+  owner.settle();
   expect_error(ErrorCode::kUnavailable, {"owner has ended"}, [&] { answer->get(); });
 }
 
@@ -581,13 +581,13 @@ TEST(Errors, KeepTheirCodeAndTextThroughCaf) {
 }
 
 TEST(SpawnOwner, RefusesAnUnknownBackendOrOptimizer) {
-  Deterministic d;
+  Simulation simulation;
   OwnerConfig config = owner_config(false, {table("a", 1)});
   config.backend = "disk";
-  expect_error(ErrorCode::kInvalid, {"disk", "memory"}, [&] { spawn_owner(d.system(), config); });
+  expect_error(ErrorCode::kInvalid, {"disk", "memory"}, [&] { spawn_owner(simulation, config); });
   config = owner_config(false, {table("a", 1)});
   config.tables[0].update_rule.name = "adamm";
-  expect_error(ErrorCode::kInvalid, {"adam"}, [&] { spawn_owner(d.system(), config); });
+  expect_error(ErrorCode::kInvalid, {"adam"}, [&] { spawn_owner(simulation, config); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -208,7 +209,7 @@ TEST(PrivateFolder, IsWhereTheSocketsPathsFit) {
   fs::create_directory(deep);
   const TemporaryFiles here(deep);
   const PrivateFolder folder(16);
-  EXPECT_TRUE(folder.path().starts_with("/tmp/embers-")) << folder.path();
+  EXPECT_TRUE(folder.path().starts_with(P_tmpdir "/embers-")) << folder.path();
   EXPECT_TRUE(fs::is_empty(deep));
   expect_error(ErrorCode::kInvalid, {deep, "too long", "TMPDIR"}, [] { PrivateFolder(100); });
 }
@@ -216,7 +217,7 @@ TEST(PrivateFolder, IsWhereTheSocketsPathsFit) {
 TEST(PrivateFolder, DoesWithoutAFolderForTemporaryFiles) {
   const TemporaryFiles nowhere("/nowhere");
   const PrivateFolder folder(16);
-  EXPECT_TRUE(folder.path().starts_with("/tmp/embers-")) << folder.path();
+  EXPECT_TRUE(folder.path().starts_with(P_tmpdir "/embers-")) << folder.path();
 }
 
 TEST(PrivateFolder, GoesWithAProcessThatIsKilled) {
