@@ -8,7 +8,7 @@
 
 #include "actors/message_types.h"
 #include "actors/transport/client.h"
-#include "actors/transport/secret.h"
+#include "actors/door/secret.h"
 #include "actors/transport/transport.h"
 #include "client/session_actor.h"
 #include "job/job.h"

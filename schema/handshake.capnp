@@ -6,7 +6,7 @@
 #                             Proof ──►            ◄── Welcome
 #
 # Each side proves that it knows the job's secret without sending it: with the HMAC-SHA256, under the secret, of who proves it
-# (client or server), of the Hello and of the Challenge, byte for byte as they were sent (actors/transport/secret.h). Both hold a
+# (client or server), of the Hello and of the Challenge, byte for byte as they were sent (actors/door/secret.h). Both hold a
 # fresh nonce, one of each side, so that a recorded proof is worth nothing; and with the Hello, the role and the protocol are
 # under the proof too. The client proves it first: who only connects learns nothing. Refused: an ErrorReply instead.
 using Cxx = import "/capnp/c++.capnp";

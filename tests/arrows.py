@@ -36,7 +36,8 @@ model/columns:        base schema job data model/lookup model/layers
 model/zoo:            base schema job data model/lookup model/layers model/columns
 model:                base schema job data model
 actors:               base schema
-actors/transport:     base schema actors
+actors/door:          base schema actors
+actors/transport:     base schema actors actors/door
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
 master/state:         base schema job storage/update_rules actors/owner
@@ -66,7 +67,7 @@ LIBRARIES = {
     "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench)/"),
     "TOML": (r"toml", r"job/", r"job/"),
     "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/raw_clients)[.]cc$", r"$."),
-    "OpenSSL": (r"openssl/", r"actors/transport/secret.cc$", r"$."),
+    "OpenSSL": (r"openssl/", r"actors/door/secret.cc$", r"$."),
     "hiredis": (r"hiredis/", r"(storage/external/redis_server|bench/storage/raw_clients)[.]cc$", r"$."),
     "libsasl2": (r"sasl/", r"apps/process/sasl_passwords[.]cc$", r"$."),
 }

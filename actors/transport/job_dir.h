@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "actors/transport/endpoint.h"
-#include "actors/transport/secret.h"
+#include "actors/door/secret.h"
 #include "base/files/directory_lock.h"
 
 namespace embers {

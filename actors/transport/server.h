@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "actors/errors.h"
-#include "actors/transport/newcomers.h"
-#include "actors/transport/refusal_log.h"
-#include "actors/transport/roles.h"
+#include "actors/door/newcomers.h"
+#include "actors/door/refusal_log.h"
+#include "actors/door/roles.h"
 #include "actors/transport/session.h"
 #include "actors/transport/transport.h"
 

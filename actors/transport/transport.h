@@ -6,7 +6,7 @@
 
 #include "actors/transport/connection.h"
 #include "actors/transport/endpoint.h"
-#include "actors/transport/secret.h"
+#include "actors/door/secret.h"
 #include "base/mutex.h"
 
 namespace embers {

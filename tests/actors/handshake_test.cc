@@ -8,10 +8,10 @@
 #include <set>
 #include <thread>
 
-#include "actors/transport/newcomers.h"
-#include "actors/transport/refusal_log.h"
-#include "actors/transport/roles.h"
-#include "actors/transport/secret.h"
+#include "actors/door/newcomers.h"
+#include "actors/door/refusal_log.h"
+#include "actors/door/roles.h"
+#include "actors/door/secret.h"
 #include "tests/actors/transport_testing.h"
 #include "tests/support/log_lines.h"
 #include "tests/support/process.h"

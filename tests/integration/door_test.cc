@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "actors/transport/secret.h"
+#include "actors/door/secret.h"
 #include "tests/actors/transport_testing.h"
 #include "tests/integration/jobs.h"
 #include "tests/support/servers.h"

@@ -1,4 +1,4 @@
-#include "actors/transport/secret.h"
+#include "actors/door/secret.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>

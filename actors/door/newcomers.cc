@@ -1,4 +1,4 @@
-#include "actors/transport/newcomers.h"
+#include "actors/door/newcomers.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "actors/transport/refusal_log.h"
+#include "actors/door/refusal_log.h"
 
 #include <fmt/format.h>
 

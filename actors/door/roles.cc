@@ -1,4 +1,4 @@
-#include "actors/transport/roles.h"
+#include "actors/door/roles.h"
 
 #include "base/errors.h"
 
