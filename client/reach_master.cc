@@ -7,6 +7,7 @@
 #include "actors/routing/remote_owner.h"
 #include "actors/transport/job_dir.h"
 #include "base/host.h"
+#include "base/random_number.h"
 
 namespace embers {
 namespace {
@@ -58,6 +59,7 @@ JobAccess find_job(const JobLocation& location) {
 MasterLink reach_master(Transport& transport, const JobAccess& access, const ReachOptions& options) {
   const auto link = Link::open(transport, access.address, access.find_master, {0, 0, options.role},
                                options.connect_timeout);
+  link->keep();  // whatever is asked of a master may be asked twice
   MasterLink master;
   master.actor = link->proxy<MasterInterface>(Destination::kMaster);
   master.name = access.master;
@@ -93,6 +95,7 @@ void connect_over(Transport& transport, const MasterLink& master, std::chrono::d
   config.run = master.run;
   config.master = master.actor;
   config.master_name = master.name;
+  config.token = random_number();
   config.host = host_name();
   config.boot_id = boot_id();
   config.connect_owner = [&transport, run = master.run, role = master.role, here = config.boot_id, timeout](

@@ -39,7 +39,8 @@ struct SessionState {
   uint32_t reading = 0;
   uint32_t in_pipeline = 0;  // from pull to done
   bool lease_pending = false;
-  bool leaving = false;  // no more leases
+  uint64_t last_lease = 0;  // received
+  bool leaving = false;     // no more leases
   bool over = false;
   std::optional<Error> failure;  // waits for the master's verdict
   bool gave_up = false;          // on that verdict: the master is told why this session goes
@@ -61,6 +62,7 @@ struct SessionState {
       b.setHost(config->host);
       b.setPid(static_cast<uint64_t>(::getpid()));
       b.setBootId(config->boot_id);
+      b.setToken(config->token);
       if (!is_worker()) return;
       const auto lines = signature(config->model);
       write_texts(b.initModel(lines.size()), lines);
@@ -226,8 +228,10 @@ struct SessionState {
     if (!is_worker() || lease_pending || leaving || over || moving || !queue.empty() || !may_read()) return;
     lease_pending = true;
     self->request(config->master, caf::infinite,
-                  make_message<wire::LeaseRequest>(
-                      [&](wire::LeaseRequest::Builder b) { b.setIncarnation(incarnation); }))
+                  make_message<wire::LeaseRequest>([&](wire::LeaseRequest::Builder b) {
+                    b.setIncarnation(incarnation);
+                    b.setReceived(last_lease);
+                  }))
         .then(
             [this](const Message<wire::LeaseReply>& m) {
               guarded(
@@ -243,6 +247,7 @@ struct SessionState {
     if (leaving || over) return;
     const auto reply = m.get();
     if (reply.getKind() == wire::LeaseReply::Kind::END) return leave();
+    last_lease = reply.getLease();
     for (const auto part : reply.getMinibatches()) {
       const WorkPtr work = config->parts.make_work();
       work->evaluate = reply.getKind() == wire::LeaseReply::Kind::EVALUATE;

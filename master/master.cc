@@ -32,13 +32,20 @@ Message<wire::JobReply> MasterActorState::describe_job() const {
   return job_reply(*config);
 }
 
-uint64_t MasterActorState::link_of(const caf::actor_addr& peer) {
-  const auto [link, is_new] = links.try_emplace(peer, last_link + 1);
+MasterActorState::Peer& MasterActorState::peer(const caf::actor_addr& address) {
+  const auto [known, is_new] = peers.try_emplace(address, Peer{last_link + 1});
   if (is_new) {
     ++last_link;
-    self->monitor(peer);
+    self->monitor(address);
   }
-  return link->second;
+  return known->second;
+}
+
+void MasterActorState::heard(uint64_t incarnation, const caf::actor_addr& address) {
+  if (incarnation == 0) return;
+  Peer& from = peer(address);
+  if (std::exchange(from.incarnation, incarnation) != incarnation)
+    happened(Event::Reconnected{incarnation, from.link});
 }
 
 void MasterActorState::down(const caf::down_msg& down) {
@@ -47,7 +54,7 @@ void MasterActorState::down(const caf::down_msg& down) {
     const auto [number, incarnation] = link.mapped();
     happened(Event::OwnerDown{number, incarnation, why});
   }
-  if (const auto link = links.extract(down.source)) happened(Event::LinkDown{link.mapped(), why});
+  if (const auto peer = peers.extract(down.source)) happened(Event::LinkDown{peer.mapped().link, why});
 }
 
 void MasterActorState::tick() {
@@ -71,6 +78,7 @@ auto serves(MasterActorState::Self self, Prepare prepare) {
         KindOf<Request>::kind,
         [&] {
           auto event = read(m.get());
+          if constexpr (requires { event.incarnation; }) self->state.heard(event.incarnation, peer);
           prepare(event, m, peer);
           const bool answered = self->state.requested(promise, std::move(event));
           if (!answered && m.arrival()) m.arrival()->settle();
@@ -95,7 +103,7 @@ MasterImpl::behavior_type master_behavior(MasterActorState::Self self,
         return guarded(Kind::kJobRequest, [&] { return state.describe_job(); });
       },
       serves<wire::JoinRequest>(
-          self, [&state](Event::Join& e, const auto&, const auto& peer) { e.link = state.link_of(peer); }),
+          self, [&state](Event::Join& e, const auto&, const auto& peer) { e.link = state.peer(peer).link; }),
       serves<wire::LeaseRequest>(self),
       serves<wire::DoneRequest>(self,
                                 [&state](const Event::Done& e, const auto& request, const auto&) {

@@ -38,8 +38,14 @@ struct MasterActorState {
     return !promises.contains(ticket);
   }
   Message<wire::JobReply> describe_job() const;
-  // Names a peer's connection, and watches it.
-  uint64_t link_of(const caf::actor_addr& peer);
+  // A peer's connection, watched.
+  struct Peer {
+    uint64_t link = 0;
+    uint64_t incarnation = 0;  // of the member that asked something over it last
+  };
+  Peer& peer(const caf::actor_addr& address);
+  // A member asks something over a peer's connection.
+  void heard(uint64_t incarnation, const caf::actor_addr& address);
   void down(const caf::down_msg& down);
   void tick();
 
@@ -96,7 +102,7 @@ struct MasterActorState {
                         Promise<wire::Empty>>>
       promises;  // of requests that are not answered yet
   uint64_t last_link = 0;
-  std::map<caf::actor_addr, uint64_t> links;         // peers
+  std::map<caf::actor_addr, Peer> peers;
   std::map<caf::actor_addr, OwnerLink> owner_links;  // proxies
   std::map<uint64_t, OwnerHandles> owners;           // of other processes, by incarnation
   std::map<uint32_t, uint64_t> holders;              // of owner numbers: the latest incarnation

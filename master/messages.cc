@@ -45,10 +45,13 @@ Event::Join read(wire::JoinRequest::Reader request) {
   e.numeric = read_texts(request.getNumeric());
   e.settings = read_texts(request.getSettings());
   e.more = request.getMore();
+  e.token = request.getToken();
   return e;
 }
 
-Event::Lease read(wire::LeaseRequest::Reader request) { return {0, request.getIncarnation()}; }
+Event::Lease read(wire::LeaseRequest::Reader request) {
+  return {0, request.getIncarnation(), request.getReceived()};
+}
 
 Event::Done read(wire::DoneRequest::Reader request) {
   Event::Done e;

@@ -28,6 +28,8 @@ struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) $M.sent
   numeric @6 :List(Text);            # worker: numeric settings, "name=value"
   settings @7 :List(Text);           # worker: the job's values and what its data hold, "section.key = value"
   more @8 :UInt32;                   # owner: how many of the same process join after this one
+  token @9 :UInt64;                  # random, of this join: the same request asked again has the same answer. 0: it is not asked again,
+                                     # and who loses its connection is lost
 }
 
 struct JoinReply $M.kind(67) {
@@ -59,8 +61,9 @@ struct OwnersReply $M.kind(77) {
 }
 
 struct LeaseRequest $M.kind(68) $M.reply("LeaseReply") $M.servedBy(master) $M.sentBy([worker]) {
-  # Give me work. Answered when there is some.
+  # Give me work. Answered when there is some. A worker has one of these at the master.
   incarnation @0 :UInt64;
+  received @1 :UInt64;               # the last lease that it has received, 0 before the first: later ones were lost on their way
 }
 
 struct LeaseReply $M.kind(69) {

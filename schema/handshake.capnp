@@ -22,6 +22,7 @@ struct Hello $M.kind(3) $M.reply("Welcome") {
   numberFormat @4 :Text;     # "float32-le"
   role @5 :M.Role;           # the client's: what it may ask on this connection
   nonce @6 :Data;            # 32 random bytes; empty when the client knows no secret
+  link @7 :UInt64;           # of a client that connects again: random, the same in all its connections. A new one ends the one before
 }
 
 struct Challenge $M.kind(5) {

@@ -6,6 +6,7 @@
 
 #include "actors/transport/peer_address.h"
 #include "actors/transport/unix_address.h"
+#include "base/random_number.h"
 
 namespace embers {
 namespace asio = boost::asio;
@@ -21,13 +22,14 @@ std::string join(const std::vector<Endpoint>& endpoints) {
 
 Proxy& as_proxy(const caf::strong_actor_ptr& actor) { return static_cast<Proxy&>(*actor->get()); }
 
-Message<wire::Hello> make_hello(const HelloInfo& info, bool with_nonce) {
+Message<wire::Hello> make_hello(const HelloInfo& info, uint64_t link, bool with_nonce) {
   return make_message<wire::Hello>([&](wire::Hello::Builder b) {
     b.setProtocol(kProtocol);
     b.setJob(info.job);
     b.setIncarnation(info.incarnation);
     b.setNumberFormat(kNumberFormat);
     b.setRole(info.role);
+    b.setLink(link);
     if (with_nonce) b.setNonce(as_data(make_nonce()));
   });
 }
@@ -40,6 +42,7 @@ Link::Link(Transport& transport, std::string peer, FindEndpoints find, const Hel
       peer_(std::move(peer)),
       find_(std::move(find)),
       info_(hello),
+      id_(random_number()),
       timer_(transport.io()),
       give_up_timer_(transport.io()),
       attempt_timer_(transport.io()),
@@ -121,7 +124,7 @@ void Link::try_next() {
   try {
     if (attempt_ == 0) find_endpoints();
   } catch (const Error& e) {
-    return remedy(e.code()) == Remedy::kRetry ? retry(e.what()) : down(e);
+    return remedy(e.code()) == Remedy::kRetry ? retry(e.what(), true) : down(e);
   }
   if (!lost_.empty()) limit_attempt();
   const Endpoint& endpoint = endpoints_.at(attempt_);
@@ -174,7 +177,7 @@ void Link::connected(Connection::Socket socket) {
   if (down_) return;
   cancel_ = nullptr;
   connection_ = transport_.adopt(std::move(socket));
-  hello_ = make_hello(info_, static_cast<bool>(transport_.secret()));
+  hello_ = make_hello(info_, id_, static_cast<bool>(transport_.secret()));
   challenge_ = {};
   connection_->on_frame = [self = shared_from_this()](InFrame frame) { self->receive(std::move(frame)); };
   connection_->on_close = [self = shared_from_this()](const Error& why) { self->ended(why); };

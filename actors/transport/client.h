@@ -89,6 +89,7 @@ class Link : public std::enable_shared_from_this<Link> {
   const std::string peer_;
   const FindEndpoints find_;
   const HelloInfo info_;
+  const uint64_t id_;  // of the link, in each of its handshakes
   std::chrono::steady_clock::time_point deadline_;
   std::chrono::duration<double> timeout_{};
   boost::asio::steady_timer timer_;          // the pause between two attempts

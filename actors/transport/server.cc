@@ -269,8 +269,18 @@ void Server::check_run(wire::Hello::Reader hello) const {
        options_.job, hello.getJob());
 }
 
+// A client that connects again has noticed before this server that its last connection is of no use. Its
+// actor here ends before the next one asks anything.
+void Server::end_earlier(uint64_t link, const std::shared_ptr<Connection>& connection) {
+  std::erase_if(of_link_, [](const auto& entry) { return entry.second.expired(); });
+  if (link == 0) return;
+  if (const auto earlier = std::exchange(of_link_[link], connection).lock())
+    earlier->close(Error(ErrorCode::kUnavailable, "its client has connected again"));
+}
+
 void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& connection) {
   connection->trust();
+  end_earlier(newcomer.hello.get().getLink(), connection);
   std::erase_if(welcomed_, [](const auto& weak) { return weak.expired(); });
   welcomed_.push_back(connection);
   caf::actor_system& system = transport_.system();

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "actors/errors.h"
 #include "actors/door/newcomers.h"
 #include "actors/door/refusal_log.h"
 #include "actors/door/roles.h"
+#include "actors/errors.h"
 #include "actors/transport/session.h"
 #include "actors/transport/transport.h"
 
@@ -77,6 +77,7 @@ class Server : public std::enable_shared_from_this<Server> {
   void shake_hands(Newcomers::Id id, const std::shared_ptr<Connection>& connection, InFrame& frame);
   void check_hello(wire::Hello::Reader hello) const;
   void check_run(wire::Hello::Reader hello) const;
+  void end_earlier(uint64_t link, const std::shared_ptr<Connection>& connection);
   void welcome(Newcomer newcomer, const std::shared_ptr<Connection>& connection);
   void left(Newcomers::Id id, const std::string& address, const Error& why);
   static void log_refusal(RefusalLog& log, const std::string& address, const std::string& reason,
@@ -98,6 +99,7 @@ class Server : public std::enable_shared_from_this<Server> {
   uint64_t crowded_out_ = 0;                    // newcomers that made room
   std::map<Newcomers::Id, Newcomer> newcomer_;  // those that newcomers_ counts
   std::vector<std::weak_ptr<Connection>> welcomed_;
+  std::map<uint64_t, std::weak_ptr<Connection>> of_link_;  // the latest one of each client's link
 };
 
 template <class T, class Actor>

@@ -7,6 +7,7 @@
 
 #include "apps/process/runtime.h"
 #include "base/files/output_file.h"
+#include "base/random_number.h"
 #include "base/suggest.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/checkpoint/checkpoint_paths.h"

@@ -17,6 +17,7 @@
 #include "apps/process/runtime.h"
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
+#include "base/random_number.h"
 #include "worker/worker.h"
 
 namespace embers {

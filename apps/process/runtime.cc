@@ -7,7 +7,6 @@
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdio>
-#include <random>
 #include <thread>
 
 #include "base/cpus.h"
@@ -71,11 +70,6 @@ void end_process(int status) {
 std::vector<int> parse_pin(const std::string& list) {
   if (list.empty()) return {};
   return at_place("--pin", [&] { return parse_cpus(list, allowed_cpus()); });
-}
-
-uint64_t random_number() {
-  std::random_device device;
-  return (uint64_t{device()} << 32 | device()) | 1;
 }
 
 }  // namespace embers

@@ -37,6 +37,4 @@ class SignalWatch {
 // The CPUs of --pin; empty without it. kInvalid for what is not a CPU, or not an allowed one.
 std::vector<int> parse_pin(const std::string& list);
 
-uint64_t random_number();  // never 0
-
 }  // namespace embers

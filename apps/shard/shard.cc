@@ -20,6 +20,7 @@
 #include "apps/shard/owner_life.h"
 #include "apps/shard/shard.h"
 #include "base/cpus.h"
+#include "base/random_number.h"
 #include "storage/memory/page_filler.h"
 
 namespace embers {
@@ -47,6 +48,7 @@ Message<wire::JoinRequest> owner_join_request(const Server& server, uint32_t mor
     b.setPid(static_cast<uint64_t>(::getpid()));
     b.setBootId(boot_id());
     b.setMore(more);
+    b.setToken(random_number());
     const auto endpoints = texts(server.endpoints());
     write_texts(b.initEndpoints(endpoints.size()), endpoints);
   });

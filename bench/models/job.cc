@@ -10,6 +10,7 @@
 #include "apps/process/program.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
+#include "base/random_number.h"
 
 namespace embers {
 namespace {

@@ -101,10 +101,12 @@ struct Event {
     std::string boot_id;
     std::vector<std::string> model, numeric, settings;  // worker: what it must agree on
     uint32_t more = 0;                                  // owner: so many of its process join after it
+    uint64_t token = 0;                                 // the same when it is asked again; 0: it never is
   };
   struct Lease {
     Ticket ticket = 0;
     uint64_t incarnation = 0;
+    uint64_t received = 0;  // the last lease that the worker has received
   };
   struct Done {
     Ticket ticket = 0;
@@ -147,6 +149,11 @@ struct Event {
     std::string why;
   };
   struct Tick {};  // about JobState::beat() after the last one
+  // A member has made another connection, and asks over that one from now on.
+  struct Reconnected {
+    uint64_t incarnation = 0;
+    uint64_t link = 0;
+  };
   // A peer's connection ended.
   struct LinkDown {
     uint64_t link = 0;
@@ -201,9 +208,9 @@ struct Event {
   };
 
   Time at;
-  std::variant<Join, Lease, Done, Heartbeat, Owners, Orders, Fail, Leave, Stop, Tick, LinkDown, Connected,
-               NotConnected, OwnerDown, OwnerAnswered, OwnerFailed, OwnerTold, Prepared, Counted, Scored,
-               Saved, WorkFailed, EvaluationFailed>
+  std::variant<Join, Lease, Done, Heartbeat, Owners, Orders, Fail, Leave, Stop, Tick, Reconnected, LinkDown,
+               Connected, NotConnected, OwnerDown, OwnerAnswered, OwnerFailed, OwnerTold, Prepared, Counted,
+               Scored, Saved, WorkFailed, EvaluationFailed>
       what;
 };
 

@@ -27,6 +27,11 @@ void JobState::finish() {
 
 void JobState::close() {
   enter(Phase::kClosing);
+  for (const auto& [incarnation, member] : members_.all())
+    if (member.worker() && !member.connected) {
+      say(fmt::format("lost {}{}", member.describe(), what_was_done(incarnation)));
+      ++report_.workers_lost;
+    }
   tell_owners(true, "", kEndSeconds);
 }
 

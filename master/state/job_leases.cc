@@ -14,8 +14,17 @@ std::string minibatches(size_t count) { return fmt::format("{} minibatch{}", cou
 
 void JobState::take(const Event::Lease& e) {
   check_failed(e.incarnation);
-  member(e.incarnation);
+  if (member(e.incarnation).token != 0) take_back_lost(e.incarnation, e.received);
   wait(waiting_leases_, {e.ticket, e.incarnation, now_});
+}
+
+// A worker that asks for more has received all that it was given, unless an answer was lost with a
+// connection.
+void JobState::take_back_lost(uint64_t worker, uint64_t received) {
+  const bool was_late = deadlines_.is_late(worker);
+  report_.released += train_book_.revoke(worker, received) + eval_book_.revoke(worker, received);
+  deadlines_.revoked(worker, received, now_);
+  if (was_late && !deadlines_.is_late(worker)) no_longer_late(worker);
 }
 
 // A job that stops still finishes the version it has begun, or (async: see stop()) what some owner may have
@@ -63,12 +72,12 @@ void JobState::take(const Event::Done& e) {
   check_failed(e.incarnation);
   Member& worker = member(e.incarnation);
   worker.last_seen = now_;
-  if (!e.returned) {
+  const bool was_late = deadlines_.is_late(e.incarnation);
+  const bool held = deadlines_.finished(e.incarnation, e.lease, e.minibatch, !e.returned, now_);
+  if (held && !e.returned) {
     ++worker.done;
     worker.last_done = now_;
   }
-  const bool was_late = deadlines_.is_late(e.incarnation);
-  deadlines_.finished(e.incarnation, e.lease, e.minibatch, !e.returned, now_);
   if (was_late && !deadlines_.is_late(e.incarnation)) no_longer_late(e.incarnation);
   bool accepted = false;
   if (phase_ == Phase::kTraining || phase_ == Phase::kEvaluating) {
@@ -111,9 +120,7 @@ void JobState::evaluated(const Event::Done& e) {
 void JobState::check_late() {
   if (paused_ || (phase_ != Phase::kTraining && phase_ != Phase::kEvaluating)) return;
   for (const LeaseDeadlines::Late& late : deadlines_.newly_late(now_)) {
-    const size_t opened = train_book_.open(late.worker) + eval_book_.open(late.worker);
-    clocks_.remove(late.worker);
-    report_.released += opened;
+    lease_to_others(late.worker);
     say(
         fmt::format("{} has worked on minibatch {} for {:.1f} s (job.lease_timeout: {:.1f} s); what it holds "
                     "({}) is leased to others, too",
@@ -139,10 +146,22 @@ void JobState::check_late() {
 }
 
 void JobState::no_longer_late(uint64_t worker) {
+  lease_to_it_alone(worker);
+  say(fmt::format("{} goes on", members_.find(worker)->describe()));
+}
+
+// Whoever is first counts. Nobody waits for the worker.
+size_t JobState::lease_to_others(uint64_t worker) {
+  const size_t opened = train_book_.open(worker) + eval_book_.open(worker);
+  clocks_.remove(worker);
+  report_.released += opened;
+  return opened;
+}
+
+void JobState::lease_to_it_alone(uint64_t worker) {
   train_book_.reclaim(worker);
   eval_book_.reclaim(worker);
   if (phase_ == Phase::kTraining && train_book_.unfinished_by(worker) > 0) clocks_.add(worker);
-  say(fmt::format("{} goes on", members_.find(worker)->describe()));
 }
 
 // Asks owners for their counts first; answered() shows them.

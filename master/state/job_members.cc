@@ -30,6 +30,7 @@ Member& JobState::member(uint64_t incarnation) {
 void JobState::take(const Event::Join& e) {
   check_failed(0);
   if (over_or_failed()) fail(ErrorCode::kJobFailed, "the job is over");
+  if (Member* const known = members_.find_token(e.token)) return join_again(*known, e);
   Member member;
   member.owner = e.owner;
   member.reader = e.reader;
@@ -39,6 +40,7 @@ void JobState::take(const Event::Join& e) {
   member.boot_id = e.boot_id;
   member.link = e.link;
   member.more = e.more;
+  member.token = e.token;
   // Whoever is refused leaves nothing behind: everything is checked before anything is changed.
   if (member.owner) check_owner(member);
   if (member.worker()) check_worker(e);
@@ -56,6 +58,21 @@ void JobState::take(const Event::Join& e) {
   place.incarnation = added.incarnation;
   place.join = e.ticket;
   effect(Effect::Connect{added.number, added.incarnation, added.endpoints});
+}
+
+// The answer was lost with the connection, or is still to come.
+void JobState::join_again(Member& member, const Event::Join& e) {
+  if (member.worker()) {
+    check_worker(e);
+    accept_numeric_settings(e);
+  }
+  take(Event::Reconnected{member.incarnation, e.link});
+  if (!member.owner) return wait(waiting_joins_, {e.ticket, member.incarnation, now_});
+  Place& place = places_[member.number];
+  if (place.holder == Place::Holder::kConnecting)
+    refuse(std::exchange(place.join, e.ticket), Error(ErrorCode::kUnavailable, kAskedAgain));
+  else
+    effect(Effect::Answer{e.ticket, join_reply(member)});
 }
 
 // A process with more owners than there are places is refused as a whole, before the first of them joins.
@@ -93,13 +110,13 @@ void JobState::check_worker(const Event::Join& e) const {
 // Of a worker that has passed all checks. The first one decides; when it has gone before the job starts,
 // nothing was computed with its settings, and the next one does.
 void JobState::accept_numeric_settings(const Event::Join& e) {
-  if (phase_ == Phase::kGathering && members_.workers() == 0) numeric_settings_ = e.numeric;
+  if (phase_ == Phase::kGathering && members_.connected_workers() == 0) numeric_settings_ = e.numeric;
   for (const std::string& difference : numeric_differences(e)) say(difference);
 }
 
 // Between the worker and the first one, in words.
 std::vector<std::string> JobState::numeric_differences(const Event::Join& e) const {
-  if (phase_ == Phase::kGathering && members_.workers() == 0) return {};
+  if (phase_ == Phase::kGathering && members_.connected_workers() == 0) return {};
   std::vector<std::string> differences;
   for (size_t i = 0; i < std::max(e.numeric.size(), numeric_settings_.size()); ++i) {
     const std::string a = i < numeric_settings_.size() ? numeric_settings_[i] : "nothing";
@@ -128,6 +145,7 @@ void JobState::answer_joins() {
   if (waiting_joins_.empty() || owners_missing() || paused_) return;
   std::erase_if(waiting_joins_, [&](const Waiting& w) {
     const Member& member = *members_.find(w.incarnation);
+    if (!member.connected) return false;
     if (member.reader && phase_ < Phase::kTraining) return false;  // owners have no rows worth reading yet
     effect(Effect::Answer{w.ticket, join_reply(member)});
     return true;
@@ -179,7 +197,34 @@ void JobState::take(const Event::Leave& e) {
 }
 
 void JobState::take(const Event::LinkDown& e) {
-  for (const uint64_t incarnation : members_.behind(e.link)) lose(incarnation, e.why);
+  for (const uint64_t incarnation : members_.behind(e.link)) {
+    Member& member = *members_.find(incarnation);
+    member.token != 0 ? disconnected(member, e.why) : lose(incarnation, e.why);
+  }
+}
+
+// Its process may be gone, or the network between has failed. For as long as it may still come back, others
+// compute what it was given. The master's own connections show whether an owner is gone.
+void JobState::disconnected(Member& member, const std::string& why) {
+  member.connected = false;
+  const Error unheard(ErrorCode::kUnavailable, why);
+  refuse_waiting(waiting_leases_, member.incarnation, unheard);
+  refuse_waiting(waiting_owners_, member.incarnation, unheard);
+  if (over_or_failed()) return;
+  const size_t opened = member.worker() ? lease_to_others(member.incarnation) : 0;
+  say(fmt::format(
+      "lost the connection to {}: {}{}", member.describe(), why,
+      opened == 0 ? "" : fmt::format("; {} of its minibatches are leased to others, too", opened)));
+}
+
+void JobState::take(const Event::Reconnected& e) {
+  Member* const member = members_.find(e.incarnation);
+  if (member == nullptr || member->token == 0 || over_or_failed()) return;
+  member->link = e.link;
+  member->last_seen = now_;
+  if (std::exchange(member->connected, true)) return;
+  say(fmt::format("{} is connected again", member->describe()));
+  if (member->worker() && !deadlines_.is_late(e.incarnation)) lease_to_it_alone(e.incarnation);
 }
 
 // Of a worker, in words.
@@ -219,11 +264,15 @@ void JobState::remove(uint64_t incarnation, const Error& why) {
   members_.remove(incarnation);
   if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, why);
   for (std::vector<Waiting>* list : {&waiting_joins_, &waiting_leases_, &waiting_owners_})
-    std::erase_if(*list, [&](const Waiting& w) {
-      if (w.incarnation != incarnation) return false;
-      refuse(w.ticket, why);
-      return true;
-    });
+    refuse_waiting(*list, incarnation, why);
+}
+
+void JobState::refuse_waiting(std::vector<Waiting>& list, uint64_t incarnation, const Error& why) {
+  std::erase_if(list, [&](const Waiting& w) {
+    if (w.incarnation != incarnation) return false;
+    refuse(w.ticket, why);
+    return true;
+  });
 }
 
 void JobState::take(const Event::Orders& e) {
@@ -248,18 +297,15 @@ void JobState::forget_worker(uint64_t incarnation) {
 
 // A worker that asks again no longer waits for its earlier answer.
 void JobState::wait(std::vector<Waiting>& list, Waiting request) {
-  std::erase_if(list, [&](const Waiting& w) {
-    if (w.incarnation != request.incarnation) return false;
-    refuse(w.ticket, Error(ErrorCode::kUnavailable, kAskedAgain));
-    return true;
-  });
+  refuse_waiting(list, request.incarnation, Error(ErrorCode::kUnavailable, kAskedAgain));
   list.push_back(request);
 }
 
 void JobState::check_silence() {
   // A process that is still joining does not know its incarnation, so heartbeats cannot cover it. Its
   // connection is watched instead.
-  for (const Waiting& w : waiting_joins_) members_.find(w.incarnation)->last_seen = now_;
+  for (const Waiting& w : waiting_joins_)
+    if (Member& joining = *members_.find(w.incarnation); joining.connected) joining.last_seen = now_;
   const double timeout = config_->job.job.heartbeat_timeout;
   while (const Member* silent = members_.silent_since(after(-timeout))) {
     lose(silent->incarnation, fmt::format("no sign of life for {} s", timeout));

@@ -103,7 +103,7 @@ void JobState::enter(Phase next) {
 bool JobState::step() {
   switch (phase_) {
     case Phase::kGathering:
-      if (owners_there() < config_->shards || members_.workers() < config_->workers) return false;
+      if (owners_there() < config_->shards || members_.connected_workers() < config_->workers) return false;
       enter(Phase::kPreparing);
       effect(Effect::Prepare{cursor()});
       return true;
@@ -122,7 +122,9 @@ bool JobState::step() {
       if (owners_to_tell_ > 0) return false;
       return over(), true;
     case Phase::kFailed: {
-      const auto is_told = [&](const auto& m) { return m.second.owner || told_.contains(m.first); };
+      const auto is_told = [&](const auto& m) {
+        return m.second.owner || !m.second.connected || told_.contains(m.first);
+      };
       const auto& all = members_.all();
       const bool all_told = owners_to_tell_ == 0 && std::all_of(all.begin(), all.end(), is_told);
       if (!all_told && now_ <= deadline_) return false;

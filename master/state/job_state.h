@@ -27,12 +27,11 @@ inline bool is_gone(const Error& why) {
 // A plain value: on() is the only thing that changes it, and does nothing but change it and return what is to
 // be done. The same events give the same effects. It never reads a clock; time comes with events.
 //
-// Invariants: (1) a minibatch is leased to one worker at a time, unless that worker is late, and none is ever
-// dropped; (2) an accepted
-// minibatch is in exactly one version (sync), or counted in its epoch once (async, bounded); (3) its phase
-// changes in enter() alone, along the arrows of master.h's picture; (4) every request is answered exactly
-// once, at the latest when the job is over; (5) it holds no more than its members, what they were leased
-// and what they wait for.
+// Invariants: (1) a minibatch is leased to one worker at a time, unless that worker is late or not connected,
+// and none is ever dropped; (2) an accepted minibatch is in exactly one version (sync), or counted in its
+// epoch once (async, bounded); (3) its phase changes in enter() alone, along the arrows of master.h's
+// picture; (4) every request is answered exactly once, at the latest when the job is over; (5) it holds no
+// more than its members, what they were leased and what they wait for.
 class JobState {
  public:
   // The first owners may be of the master's own process: they need not join.
@@ -97,6 +96,7 @@ class JobState {
   void take(const Event::Leave& e);
   void take(const Event::Stop& e) { stop(e.why); }
   void take(const Event::Tick& e);
+  void take(const Event::Reconnected& e);
   void take(const Event::LinkDown& e);
   void take(const Event::Connected& e);
   void take(const Event::NotConnected& e);
@@ -138,6 +138,9 @@ class JobState {
   std::vector<std::string> numeric_differences(const Event::Join& e) const;
   void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
   Member& member(uint64_t incarnation);  // or kFenced
+  void join_again(Member& member, const Event::Join& e);
+  void disconnected(Member& member, const std::string& why);
+  void refuse_waiting(std::vector<Waiting>& list, uint64_t incarnation, const Error& why);
   void check_failed(uint64_t incarnation);
   Reply::Join join_reply(const Member& member) const;
   std::vector<Reply::Address> addresses() const;
@@ -160,6 +163,9 @@ class JobState {
   void evaluated(const Event::Done& e);
   void check_late();
   void no_longer_late(uint64_t worker);
+  size_t lease_to_others(uint64_t worker);
+  void lease_to_it_alone(uint64_t worker);
+  void take_back_lost(uint64_t worker, uint64_t received);
   void show_progress();
 
   // --- owners (job_owners.cc) --------------------------------------------------------------------

@@ -11,9 +11,9 @@ void LeaseDeadlines::granted(uint64_t worker, const LeaseBook::Lease& lease, Tim
   for (const LeaseBook::Part& part : lease.parts) working.held.insert({lease.id, part.minibatch});
 }
 
-void LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now) {
+bool LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now) {
   const auto found = working_.find(worker);
-  if (found == working_.end() || found->second.held.erase({lease, minibatch}) == 0) return;
+  if (found == working_.end() || found->second.held.erase({lease, minibatch}) == 0) return false;
   Working& working = found->second;
   if (computed) {
     recent_.push_back(now - working.since);
@@ -22,6 +22,21 @@ void LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatc
   working.since = now;
   working.late = false;
   if (working.held.empty()) working_.erase(found);
+  return true;
+}
+
+void LeaseDeadlines::revoked(uint64_t worker, uint64_t received, Time now) {
+  const auto found = working_.find(worker);
+  if (found == working_.end()) return;
+  Working& working = found->second;
+  const auto computing = *working.held.begin();
+  std::erase_if(working.held, [&](const auto& part) { return part.first > received; });
+  if (working.held.empty()) {
+    working_.erase(found);
+  } else if (*working.held.begin() != computing) {
+    working.since = now;
+    working.late = false;
+  }
 }
 
 void LeaseDeadlines::grant_time(Time now) {

@@ -32,8 +32,11 @@ class LeaseDeadlines {
   explicit LeaseDeadlines(Duration setting = Duration(0)) : setting_(setting) {}
 
   void granted(uint64_t worker, const LeaseBook::Lease& lease, Time now);
-  // It finished a minibatch of a lease (`computed`), or gave it back. Nothing changes if it does not hold it.
-  void finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now);
+  // It finished a minibatch of a lease (`computed`), or gave it back. False, and nothing changes, if it does
+  // not hold it.
+  bool finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now);
+  // Leases after `received` never reached it.
+  void revoked(uint64_t worker, uint64_t received, Time now);
   // It left or was lost.
   void forget(uint64_t worker) { working_.erase(worker); }
   // Nobody is late for what happened while the job was held up, as by an owner that was away.

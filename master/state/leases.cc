@@ -88,10 +88,11 @@ void LeaseBook::reclaim(uint64_t worker) {
   });
 }
 
-size_t LeaseBook::revoke(uint64_t worker) {
-  std::erase_if(late_, [&](const auto& entry) { return entry.second.worker == worker; });
+size_t LeaseBook::revoke(uint64_t worker, uint64_t received) {
+  const auto taken = [&](const Held& held) { return held.worker == worker && held.lease > received; };
+  std::erase_if(late_, [&](const auto& entry) { return taken(entry.second); });
   return std::erase_if(held_, [&](const auto& entry) {
-    if (entry.second.worker != worker) return false;
+    if (!taken(entry.second)) return false;
     again_[entry.first] = entry.second.attempt;
     return true;
   });

@@ -45,8 +45,8 @@ class LeaseBook {
   void reclaim(uint64_t worker);
   // A minibatch that waits to be granted again turned out to be done.
   void mark_done(uint64_t minibatch) { again_.erase(minibatch); }
-  // Everything the worker holds is to be granted again; returns how many.
-  size_t revoke(uint64_t worker);
+  // What the worker holds of leases after `received` is to be granted again; returns how much.
+  size_t revoke(uint64_t worker, uint64_t received = 0);
 
   bool finished() const { return next_ == total_ && again_.empty() && held_.empty(); }
   bool idle() const { return held_.empty(); }

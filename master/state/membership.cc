@@ -39,6 +39,12 @@ const Member* Membership::find_owner(uint32_t number) const {
   return nullptr;
 }
 
+Member* Membership::find_token(uint64_t token) {
+  const auto found = std::find_if(members_.begin(), members_.end(),
+                                  [&](const auto& m) { return token != 0 && m.second.token == token; });
+  return found == members_.end() ? nullptr : &found->second;
+}
+
 std::vector<uint64_t> Membership::behind(uint64_t link) const {
   std::vector<uint64_t> found;
   for (const auto& [incarnation, member] : members_)
@@ -72,6 +78,11 @@ size_t Membership::kept_from(const Member& joining) const {
 
 size_t Membership::workers() const {
   return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.second.worker(); });
+}
+
+size_t Membership::connected_workers() const {
+  return std::count_if(members_.begin(), members_.end(),
+                       [](const auto& m) { return m.second.worker() && m.second.connected; });
 }
 
 size_t Membership::owners() const {

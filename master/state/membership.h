@@ -19,8 +19,10 @@ struct Member {
   uint64_t pid = 0;
   std::vector<std::string> endpoints;  // owners
   std::string boot_id;
-  uint32_t more = 0;  // owners of the same process that join after it
-  uint64_t link = 0;  // its connection, which is watched
+  uint32_t more = 0;   // owners of the same process that join after it
+  uint64_t link = 0;   // its connection, which is watched
+  uint64_t token = 0;  // of its join; not 0: it can lose that connection and come back over another one
+  bool connected = true;
   std::chrono::steady_clock::time_point last_seen;
   uint64_t done = 0;  // a worker: minibatches that it has finished
   std::chrono::steady_clock::time_point last_done;
@@ -41,6 +43,8 @@ class Membership {
   Member* find(uint64_t incarnation);
   const Member* find(uint64_t incarnation) const;
   const Member* find_owner(uint32_t number) const;
+  // The one that joined with this token.
+  Member* find_token(uint64_t token);
   // The incarnations of all members whose connection this is; one process may be several owners.
   std::vector<uint64_t> behind(uint64_t link) const;
   // Everybody counts as seen at this moment.
@@ -51,6 +55,7 @@ class Membership {
   // owner of their process has joined.
   size_t kept_from(const Member& joining) const;
   size_t workers() const;
+  size_t connected_workers() const;
   size_t owners() const;
   uint32_t workers_joined() const { return workers_joined_; }
   const std::map<uint64_t, Member>& all() const { return members_; }
