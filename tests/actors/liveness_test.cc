@@ -291,6 +291,34 @@ TEST(AKeptLink, TriesAgainWhenItsNextConnectionsFailToo) {
   EXPECT_EQ(answer.get(), 2);
 }
 
+// The server may still take the connection before for a good one.
+TEST(AServer, EndsTheConnectionBeforeWhenALinkHasMadeAnother) {
+  Server::Options patient;
+  patient.job = 7;
+  patient.silence = 60s;
+  ServingSide server({"127.0.0.1:0"}, patient);
+  const auto connect = [&](uint64_t link) {
+    auto peer = std::make_unique<RawPeer>(server.endpoints()[0]);
+    peer->send(make_message<wire::Hello>([&](wire::Hello::Builder b) {
+                 b.setProtocol(kProtocol);
+                 b.setJob(7);
+                 b.setNumberFormat(kNumberFormat);
+                 b.setLink(link);
+               }),
+               Destination{}, 0);
+    EXPECT_TRUE(peer->receive()) << "not welcomed";
+    return peer;
+  };
+  const auto of_no_link = connect(0), of_another_link = connect(8), of_no_link_either = connect(0);
+  auto latest = connect(9);
+  for (int i = 0; i < 3; ++i) {
+    const auto before = std::exchange(latest, connect(9));
+    EXPECT_TRUE(wait_until([&] { return before->was_hung_up_on(); }, 20)) << "it is still open";
+  }
+  for (RawPeer* peer : {of_no_link.get(), of_another_link.get(), of_no_link_either.get(), latest.get()})
+    EXPECT_FALSE(peer->was_hung_up_on());
+}
+
 TEST(AKeptLink, GivesUpWhenNoConnectionCanBeMade) {
   ServingSide server({"127.0.0.1:0"}, impatient());
   FaultyProxy proxy(server.endpoints()[0].text());

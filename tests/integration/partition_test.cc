@@ -120,12 +120,27 @@ TEST_P(Partition, BetweenWorkersAndAnOwnerIsHealedByAnotherConnection) {
   }
 }
 
-TEST_P(Partition, BetweenAWorkerAndTheMasterLosesNothing) {
+// Others compute meanwhile what the worker holds; it is neither lost nor given up on.
+TEST_P(Partition, BetweenAWorkerAndTheMasterIsHealedByAnotherConnection) {
   const std::string expected = expected_rows();
   Network network(folder_, sync_job(folder_));
   ASSERT_TRUE(network.is_training()) << network.output();
   GetParam().begin(*network.to_master[0]);
   expect_same_end(network, expected);
+  EXPECT_EQ(folder_.report()["workers_lost"], 0) << network.output();
+  for (const auto& worker : network.workers) EXPECT_EQ(worker->wait(10), 0) << worker->output();
+}
+
+TEST_P(Partition, BetweenAnOwnerAndTheMasterIsHealedByAnotherConnection) {
+  const std::string expected = expected_rows();
+  Network network(folder_, sync_job(folder_) + set({"model.sleep_ms=100"}));
+  ASSERT_TRUE(network.is_training()) << network.output();
+  GetParam().begin(*network.of_owner_to_master[1]);
+  expect_same_end(network, expected);
+  for (const auto& shard : network.shards) EXPECT_EQ(shard->wait(10), 0) << shard->output();
+  EXPECT_TRUE(
+      network.shards[1]->has_printed("connected to " + network.of_owner_to_master[1]->address() + " again"))
+      << network.output();
 }
 
 // The probe's rows count the records that held their key.

@@ -149,7 +149,9 @@ Options random_options(uint64_t seed) {
 // An owner, as its process and its journal know it.
 struct Owner {
   uint64_t incarnation = 0;  // of the process; 0: none
+  Event::Join join;          // with which it joined
   uint64_t link = 0;
+  bool away = false;   // no request of it reaches the master
   uint32_t map = 0;    // version of the owner map that it knows
   bool stale = false;  // its journal lost something
   std::set<uint64_t> fenced;
@@ -170,6 +172,11 @@ struct Peer {
   uint64_t link = 0, incarnation = 0;
   Ticket join = 0, lease = 0, orders = 0;
   Time orders_since;
+  uint64_t received = 0;  // the last lease
+  Event::Join joined;     // with which it joined
+  bool away = false;      // no request or answer gets through to or from the master
+  bool noticed = false;   // by the master
+  bool unheard = false;   // a lease was lost on its way
   bool silent = false, gone = false, left = false;
   bool hangs = false;  // is alive, but finishes nothing
   std::vector<Grant> grants;
@@ -257,9 +264,50 @@ class World {
         return tick();
       case 9:
         return finish_work(true);
+      case 10:
+        return notice_or_come_back();
       default:
         return fair_step(pick(0, 9));
     }
+  }
+
+  void notice_or_come_back() {
+    for (Owner& o : owners_)
+      if (o.incarnation != 0 && o.away && chance(2)) come_back(o);
+    for (Peer& p : peers_)
+      if (p.away && !p.gone) return chance(2) ? notice(p) : come_back(p);
+  }
+
+  void notice(Peer& p) {
+    if (!std::exchange(p.noticed, true)) give(Event::LinkDown{p.link, "the connection ended"});
+  }
+
+  // Over another connection, which asks again what has no answer.
+  void come_back(Peer& p) {
+    notice(p);
+    if (p.gone) return;
+    p.away = p.noticed = false;
+    p.link = ++last_link_;
+    if (p.join != 0) return join_again(p);
+    give(Event::Reconnected{p.incarnation, p.link});
+    seen.insert("came back");
+  }
+  void come_back(Owner& o) {
+    o.away = false;
+    o.link = ++last_link_;
+    if (chance(2)) return give(Event::Reconnected{o.incarnation, o.link});
+    o.join.ticket = ticket();
+    o.join.link = o.link;
+    owner_tickets_.insert(o.join.ticket);
+    give(o.join);
+    seen.insert("an owner joined again");
+  }
+  void join_again(Peer& p) {
+    Event::Join e = p.joined;
+    e.ticket = p.join = ticket();
+    e.link = p.link;
+    give(e);
+    seen.insert("joined again");
   }
 
   void fair() {
@@ -269,6 +317,7 @@ class World {
       p.silent = false;
       p.hangs = options_.hangs;
     }
+    notice_or_come_back();
     finish_work(false);
     if (chance(20)) tick();
     fair_step(pick(0, 9));
@@ -289,7 +338,7 @@ class World {
   Peer* somebody() {
     if (peers_.empty()) return nullptr;
     Peer& p = peers_[random_() % peers_.size()];
-    return p.gone || p.incarnation == 0 || p.join != 0 ? nullptr : &p;
+    return p.gone || p.away || p.incarnation == 0 || p.join != 0 ? nullptr : &p;
   }
 
   void join_worker(bool differs) {
@@ -301,9 +350,11 @@ class World {
     e.model = signature(config_.model);
     e.settings = {differs ? "training.batch_size = 32" : "training.batch_size = 64"};
     e.numeric = {differs ? kOtherNumbers : "threads = 1"};
+    e.token = chance(2) ? ++last_token_ : 0;
     Peer peer;
     peer.link = e.link;
     peer.join = e.ticket;
+    peer.joined = e;
     peers_.push_back(peer);
     give(e);
     if (differs) {
@@ -319,8 +370,9 @@ class World {
     e.link = ++last_link_;
     e.owner = true;
     e.host = "there";
+    e.token = chance(2) ? ++last_token_ : 0;
     owner_tickets_.insert(e.ticket);
-    connecting_link_ = e.link;
+    connecting_ = e;
     give(e);
   }
 
@@ -337,8 +389,26 @@ class World {
     if (p.lease != 0 && !chance(50)) return;  // seldom once more
     const Ticket earlier = std::exchange(p.lease, ticket());
     lease_tickets_[p.lease] = p.incarnation;
-    give(Event::Lease{p.lease, p.incarnation});
+    if (p.joined.token != 0) take_back_lost(p);
+    give(Event::Lease{p.lease, p.incarnation, p.received});
     EXPECT_FALSE(tickets_.contains(earlier)) << "an earlier request still waits for work" << where();
+  }
+
+  // The master learns that what it leased last was lost on its way: it leases that again.
+  void take_back_lost(Peer& p) {
+    if (state_.error()) return;
+    p.unheard = false;
+    for (Book* book : {&train_, &eval_}) {
+      std::erase_if(book->late, [&](const auto& late) {
+        return late.second > p.received && book->workers[late.second] == p.incarnation;
+      });
+      std::erase_if(book->held, [&](const auto& h) {
+        if (h.second.worker != p.incarnation || h.second.lease <= p.received) return false;
+        book->again.insert(h.first);
+        seen.insert("an answer was lost");
+        return true;
+      });
+    }
   }
 
   // Pushes a minibatch to owners and says that it is done, or gives it back.
@@ -479,6 +549,7 @@ class World {
         return give(Event::Leave{ticket(), p.incarnation});
       case 1:
       case 2:
+        if (p.joined.token != 0) return std::exchange(p.away, true) || chance(2) ? void() : notice(p);
         seen.insert("link down");
         return give(Event::LinkDown{p.link, "the connection ended"});
       case 3:
@@ -495,13 +566,18 @@ class World {
     const auto number = static_cast<uint32_t>(random_() % owners_.size());
     Owner& o = owners_[number];
     if (o.incarnation == 0) return;
+    const bool down = chance(2);
+    if (!down && o.join.token != 0) {
+      o.away = true;
+      return give(Event::LinkDown{o.link, "the connection ended"});
+    }
     const uint64_t incarnation = std::exchange(o.incarnation, 0);
     seen.insert("owner lost");
     if (sync() && chance(20) && commits_.size() > 1 && phase_ == Phase::kTraining) {
       o.version = commits_.rbegin()->first - 2;  // the latest may not be complete, but the one before is
       o.stale = true;
     }
-    if (chance(2)) return give(Event::OwnerDown{number, incarnation, "the connection ended"});
+    if (down) return give(Event::OwnerDown{number, incarnation, "the connection ended"});
     give(Event::LinkDown{o.link, "the connection ended"});
   }
 
@@ -527,10 +603,11 @@ class World {
   void tick() {
     now_ += std::chrono::milliseconds(pick(500, 1200));
     for (size_t i = 0; i < peers_.size(); ++i)
-      if (!peers_[i].silent && !peers_[i].gone && peers_[i].incarnation != 0 && peers_[i].join == 0)
+      if (!peers_[i].silent && !peers_[i].away && !peers_[i].gone && peers_[i].incarnation != 0 &&
+          peers_[i].join == 0)
         give(Event::Heartbeat{ticket(), peers_[i].incarnation, false});
     for (const Owner& o : owners_)
-      if (o.incarnation != 0) give(Event::Heartbeat{ticket(), o.incarnation, false});
+      if (o.incarnation != 0 && !o.away) give(Event::Heartbeat{ticket(), o.incarnation, false});
     give(Event::Tick{});
     for (const Peer& p : peers_)
       if (p.orders != 0 && p.orders_since < now_ - std::chrono::seconds(10))
@@ -642,6 +719,7 @@ class World {
     std::set<uint64_t> again;                      // given back
     std::map<uint64_t, uint32_t> done;             // with the attempt that was accepted
     std::set<std::pair<uint64_t, uint32_t>> attempts;
+    std::map<uint64_t, uint64_t> workers;  // by lease
     void give_up(uint64_t worker) {
       std::erase_if(held, [&](const auto& h) {
         if (h.second.worker != worker) return false;
@@ -668,7 +746,7 @@ class World {
       }
       for (Peer& p : peers_)
         if (p.join == e.ticket) {
-          p.join = 0;
+          if (!p.away) p.join = 0;
           p.incarnation = joined->incarnation;
         }
     } else if (const auto* leased = std::get_if<Reply::Lease>(&e.reply)) {
@@ -705,7 +783,8 @@ class World {
       EXPECT_FALSE(book.done.contains(m)) << "minibatch " << m << " is done, but was leased again" << where();
       if (const auto held = book.held.find(m); held != book.held.end()) {
         if (state_.members().find(held->second.worker) != nullptr) {
-          EXPECT_TRUE(is_late(held->second.worker)) << "minibatch " << m << " has two holders" << where();
+          EXPECT_TRUE(is_late(held->second.worker) || is_away(held->second.worker))
+              << "minibatch " << m << " has two holders" << where();
           seen.insert("leased to another one, too");
         } else {  // only once no owner takes anything from a lost worker any more, unless it was late before
           for (const Owner& o : owners_)
@@ -721,12 +800,22 @@ class World {
           << "an attempt was granted twice" << where();
       book.again.erase(m);
       book.held[m] = {worker, lease.lease.id};
+      book.workers[lease.lease.id] = worker;
       for (Peer& p : peers_)
-        if (p.incarnation == worker && !p.gone) {
+        if (p.incarnation == worker && p.away) {
+          p.unheard = true;
+        } else if (p.incarnation == worker && !p.gone) {
+          p.received = lease.lease.id;
           if (p.grants.empty()) p.begin = now_;
           p.grants.push_back({evaluation, lease.epoch, lease.version, lease.lease.id, m, part.attempt, {}});
         }
     }
+  }
+
+  // The master has noticed that it is, or may take it for late with what it has never heard of.
+  bool is_away(uint64_t worker) const {
+    return std::ranges::any_of(
+        peers_, [&](const Peer& p) { return p.incarnation == worker && (p.noticed || p.unheard); });
   }
 
   // Whether its work has taken longer than the setting, or the least that is ever found out.
@@ -802,7 +891,9 @@ class World {
     Owner& o = owners_.at(e.number);
     EXPECT_EQ(o.incarnation, 0) << "the place was not free" << where();
     o.incarnation = e.incarnation;
-    o.link = connecting_link_;
+    o.join = connecting_;
+    o.link = connecting_.link;
+    o.away = false;
   }
   void see(const Effect::Drop& e) {
     for (Owner& o : owners_)
@@ -860,7 +951,7 @@ class World {
     EXPECT_EQ(state_.phase(), phase_) << "the phase changed without a word" << where();
     for (Peer& p : peers_)
       if (p.incarnation != 0 && !p.gone && state_.members().find(p.incarnation) == nullptr) {
-        if (is_late(p.incarnation)) late_when_lost_.insert(p.incarnation);
+        if (is_late(p.incarnation) || is_away(p.incarnation)) late_when_lost_.insert(p.incarnation);
         p.gone = true;
         if (!p.left) lost_.insert(p.incarnation);
       }
@@ -880,7 +971,9 @@ class World {
 
   void check_memory() {
     const JobState::Held held = state_.held();
-    EXPECT_LE(held.members, peers_.size() + owners_.size()) << where();
+    if (state_.phase() < Phase::kClosing) {  // then who joins again is refused, though it is a member
+      EXPECT_LE(held.members, peers_.size() + owners_.size()) << where();
+    }
     EXPECT_LE(held.requests, 4 * held.members) << where();
     // What a late worker holds waits to be leased again, too.
     size_t minibatches = options_.begin.again.size();
@@ -900,7 +993,8 @@ class World {
   JobState state_;
   std::vector<std::pair<Event, std::string>> log_;  // events, and the effects of each
 
-  uint64_t events_ = 0, last_link_ = 0, connecting_link_ = 0;
+  uint64_t events_ = 0, last_link_ = 0, last_token_ = 0;
+  Event::Join connecting_;
   Ticket last_ticket_ = 0;
   Ticket last_refused_ = 0;
   std::set<Ticket> tickets_, owner_tickets_;
@@ -940,9 +1034,10 @@ TEST(JobState, KeepsItsInvariantsThroughAMillionRandomEvents) {
     seen["all are late"] += world.all_were_late();
   }
   // In this world all of it happens, and most jobs come to a good end.
-  for (const char* what : {"repeated", "left", "link down", "owner lost", "leased again", "evaluated on",
-                           "leased to another one, too", "first though late", "all are late",
-                           "journal lost something", "scoring", "failed"})
+  for (const char* what :
+       {"repeated", "left", "link down", "owner lost", "leased again", "evaluated on",
+        "leased to another one, too", "first though late", "all are late", "came back", "joined again",
+        "an answer was lost", "an owner joined again", "journal lost something", "scoring", "failed"})
     EXPECT_GT(seen[what], 10) << what;
   EXPECT_LT(failed, jobs / 2);
 }
