@@ -145,7 +145,6 @@ void JobState::answer_joins() {
   if (waiting_joins_.empty() || owners_missing() || paused_) return;
   std::erase_if(waiting_joins_, [&](const Waiting& w) {
     const Member& member = *members_.find(w.incarnation);
-    if (!member.connected) return false;
     if (member.reader && phase_ < Phase::kTraining) return false;  // owners have no rows worth reading yet
     effect(Effect::Answer{w.ticket, join_reply(member)});
     return true;
