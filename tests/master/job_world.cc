@@ -67,8 +67,8 @@ void World::play() {
 }
 
 bool World::all_were_late() const {
-  return failed() &&
-         std::string(state_.error()->what()).find("no other worker can compute it") != std::string::npos;
+  return failed() && std::string(state_.error()->what()).find("no other worker can compute what is left") !=
+                         std::string::npos;
 }
 
 std::string World::where() const {
@@ -121,6 +121,7 @@ void World::fair() {
   for (Peer& p : peers_) {
     p.silent = false;
     p.hangs = options_.hangs;
+    p.asks = !options_.hangs || p.link % 2 == 0;
   }
   finish_work(false);
   if (chance(20)) tick();
@@ -186,7 +187,7 @@ void World::ask_for_orders(Peer& p) {
 }
 
 void World::ask_for_work(Peer& p) {
-  if (p.lease != 0 && !chance(50)) return;  // seldom once more
+  if (!p.asks || (p.lease != 0 && !chance(50))) return;  // seldom once more
   const Ticket earlier = std::exchange(p.lease, ticket());
   lease_tickets_[p.lease] = p.incarnation;
   give(Event::Lease{p.lease, p.incarnation});
@@ -335,6 +336,7 @@ void World::lose_someone() {
       return;
     default:
       p.hangs = true;
+      p.asks = chance(2);
   }
 }
 

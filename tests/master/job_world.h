@@ -59,6 +59,7 @@ struct Peer {
   Time orders_since;
   bool silent = false, gone = false, left = false;
   bool hangs = false;  // is alive, but finishes nothing
+  bool asks = true;    // for work
   std::vector<Grant> grants;
   Time begin;  // of the work on the first of them
 };

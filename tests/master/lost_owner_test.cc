@@ -133,6 +133,25 @@ TEST(LostOwner, StopsTheLeasesUntilItsNextProcessIsThereAndLosesNothing) {
   EXPECT_EQ(result.report.released, 2);
 }
 
+TEST(LostOwner, MakesNoWorkerLate) {
+  RemoteJob job({.heartbeat_timeout = 1000,
+                 .shards = 2,
+                 .journal = "journal",
+                 .owner_timeout = 1000,
+                 .lease_timeout = 5});
+  Worker worker(job);
+  const Lease lease = worker.lease();
+  job.system_.pass(4s);
+  job.kill_owner(1);
+  job.system_.pass(100s);
+  EXPECT_FALSE(job.has_ended()) << job.events();
+  job.join_owner(1);
+  job.system_.pass(4s);
+  EXPECT_EQ(job.events().find("has worked on"), std::string::npos)
+      << "its time begins anew: " << job.events();
+  EXPECT_TRUE(job.has_event("has worked on minibatch 0"));
+}
+
 TEST(LostOwner, IsNoLongerWaitedForAfterItsTimeout) {
   RemoteJob job({.shards = 2, .journal = "journal", .owner_timeout = 0.2});
   Worker worker(job);
