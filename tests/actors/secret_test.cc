@@ -1,5 +1,6 @@
 #include "actors/door/secret.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace embers {
