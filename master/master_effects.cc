@@ -187,6 +187,7 @@ void MasterActorState::perform(const Effect::Score&) {
       .then(
           [this](const Evaluation::Metrics& m) {
             happened(Event::Scored{m.loss, m.auc, m.accuracy, m.examples});
+            if (!config->predictions.empty()) perform(Effect::Say{"scores saved to " + config->predictions});
           },
           evaluation_failed());
 }

@@ -149,8 +149,8 @@ struct FailRequest $M.kind(74) $M.reply("Empty") $M.servedBy(master) $M.sentBy([
   message @2 :Text;
 }
 
-struct LeaveRequest $M.kind(75) $M.reply("Empty") $M.servedBy(master) $M.sentBy([worker, reader]) {
-  # A worker leaves; what it had leased goes to others.
+struct LeaveRequest $M.kind(75) $M.reply("Empty") $M.servedBy(master) $M.sentBy([owner, worker, reader]) {
+  # A worker leaves; what it had leased goes to others. Or an owner cannot take the place that it was given.
   incarnation @0 :UInt64;
   reason @1 :Text;                   # why it cannot go on, as when it reaches the master but not an owner; empty: it was asked to
 }

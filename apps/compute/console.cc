@@ -50,6 +50,10 @@ void Console::event(const std::string& line) { out_.line(at_present(line)); }
 
 void Console::finish() { out_.end_progress(); }
 
+std::string counted(uint64_t n, const char* thing, const char* plural) {
+  return fmt::format("{} {}{}", n, thing, n == 1 ? "" : plural);
+}
+
 void show_on(Console& console, MasterConfig& config) {
   config.on_progress = [&console](const Progress& p) { console.progress(p); };
   config.on_event = [&console](const std::string& line) { console.event(line); };
@@ -69,8 +73,9 @@ void conclude(const JobResult& result, const std::string& report_file) {
   fmt::print("{} examples in {:.2f} s ({:.0f} examples/s), {} rows, version {}, peak memory {:.0f} MiB\n",
              t.examples, t.seconds, t.examples_per_second(), t.owners.rows, t.owners.version,
              json["peak_memory_bytes"].get<double>() / (1 << 20));
-  fmt::print("loss {}  test loss {}  AUC {}  accuracy {}\n", metric(t.loss), metric(t.test_loss),
-             metric(t.auc), metric(t.accuracy));
+  const std::string trained = result.report.epochs.empty() ? "" : fmt::format("loss {}  ", metric(t.loss));
+  fmt::print("{}test loss {}  AUC {}  accuracy {}\n", trained, metric(t.test_loss), metric(t.auc),
+             metric(t.accuracy));
   if (t.owners.staleness.pushes() > 0) fmt::print("staleness of gradients {}\n", t.owners.staleness.text());
   if (result.report.skipped_rows > 0) fmt::print("{} bad rows were skipped\n", result.report.skipped_rows);
   if (unwritten) throw Error(*unwritten);

@@ -24,6 +24,9 @@ class Console {
   LogWriter& out_;
 };
 
+// "1 shard", "2 shards".
+std::string counted(uint64_t n, const char* thing, const char* plural = "s");
+
 // Sets the callbacks that show the job and hand its result to `end`.
 void show_on(Console& console, MasterConfig& config);
 

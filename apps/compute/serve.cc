@@ -98,8 +98,9 @@ int serve_master(const MasterOptions& options) {
   std::optional<SignalWatch> watch(
       std::in_place, [&](const std::string& signal) { caf::anon_send(master, stop_atom::value, signal); });
   for (const Endpoint& e : server->endpoints())
-    console.event(fmt::format("job '{}' at {}: waiting for {} shards and {} workers", config->job.job.name,
-                              e.text(), config->shards - config->local_owners.size(), config->workers));
+    console.event(fmt::format("job '{}' at {}: waiting for {} and {}", config->job.job.name, e.text(),
+                              counted(config->shards - config->local_owners.size(), "shard"),
+                              counted(config->workers, "worker")));
   const JobResult result = ended.wait();
   console.finish();
   if (job_dir) job_dir->withdraw();

@@ -19,10 +19,10 @@ int train(const TrainOptions& train_options) {
   auto servers = provide_servers(*config, std::nullopt);
   if (servers)
     for (const std::string& line : servers->describe()) console.event(line);
-  console.event(
-      fmt::format("job '{}': {} training records in {} minibatches, {} tables, {} workers, {} shards",
-                  setup.job.job.name, config->train_records, config->train_minibatches,
-                  config->model.tables.size(), config->workers, config->shards));
+  console.event(fmt::format(
+      "job '{}': {} in {}, {}, {}, {}", setup.job.job.name, counted(config->train_records, "training record"),
+      counted(config->train_minibatches, "minibatch", "es"), counted(config->model.tables.size(), "table"),
+      counted(config->workers, "worker"), counted(config->shards, "shard")));
   run_in_process(setup, config, console, cpus, [&](const JobResult& result) {
     servers.reset();
     conclude(result, options.report);

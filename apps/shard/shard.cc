@@ -112,23 +112,33 @@ class JoinedOwner {
   }
 
  private:
-  // If it cannot be made at all, as when a server has lost its rows, the job ends.
+  // The master hears why it cannot be made. A server that has lost the owner's rows ends the job; otherwise
+  // another process may be able to take the place.
   OwnerHandles make_owner(const OwnerConfig& config, uint64_t incarnation) {
     try {
       return spawn_owner(transport_.system(), config);
     } catch (const Error& e) {
-      if (!config.takes_over || remedy(e.code()) != Remedy::kGiveUp) throw;
-      caf::scoped_actor self{transport_.system()};
       try {
-        ask(self.ptr(), master_.actor, make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) {
-              b.setIncarnation(incarnation);
-              b.setCode(static_cast<uint8_t>(e.code()));
-              b.setMessage(e.what());
-            }));
+        if (config.takes_over && remedy(e.code()) == Remedy::kGiveUp)
+          tell_master<wire::FailRequest>([&](wire::FailRequest::Builder b) {
+            b.setIncarnation(incarnation);
+            b.setCode(static_cast<uint8_t>(e.code()));
+            b.setMessage(e.what());
+          });
+        else
+          tell_master<wire::LeaveRequest>([&](wire::LeaveRequest::Builder b) {
+            b.setIncarnation(incarnation);
+            b.setReason(e.what());
+          });
       } catch (const Error&) {  // the master knows, or is gone
       }
       throw;
     }
+  }
+  template <class T, class Fill>
+  void tell_master(Fill fill) {
+    caf::scoped_actor self{transport_.system()};
+    ask(self.ptr(), master_.actor, make_message<T>(fill));
   }
 
   Transport transport_;

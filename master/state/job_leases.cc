@@ -1,4 +1,6 @@
 // Who is given which minibatches, and what becomes of them.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "master/state/job_state.h"
@@ -14,6 +16,7 @@ std::string minibatches(size_t count) { return fmt::format("{} minibatch{}", cou
 
 void JobState::take(const Event::Lease& e) {
   check_failed(e.incarnation);
+  idle_.erase(e.incarnation);
   if (member(e.incarnation).token != 0) take_back_lost(e.incarnation, e.received);
   wait(waiting_leases_, {e.ticket, e.incarnation, now_});
 }
@@ -72,6 +75,7 @@ void JobState::take(const Event::Done& e) {
   check_failed(e.incarnation);
   Member& worker = member(e.incarnation);
   worker.last_seen = now_;
+  idle_.erase(e.incarnation);
   const bool was_late = deadlines_.is_late(e.incarnation);
   const bool held = deadlines_.finished(e.incarnation, e.lease, e.minibatch, !e.returned, now_);
   if (held && !e.returned) {
@@ -118,7 +122,10 @@ void JobState::evaluated(const Event::Done& e) {
 // Others may compute what a late worker holds, and nobody waits for it; whose push comes first counts. A
 // late worker is given no more work until it finishes something.
 void JobState::check_late() {
-  if (paused_ || (phase_ != Phase::kTraining && phase_ != Phase::kEvaluating)) return;
+  if (paused_ || (phase_ != Phase::kTraining && phase_ != Phase::kEvaluating)) {
+    idle_.clear();
+    return;
+  }
   for (const LeaseDeadlines::Late& late : deadlines_.newly_late(now_)) {
     lease_to_others(late.worker);
     say(
@@ -127,22 +134,43 @@ void JobState::check_late() {
                     members_.find(late.worker)->describe(), late.minibatch, late.taken.count(),
                     deadlines_.limit().count(), minibatches(late.held)));
   }
+  find_idle();
   const auto late = deadlines_.late(now_);
-  if (late.empty() || late.size() < members_.workers()) return;  // somebody can compute it
-  const auto least = std::min_element(late.begin(), late.end(),
-                                      [](const auto& a, const auto& b) { return a.taken < b.taken; });
-  if (least->taken <= deadlines_.end()) return;
-  std::string all;
-  for (const LeaseDeadlines::Late& l : late)
-    all +=
-        fmt::format("{}{} has worked on minibatch {} for {:.1f} s (it holds {})", all.empty() ? "" : "; ",
-                    members_.find(l.worker)->describe(), l.minibatch, l.taken.count(), minibatches(l.held));
+  const size_t workers = members_.workers();
+  if (workers == 0 || late.size() + idle_.size() < workers) return;  // somebody computes, or waits for work
+  std::vector<std::string> all;
+  LeaseDeadlines::Duration least = LeaseDeadlines::Duration::max();
+  for (const LeaseDeadlines::Late& l : late) {
+    all.push_back(fmt::format("{} has worked on minibatch {} for {:.1f} s (it holds {})",
+                              members_.find(l.worker)->describe(), l.minibatch, l.taken.count(),
+                              minibatches(l.held)));
+    least = std::min(least, l.taken);
+  }
+  for (const auto& [worker, since] : idle_) {
+    all.push_back(fmt::format("{} has had no work for {:.1f} s and asks for none",
+                              members_.find(worker)->describe(), seconds_since(since)));
+    least = std::min<LeaseDeadlines::Duration>(least, now_ - since);
+  }
+  if (least <= deadlines_.end()) return;
   fail_job(Error(ErrorCode::kLost,
-                 fmt::format("{}; no other worker can compute it: job.lease_timeout is {:.1f} s{}", all,
-                             deadlines_.limit().count(),
+                 fmt::format("{}; no other worker can compute what is left: job.lease_timeout is {:.1f} s{}",
+                             fmt::join(all, "; "), deadlines_.limit().count(),
                              config_->output.empty() ? ""
                                                      : ", the last checkpoint is where to go on from "
                                                        "(--resume)")));
+}
+
+// A worker without work asks for some at once. One that does not will not take over from a late one either.
+void JobState::find_idle() {
+  std::map<uint64_t, Time> idle;
+  for (const auto& [incarnation, m] : members_.all()) {
+    const bool asks = std::any_of(waiting_leases_.begin(), waiting_leases_.end(),
+                                  [&](const Waiting& w) { return w.incarnation == incarnation; });
+    if (!m.worker() || !m.connected || asks || deadlines_.holds(incarnation)) continue;
+    const auto known = idle_.find(incarnation);
+    idle.emplace(incarnation, known == idle_.end() ? now_ : known->second);
+  }
+  idle_ = std::move(idle);
 }
 
 void JobState::no_longer_late(uint64_t worker) {

@@ -181,11 +181,12 @@ void JobState::take(const Event::Heartbeat& e) {
 }
 
 // A worker that cannot go on may have pushed parts of its work: it is lost. Others leave when they are done.
+// An owner leaves only when it cannot take its place.
 void JobState::take(const Event::Leave& e) {
   const Member* const member = members_.find(e.incarnation);
-  if (member && !member->owner && !e.reason.empty()) {
-    lose_worker(e.incarnation, e.reason);
-  } else if (member && !member->owner) {
+  if (member && (member->owner || !e.reason.empty())) {
+    lose(e.incarnation, e.reason);
+  } else if (member) {
     say(fmt::format("{} left", member->describe()));
     forget_worker(e.incarnation);
     clocks_.remove(e.incarnation);

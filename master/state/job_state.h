@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -162,6 +163,7 @@ class JobState {
   void trained(const Event::Done& e);
   void evaluated(const Event::Done& e);
   void check_late();
+  void find_idle();
   void no_longer_late(uint64_t worker);
   size_t lease_to_others(uint64_t worker);
   void lease_to_it_alone(uint64_t worker);
@@ -241,6 +243,7 @@ class JobState {
   VersionWindow window_;          // sync
   Clocks clocks_;                 // bounded
   LeaseDeadlines deadlines_;
+  std::map<uint64_t, Time> idle_;  // workers that neither hold nor ask for work, and since when
   bool committing_ = false;
   bool stats_pending_ = false;
   bool last_save_ = false;  // after the save that is under way the job ends

@@ -59,6 +59,7 @@ class LeaseDeadlines {
   std::vector<Late> newly_late(Time now);
   std::vector<Late> late(Time now) const;
   bool is_late(uint64_t worker) const;
+  bool holds(uint64_t worker) const { return working_.contains(worker); }  // anything
 
  private:
   struct Working {

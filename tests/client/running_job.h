@@ -14,8 +14,8 @@
 #include "actors/transport/server.h"
 #include "client/session.h"
 #include "job/job.h"
-#include "master/master.h"
 #include "tests/support/actors.h"
+#include "tests/support/master_config.h"
 #include "tests/support/process.h"
 
 namespace embers::testing_support {
@@ -36,19 +36,8 @@ struct JobOptions {
 class RunningJob {
  public:
   explicit RunningJob(const JobOptions& options = {}) : options_(options) {
-    const auto config = std::make_shared<MasterConfig>();
-    config->job = job::parse_job({"job.toml", text(), {}});
-    config->run = 7;
-    config->model = model();
-    auto dense = std::make_shared<FloatBuffer>(kDenseChunk);
-    std::fill(dense->span().begin(), dense->span().end(), 0.5f);
-    config->dense = dense;
-    config->buffers = std::make_shared<FloatBuffer>();
-    config->workers = options.workers;
-    config->shards = options.shards;
-    config->train_minibatches = options.minibatches;
-    config->train_records = 2 * options.minibatches;
-    config->test_minibatches = options.test_minibatches;
+    const auto config = master_config(job::parse_job({"job.toml", text(), {}}), model(), options.minibatches,
+                                      options.test_minibatches);
     config->settings = job::settings(config->job.source);
     config->settings.push_back("eight records");
     config->server_login.password = options.server_password;
@@ -212,8 +201,9 @@ class RunningJob {
            "[features]\nk = { as = \"categorical\", keys = \"int64\" }\n"
            "[optimizer]\nname = \"sgd\"\nlearning_rate = 1.0\n[training]\nreduction = \"sum\"\nbatch_size = "
            "2\n"
-           "prefetch = 2\nminibatches_per_lease = 2\nepochs = " +
-           std::to_string(options_.epochs) + "\nmode = \"" + options_.mode +
+           "prefetch = 2\nminibatches_per_lease = 2\nworkers = " +
+           std::to_string(options_.workers) + "\nepochs = " + std::to_string(options_.epochs) +
+           "\nmode = \"" + options_.mode +
            "\"\n[storage]\nbuckets = 16\nshards = " + std::to_string(options_.shards) +
            (options_.keeps_journal ? "\nbackend = \"memcached\"\njournal = \"journal\"\n" : "\n");
   }

@@ -67,6 +67,8 @@ TEST_F(SavedModel, OverProcessesGivesTheSameNumbersAndTheSameFile) {
 TEST_F(SavedModel, FileHasALineForEachRecordInOrderWithItsLabel) {
   train();
   std::istringstream lines(predicted()), data(folder.read("test.csv"));
+  EXPECT_NE(folder.output().find("scores saved to " + folder.path("one.csv")), std::string::npos)
+      << folder.output();
   std::string line, record;
   std::getline(lines, line);
   EXPECT_EQ(line, "record,score,label");

@@ -98,7 +98,8 @@ TEST_F(Late, ForwardThatNeverReturnsInTheOnlyWorkerEndsTheJobAndIsNamed) {
   EXPECT_EQ(cluster.master->wait(3 * kLease), 1) << cluster.master->output();
   const std::string named = "worker 0 " + name(*cluster.workers[0]);
   EXPECT_TRUE(cluster.master->has_printed(named)) << cluster.master->output();
-  EXPECT_TRUE(cluster.master->has_printed("no other worker can compute it")) << cluster.master->output();
+  EXPECT_TRUE(cluster.master->has_printed("no other worker can compute what is left"))
+      << cluster.master->output();
   EXPECT_EQ(cluster.workers[0]->wait(20), 1) << cluster.workers[0]->output();
   EXPECT_TRUE(cluster.workers[0]->has_printed(named)) << cluster.workers[0]->output();
 }
@@ -109,7 +110,7 @@ TEST_F(Late, JobOfOneProcessWhoseOnlyForwardNeverReturnsEnds) {
   hang(*train);
   EXPECT_EQ(train->wait(6 * kLease), 1) << train->output();
   EXPECT_TRUE(train->has_printed("worker 0 " + name(*train))) << train->output();
-  EXPECT_TRUE(train->has_printed("no other worker can compute it")) << train->output();
+  EXPECT_TRUE(train->has_printed("no other worker can compute what is left")) << train->output();
 }
 
 }  // namespace

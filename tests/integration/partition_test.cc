@@ -3,12 +3,10 @@
 #include <filesystem>
 
 #include "tests/integration/jobs.h"
-#include "tests/support/faulty_proxy.h"
+#include "tests/support/network_faults.h"
 
 namespace embers::testing_support {
 namespace {
-
-using Way = FaultyProxy::Way;
 
 constexpr double kTimeout = 4;  // seconds: job.heartbeat_timeout
 const Words kImpatient = set({"job.heartbeat_timeout=4"});
@@ -59,30 +57,6 @@ class Network {
   JobFolder& folder_;
 };
 
-struct Fault {
-  const char* name;
-  std::function<void(FaultyProxy&)> begin;
-};
-void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
-
-const Fault kFaults[] = {
-    {"SwallowsToServer", [](FaultyProxy& p) { p.swallow(Way::kToServer); }},
-    {"SwallowsToClient", [](FaultyProxy& p) { p.swallow(Way::kToClient); }},
-    {"SwallowsToServerAndHidesEnds",
-     [](FaultyProxy& p) {
-       p.hide_ends();
-       p.swallow(Way::kToServer);
-     }},
-    {"SwallowsToClientAndHidesEnds",
-     [](FaultyProxy& p) {
-       p.hide_ends();
-       p.swallow(Way::kToClient);
-     }},
-    {"StallsInARequest", [](FaultyProxy& p) { p.stall_in_frame(Way::kToServer); }},
-    {"StallsInAReply", [](FaultyProxy& p) { p.stall_in_frame(Way::kToClient); }},
-    {"HalfOpen", [](FaultyProxy& p) { p.cut_silently(); }},
-};
-
 // About three seconds with two workers.
 Words sync_job(const JobFolder& folder) {
   return folder.probe("slow") +
@@ -103,8 +77,7 @@ class Partition : public testing::TestWithParam<Fault> {
   JobFolder folder_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Network, Partition, testing::ValuesIn(kFaults),
-                         [](auto& p) { return std::string(p.param.name); });
+INSTANTIATE_TEST_SUITE_P(Network, Partition, testing::ValuesIn(network_faults()), name_of);
 
 TEST_P(Partition, BetweenWorkersAndAnOwnerIsHealedByAnotherConnection) {
   const std::string expected = expected_rows();

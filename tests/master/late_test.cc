@@ -10,9 +10,7 @@ constexpr auto kTimeout = 5s;  // job.lease_timeout
 
 Options with_deadline(Options options) {
   options.heartbeat_timeout = 1000;  // nobody is lost
-  options.change = [](MasterConfig& config) {
-    config.job.job.lease_timeout = std::chrono::duration<double>(kTimeout).count();
-  };
+  options.lease_timeout = std::chrono::duration<double>(kTimeout).count();
   return options;
 }
 
@@ -27,6 +25,13 @@ void expect_end(Job& job, uint64_t examples) {
   ASSERT_FALSE(result.error) << result.error->what();
   EXPECT_EQ(result.report.total.examples, examples);
   EXPECT_EQ(result.report.workers_lost, 0);
+}
+
+void expect_failure(Job& job, const std::vector<std::string>& parts) {
+  const JobResult result = job.result();
+  ASSERT_TRUE(result.error);
+  for (const std::string& part : parts)
+    EXPECT_NE(std::string(result.error->what()).find(part), std::string::npos) << result.error->what();
 }
 
 TEST(LateWorker, OfAllAttemptsTheFirstCounts) {
@@ -152,11 +157,71 @@ TEST(LateWorker, TheLastOneEndsTheJobAndIsNamed) {
   const Lease lease = late.lease();
   job.system_.pass(2 * kTimeout - 1s);
   EXPECT_FALSE(job.has_ended());
-  const JobResult result = job.result();
-  ASSERT_TRUE(result.error);
-  for (const std::string part : {"worker 1 (pid", "on here", "minibatch 2", "it holds 2 minibatches",
-                                 "no other worker can compute it"})
-    EXPECT_NE(std::string(result.error->what()).find(part), std::string::npos) << result.error->what();
+  expect_failure(job, {"worker 1 (pid", "on here", "minibatch 2", "it holds 2 minibatches",
+                       "no other worker can compute what is left"});
+}
+
+// Its threads may hang, all but the one that sends heartbeats.
+TEST(IdleWorker, ThatAsksForNothingCannotTakeOverFromALateOne) {
+  Job job(with_deadline({.minibatches = 9, .workers = 2}));
+  Worker late(job), idle(job);
+  const Lease lease = late.lease();
+  job.system_.pass(2 * kTimeout - 1s);
+  EXPECT_FALSE(job.has_ended());
+  expect_failure(job, {"worker 0 (pid", "minibatch 0", "; worker 1 (pid", "asks for none",
+                       "no other worker can compute what is left"});
+}
+
+TEST(IdleWorker, TheLastOneEndsTheJobAndIsNamed) {
+  Job job(with_deadline({.minibatches = 9, .workers = 2}));
+  Worker leaving(job), idle(job);
+  leaving.finish(leaving.lease());
+  leaving.leave();
+  job.system_.pass(2 * kTimeout - 1s);
+  EXPECT_FALSE(job.has_ended());
+  expect_failure(job, {"worker 1 (pid", "asks for none"});
+}
+
+TEST(IdleWorker, ThatAsksInTimeTakesOver) {
+  Job job(with_deadline({.minibatches = 2, .workers = 2}));
+  Worker late(job), other(job);
+  const Lease lease = late.lease();
+  job.system_.pass(2 * kTimeout - 1s);
+  other.finish(other.lease());
+  late.leave();
+  other.leave();
+  expect_end(job, 20);
+}
+
+// The time of the late one is over, but not that of one which has asked meanwhile, or has just joined.
+TEST(IdleWorker, HasItsOwnTime) {
+  Job job(with_deadline({.minibatches = 4, .workers = 2}));
+  Worker late(job), other(job);
+  const Lease lease = late.lease();
+  job.system_.pass(kTimeout);
+  other.finish(other.lease());
+  job.system_.pass(kTimeout + 2s);
+  EXPECT_FALSE(job.has_ended()) << "the other one has been idle for less than twice the timeout";
+  other.leave();
+  Worker newcomer(job);
+  job.system_.pass(kTimeout);
+  EXPECT_FALSE(job.has_ended());
+  newcomer.finish(newcomer.lease());
+  newcomer.leave();
+  late.leave();
+  expect_end(job, 40);
+}
+
+TEST(IdleWorker, ThatWaitsForWorkIsNotBlamed) {
+  Job job(with_deadline({.mode = job::Mode::kSync, .minibatches = 3, .workers = 2, .grads_to_wait = 1}));
+  Worker busy(job), waiting(job);
+  for (int i = 0; i < 2; ++i) {
+    const Lease lease = busy.lease();
+    auto next = waiting.lease_later();
+    EXPECT_TRUE(next.waits(kTimeout - 1s));
+    busy.finish(lease);
+    if (i == 0) waiting.finish(next.get());
+  }
 }
 
 }  // namespace

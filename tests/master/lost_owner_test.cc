@@ -17,7 +17,8 @@ constexpr auto kSync = job::Mode::kSync;
 // What a test and the actors of its job share.
 struct Shared {
   bool dies_at_commit = false, dies_at_stats = false;  // the next owner that is asked for either ends instead
-  uint32_t next = 0;                                   // shard whose rows the next process holds
+  bool hangs_at_commit = false;
+  uint32_t next = 0;  // shard whose rows the next process holds
   std::string events;
   std::map<uint32_t, OptimizerActor> latest;  // by shard
 };
@@ -26,10 +27,14 @@ using SharedPtr = std::shared_ptr<Shared>;
 OptimizerActor relay(caf::actor_system& system, const OptimizerActor& real, const SharedPtr& shared) {
   const auto behavior = [](OptimizerActor::pointer self, const OptimizerActor& real,
                            const SharedPtr& shared) -> OptimizerActor::behavior_type {
+    using Held = caf::typed_response_promise<Message<wire::CommitReply>>;
+    const auto held = std::make_shared<std::vector<Held>>();
     return {
         [=](const Message<wire::PushRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::NormsRequest>& m) { return self->delegate(real, m); },
         [=](const Message<wire::CommitRequest>& m) -> caf::result<Message<wire::CommitReply>> {
+          if (shared->hangs_at_commit)
+            return held->emplace_back(self->make_response_promise<Message<wire::CommitReply>>());
           if (!std::exchange(shared->dies_at_commit, false)) return self->delegate(real, m);
           self->quit(caf::exit_reason::kill);
           return to_caf(Error(ErrorCode::kUnavailable, "killed"));
@@ -131,6 +136,38 @@ TEST(LostOwner, StopsTheLeasesUntilItsNextProcessIsThereAndLosesNothing) {
   EXPECT_EQ(result.report.total.examples, 40);
   EXPECT_EQ(result.report.total.owners.duplicates, 1);
   EXPECT_EQ(result.report.released, 2);
+}
+
+TEST(LostOwner, MakesNoWorkerLate) {
+  RemoteJob job({.heartbeat_timeout = 1000,
+                 .shards = 2,
+                 .journal = "journal",
+                 .owner_timeout = 1000,
+                 .lease_timeout = 5});
+  Worker worker(job);
+  const Lease lease = worker.lease();
+  job.system_.pass(4s);
+  job.kill_owner(1);
+  job.system_.pass(100s);
+  EXPECT_FALSE(job.has_ended()) << job.events();
+  job.join_owner(1);
+  job.system_.pass(4s);
+  EXPECT_EQ(job.events().find("has worked on"), std::string::npos)
+      << "its time begins anew: " << job.events();
+  EXPECT_TRUE(job.has_event("has worked on minibatch 0"));
+}
+
+TEST(AnOwnerThatHangs, IsNoFaultOfWorkersThatWaitForIt) {
+  RemoteJob job(
+      {.mode = kSync, .workers = 2, .heartbeat_timeout = 1000, .journal = "journal", .lease_timeout = 5});
+  job.shared().hangs_at_commit = true;
+  Worker late(job), waiting(job);
+  late.lease();
+  auto next = waiting.lease_later();
+  EXPECT_FALSE(next.waits(7s)) << "it computes what the late one holds";
+  waiting.finish(next.get());
+  EXPECT_TRUE(waiting.lease_later().waits(100s)) << job.events();
+  EXPECT_FALSE(job.has_ended());
 }
 
 TEST(LostOwner, IsNoLongerWaitedForAfterItsTimeout) {

@@ -26,6 +26,7 @@ struct Options {
   uint32_t staleness_bound = 0;
   std::string journal = {};  // of owners
   double owner_timeout = 60;
+  double lease_timeout = 0;
   std::function<void(MasterConfig&)> change = {};  // the last word on the config
 };
 
@@ -39,6 +40,7 @@ class Job {
     job::Job& job = config->job;
     job.job.heartbeat_timeout = options.heartbeat_timeout;
     job.job.worker_timeout = options.worker_timeout;
+    job.job.lease_timeout = options.lease_timeout;
     job.training.mode = options.mode;
     job.training.epochs = options.epochs;
     job.training.grads_to_wait = options.grads_to_wait;

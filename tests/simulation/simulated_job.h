@@ -10,8 +10,8 @@
 #include "actors/owner/owner.h"
 #include "apps/shard/owner_life.h"
 #include "client/session_actor.h"
-#include "master/master.h"
 #include "tests/support/actors.h"
+#include "tests/support/master_config.h"
 #include "tests/support/simulated_network.h"
 
 namespace embers::testing_support {
@@ -112,7 +112,7 @@ class SimulatedJob {
   using Duration = Network::Duration;
 
   SimulatedJob(const JobShape& shape, const Network::Options& options) : shape_(shape), net_(options) {
-    config_ = master_config();
+    config_ = config();
     master_process_ = net_.add_process("master");
     master_ = spawn_master(net_.system(), config_);
     master_process_->serve({caf::actor_cast<caf::strong_actor_ptr>(master_)});
@@ -236,15 +236,8 @@ class SimulatedJob {
     return model;
   }
 
-  std::shared_ptr<MasterConfig> master_config() {
-    auto config = std::make_shared<MasterConfig>();
-    config->run = 7;
-    config->model = model();
-    auto dense = std::make_shared<FloatBuffer>(kDenseChunk);
-    std::fill(dense->span().begin(), dense->span().end(), 0.5f);
-    config->dense = dense;
-    config->buffers = std::make_shared<FloatBuffer>();
-    job::Job& job = config->job;
+  job::Job job() const {
+    job::Job job;
     job.job.heartbeat_timeout = 10;
     job.job.worker_timeout = 600;
     auto& training = job.training;
@@ -260,11 +253,10 @@ class SimulatedJob {
     training.staleness_bound = 2;
     job.storage.buckets = 16;
     job.storage.shards = shape_.shards;
-    config->workers = shape_.workers;
-    config->shards = shape_.shards;
-    config->train_minibatches = shape_.minibatches;
-    config->train_records = kRecords * shape_.minibatches;
-    config->test_minibatches = shape_.test_minibatches;
+    return job;
+  }
+  std::shared_ptr<MasterConfig> config() {
+    auto config = master_config(job(), model(), shape_.minibatches, shape_.test_minibatches);
     config->connect_owner = [this](const std::vector<std::string>& endpoints, uint64_t) {
       return connect_owner(*master_process_, endpoints.at(0), true);
     };

@@ -73,15 +73,15 @@ class FaultyProxy {
   }
 
   // Takes bytes and drops them.
-  void swallow(Way way, bool also_new = false) { set(way, Fault::kSwallow, also_new); }
+  void swallow(Way way, bool also_new = false) { set(way, Handling::kSwallow, also_new); }
   // Takes no more bytes.
-  void stall(Way way, bool also_new = false) { set(way, Fault::kStall, also_new); }
+  void stall(Way way, bool also_new = false) { set(way, Handling::kStall, also_new); }
   // The next frame with a body of at least so many bytes is passed on up to the middle of its body; then
   // nothing more.
   void stall_in_frame(Way way, uint32_t bytes = 1) {
     const std::lock_guard lock(mutex_);
     for_each_stream(way, [&](Stream& s) {
-      s.fault = Fault::kStallInFrame;
+      s.handling = Handling::kStallInFrame;
       s.at_least = bytes;
     });
   }
@@ -105,9 +105,9 @@ class FaultyProxy {
   void go_on() {
     {
       const std::lock_guard lock(mutex_);
-      for_each_stream(Way::kBoth, [](Stream& s) { s.fault = Fault::kNone; });
+      for_each_stream(Way::kBoth, [](Stream& s) { s.handling = Handling::kPassOn; });
       for (Pair& pair : pairs_) pair.hides_end = false;
-      new_fault_ = {Fault::kNone, Fault::kNone};
+      new_handling_ = {Handling::kPassOn, Handling::kPassOn};
       new_hides_end_ = false;
       stalled_ = 0;
     }
@@ -115,7 +115,7 @@ class FaultyProxy {
   }
 
  private:
-  enum class Fault { kNone, kSwallow, kStall, kStallInFrame };
+  enum class Handling { kPassOn, kSwallow, kStall, kStallInFrame };  // of the bytes of one direction
   static constexpr size_t kHeader = 40, kWordsAt = 20;  // of a frame: see actors/transport/frame.h
 
   struct Address {
@@ -129,7 +129,7 @@ class FaultyProxy {
     std::string waiting;  // to be passed on
     bool ended = false;   // nothing more comes
     bool broken = false;  // nothing can be passed on
-    Fault fault = Fault::kNone;
+    Handling handling = Handling::kPassOn;
     uint32_t at_least = 0;
     std::string header;  // of the frame under way, as far as it has come
     uint64_t body = 0;   // bytes of it that are still to come
@@ -166,12 +166,12 @@ class FaultyProxy {
 
   void wake() const { eventfd_write(wake_, 1); }
 
-  void set(Way way, Fault fault, bool also_new) {
+  void set(Way way, Handling handling, bool also_new) {
     {
       const std::lock_guard lock(mutex_);
-      for_each_stream(way, [&](Stream& s) { s.fault = fault; });
-      if (also_new && way != Way::kToClient) new_fault_[0] = fault;
-      if (also_new && way != Way::kToServer) new_fault_[1] = fault;
+      for_each_stream(way, [&](Stream& s) { s.handling = handling; });
+      if (also_new && way != Way::kToClient) new_handling_[0] = handling;
+      if (also_new && way != Way::kToServer) new_handling_[1] = handling;
     }
     wake();
   }
@@ -222,10 +222,10 @@ class FaultyProxy {
   }
 
   static bool wants_to_read(const Stream& s) {
-    return !s.ended && s.waiting.empty() && s.fault != Fault::kStall;
+    return !s.ended && s.waiting.empty() && s.handling != Handling::kStall;
   }
   static bool wants_to_write(const Stream& s) {
-    return !s.broken && !s.waiting.empty() && s.fault != Fault::kStall;
+    return !s.broken && !s.waiting.empty() && s.handling != Handling::kStall;
   }
 
   void accept_one() {
@@ -244,8 +244,8 @@ class FaultyProxy {
     Pair& pair = pairs_.emplace_back();
     pair.up.from = pair.down.to = client;
     pair.up.to = pair.down.from = server;
-    pair.up.fault = new_fault_[0];
-    pair.down.fault = new_fault_[1];
+    pair.up.handling = new_handling_[0];
+    pair.down.handling = new_handling_[1];
     pair.hides_end = new_hides_end_;
     ++made_;
   }
@@ -280,21 +280,21 @@ class FaultyProxy {
       std::memcpy(&words, &s.header[kWordsAt], sizeof words);
       s.body = uint64_t{words} * 8;
       s.header.clear();
-      if (s.fault != Fault::kStallInFrame || s.body < s.at_least) continue;
+      if (s.handling != Handling::kStallInFrame || s.body < s.at_least) continue;
       pass = std::min(bytes.size(), at + s.body / 2);
-      s.fault = Fault::kStall;
+      s.handling = Handling::kStall;
       stall_later_ = true;
     }
-    if (s.fault == Fault::kSwallow || s.broken) return;
+    if (s.handling == Handling::kSwallow || s.broken) return;
     if (std::exchange(stall_later_, false)) {
-      s.fault = Fault::kNone;
+      s.handling = Handling::kPassOn;
       s.waiting.append(bytes.substr(0, pass));
       while (!s.waiting.empty() && !s.broken) {  // all that comes before the place
         write(s);
         pollfd p{s.to, POLLOUT, 0};
         if (!s.waiting.empty()) poll(&p, 1, 1000);
       }
-      s.fault = Fault::kStall;
+      s.handling = Handling::kStall;
       s.waiting.append(bytes.substr(pass));
       ++stalled_;
       changed_.notify_all();
@@ -304,7 +304,7 @@ class FaultyProxy {
   }
 
   static void write(Stream& s) {
-    if (s.fault == Fault::kStall || s.broken || s.waiting.empty()) return;
+    if (s.handling == Handling::kStall || s.broken || s.waiting.empty()) return;
     const ssize_t n = send(s.to, s.waiting.data(), s.waiting.size(), MSG_NOSIGNAL);
     if (n > 0) s.waiting.erase(0, static_cast<size_t>(n));
     if (n < 0 && errno != EAGAIN && errno != EINTR) s.broken = true;
@@ -326,7 +326,7 @@ class FaultyProxy {
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::list<Pair> pairs_;
-  std::array<Fault, 2> new_fault_{Fault::kNone, Fault::kNone};  // up, down
+  std::array<Handling, 2> new_handling_{Handling::kPassOn, Handling::kPassOn};  // up, down
   bool new_hides_end_ = false;
   bool stall_later_ = false;  // within take()
   size_t made_ = 0, stalled_ = 0;

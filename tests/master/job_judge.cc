@@ -1,0 +1,248 @@
+// The judge of the world: what it sees, and what must be so.
+#include <algorithm>
+
+#include "tests/master/effect_texts.h"
+#include "tests/master/job_world.h"
+
+namespace embers::job_state_testing {
+
+void World::settle_ticket(Ticket t) {
+  EXPECT_EQ(tickets_.erase(t), 1) << "answered twice, or never asked" << where();
+  for (Peer& p : peers_) {
+    if (p.lease == t) p.lease = 0;
+    if (p.orders == t) p.orders = 0;
+  }
+}
+
+void World::see(const Effect::Answer& e) {
+  settle_ticket(e.ticket);
+  if (const auto* joined = std::get_if<Reply::Join>(&e.reply)) {
+    if (owner_tickets_.erase(e.ticket) > 0) {
+      owners_.at(joined->number).map = joined->map_version;
+      return;
+    }
+    for (Peer& p : peers_)
+      if (p.join == e.ticket) {
+        if (!p.away) p.join = 0;
+        p.incarnation = joined->incarnation;
+      }
+  } else if (const auto* leased = std::get_if<Reply::Lease>(&e.reply)) {
+    grant(lease_tickets_.at(e.ticket), *leased);
+    lease_tickets_.erase(e.ticket);
+  } else if (const auto* done = std::get_if<Reply::Done>(&e.reply)) {
+    EXPECT_EQ(e.ticket, done_) << where();
+    if (expected_accepted_) {
+      EXPECT_EQ(done->accepted, *expected_accepted_) << where();
+    }
+  }
+}
+
+void World::see(const Effect::Refuse& e) {
+  settle_ticket(e.ticket);
+  last_refused_ = e.ticket;
+  owner_tickets_.erase(e.ticket);
+  lease_tickets_.erase(e.ticket);
+  for (Peer& p : peers_)
+    if (p.join == e.ticket) p.gone = true;
+}
+
+void World::grant(uint64_t worker, const Reply::Lease& lease) {
+  if (lease.kind == Reply::Lease::Kind::kEnd) return;
+  const bool evaluation = lease.kind == Reply::Lease::Kind::kEvaluate;
+  Book& book = evaluation ? eval_ : train_;
+  all_owners_are_there();
+  for (const auto& part : lease.lease.parts) {
+    const uint64_t m = part.minibatch;
+    if (evaluation && config_.job.training.batch_size == kHugeBatch) {
+      EXPECT_LT(m, first_not_summed_up_ + 2 * kMostWorkers) << "too many are under way" << where();
+      if (m >= 4) seen.insert("evaluated on");
+    }
+    EXPECT_FALSE(book.done.contains(m)) << "minibatch " << m << " is done, but was leased again" << where();
+    if (const auto held = book.held.find(m); held != book.held.end()) {
+      if (state_.members().find(held->second.worker) != nullptr) {
+        EXPECT_TRUE(is_late(held->second.worker) || is_away(held->second.worker))
+            << "minibatch " << m << " has two holders" << where();
+        seen.insert("leased to another one, too");
+      } else {  // only once no owner takes anything from a lost worker any more, unless it was late before
+        for (const Owner& o : owners_)
+          EXPECT_TRUE(o.fenced.contains(held->second.worker) || is_late(held->second.worker) ||
+                      late_when_lost_.contains(held->second.worker))
+              << "minibatch " << m << " was leased again before its worker was fenced" << where();
+        seen.insert("leased again");
+      }
+      book.late.insert({m, held->second.lease});
+      book.held.erase(held);
+    }
+    EXPECT_TRUE(book.attempts.insert({m, part.attempt}).second) << "an attempt was granted twice" << where();
+    book.again.erase(m);
+    book.held[m] = {worker, lease.lease.id};
+    book.workers[lease.lease.id] = worker;
+    for (Peer& p : peers_)
+      if (p.incarnation == worker && p.away) {
+        p.unheard = true;
+      } else if (p.incarnation == worker && !p.gone) {
+        p.received = lease.lease.id;
+        if (p.grants.empty()) p.begin = now_;
+        p.grants.push_back({evaluation, lease.epoch, lease.version, lease.lease.id, m, part.attempt, {}});
+      }
+  }
+}
+
+bool World::is_away(uint64_t worker) const {
+  return std::ranges::any_of(
+      peers_, [&](const Peer& p) { return p.incarnation == worker && (p.noticed || p.unheard); });
+}
+
+bool World::is_late(uint64_t worker) const {
+  const double setting = config_.job.job.lease_timeout;
+  const LeaseDeadlines::Duration least =
+      setting > 0 ? LeaseDeadlines::Duration(setting) : LeaseDeadlines::kLeast;
+  return std::ranges::any_of(peers_, [&](const Peer& p) {
+    return p.incarnation == worker && !p.grants.empty() && now_ - p.begin > least;
+  });
+}
+
+void World::all_owners_are_there() {
+  for (const Owner& o : owners_) {
+    EXPECT_NE(o.incarnation, 0) << "an owner is away" << where();
+    EXPECT_EQ(o.map, state_.map().version) << "an owner does not know the map" << where();
+  }
+}
+
+void World::see(const Effect::Say& e) {
+  EXPECT_EQ(e.line.find(kOtherNumbers), std::string::npos) << "a refused worker: " << e.line << where();
+}
+
+void World::see(const Effect::Entered& e) {
+  using enum Phase;
+  static const std::set<std::pair<Phase, Phase>> arrows{
+      {kGathering, kPreparing}, {kGathering, kEnding},  {kPreparing, kTraining},  {kPreparing, kEvaluating},
+      {kPreparing, kSaving},    {kTraining, kSettling}, {kSettling, kEvaluating}, {kSettling, kSaving},
+      {kEvaluating, kScoring},  {kEvaluating, kSaving}, {kScoring, kSaving},      {kSaving, kTraining},
+      {kSaving, kEnding},       {kEnding, kClosing},    {kClosing, kOver},        {kGathering, kFailed},
+      {kPreparing, kFailed},    {kTraining, kFailed},   {kSettling, kFailed},     {kEvaluating, kFailed},
+      {kScoring, kFailed},      {kSaving, kFailed},     {kFailed, kOver}};
+  EXPECT_TRUE(arrows.contains({phase_, e.phase})) << name(phase_) << " to " << name(e.phase) << where();
+  seen.insert(name(e.phase));
+  phase_ = e.phase;
+  if (e.phase == kTraining) {
+    train_ = {};
+    ++epoch_;
+    versions_.clear();
+  }
+  if (e.phase == kEvaluating) {
+    eval_ = {};
+    evaluated_.clear();
+    to_count_.clear();
+    summed_up_.clear();
+    first_not_summed_up_ = 0;
+  }
+  if (e.phase == kSettling) end_epoch();
+}
+
+void World::end_epoch() {
+  if (stopped()) return;
+  for (uint64_t m = 0; m < config_.train_minibatches; ++m) {
+    EXPECT_NE(train_.done.contains(m), done_before(m)) << "minibatch " << m << " was dropped" << where();
+    if (sync() && !done_before(m)) {
+      EXPECT_EQ(versions_.count(m), 1) << "minibatch " << m << " is in no version" << where();
+    }
+  }
+}
+
+void World::see(const Effect::Connect& e) {
+  connects_.push_back(e);
+  Owner& o = owners_.at(e.number);
+  EXPECT_EQ(o.incarnation, 0) << "the place was not free" << where();
+  o.incarnation = e.incarnation;
+  o.join = connecting_;
+  o.link = connecting_.link;
+  o.away = false;
+}
+
+void World::see(const Effect::Drop& e) {
+  for (Owner& o : owners_)
+    if (o.incarnation == e.incarnation) o.incarnation = 0;
+}
+
+void World::see(const Effect::Ask& e) {
+  asks_.push_back(e);
+  const auto* commit = std::get_if<Commit>(&e.question);
+  if (commit == nullptr) return;
+  const auto [known, is_new] = commits_.emplace(commit->version, text(*commit));
+  EXPECT_EQ(known->second, text(*commit)) << "two commits make one version" << where();
+  if (!is_new) return;
+  for (const auto& part : commit->parts) {
+    EXPECT_TRUE(versions_.emplace(part.minibatch, commit->version).second)
+        << "minibatch " << part.minibatch << " is in two versions" << where();
+    const auto done = train_.done.find(part.minibatch);
+    EXPECT_TRUE(done != train_.done.end() && done->second == part.attempt)
+        << "minibatch " << part.minibatch << " was not accepted" << where();
+  }
+}
+
+void World::see(const Effect::CountEvaluated& e) {
+  ++counted_;
+  EXPECT_TRUE(evaluated_.insert(e.minibatch).second) << "scored twice" << where();
+  to_count_.push_back(e.minibatch);
+}
+
+void World::see(const Effect::Score& e) {
+  EXPECT_EQ(evaluated_.size(), config_.test_minibatches) << "scored before the end" << where();
+  work_ = e;
+}
+
+void World::see(const Effect::Save& e) {
+  all_owners_are_there();
+  work_ = e;
+  if (epoch_ == 0 || config_.task == JobConfig::Task::kEvaluate || e.at.epoch != epoch_) return;
+  for (uint64_t m = 0; m < config_.train_minibatches; ++m) {
+    const bool open = m >= e.at.next || std::ranges::count(e.at.again, m) > 0;
+    bool done = done_before(m) || (sync() ? versions_.contains(m) : train_.done.contains(m));
+    if (!sync() && !done)
+      done = std::ranges::all_of(owners_, [&](const Owner& o) {
+        const auto of_epoch = o.applied.find(epoch_);
+        return of_epoch != o.applied.end() && of_epoch->second.contains(m);
+      });
+    EXPECT_NE(open, done) << "minibatch " << m << (done ? " would be done twice" : " would be dropped")
+                          << where();
+  }
+}
+
+void World::check_members() {
+  EXPECT_EQ(state_.phase(), phase_) << "the phase changed without a word" << where();
+  for (Peer& p : peers_)
+    if (p.incarnation != 0 && !p.gone && state_.members().find(p.incarnation) == nullptr) {
+      if (is_late(p.incarnation) || is_away(p.incarnation)) late_when_lost_.insert(p.incarnation);
+      p.gone = true;
+      if (!p.left) lost_.insert(p.incarnation);
+    }
+  std::erase_if(lost_, [&](uint64_t worker) {
+    return std::ranges::all_of(owners_, [&](const Owner& o) { return o.fenced.contains(worker); });
+  });
+  std::erase_if(peers_, [&](Peer& p) {
+    if (!p.gone) return false;
+    // What it had on its way may still arrive where it is not fenced.
+    for (Grant& g : p.grants)
+      if (!g.evaluation && !sync() && g.epoch == epoch_ && !p.left && phase_ == Phase::kTraining)
+        for (size_t o = 0; o < owners_.size(); ++o)
+          if (owners_[o].incarnation != 0 && chance(3)) push(p.incarnation, g, o);
+    return true;
+  });
+}
+
+void World::check_memory() {
+  const JobState::Held held = state_.held();
+  if (state_.phase() < Phase::kClosing) {  // then who joins again is refused, though it is a member
+    EXPECT_LE(held.members, peers_.size() + owners_.size()) << where();
+  }
+  EXPECT_LE(held.requests, 4 * held.members) << where();
+  // What a late worker holds waits to be leased again, too.
+  size_t minibatches = options_.begin.again.size();
+  for (const Book* b : {&train_, &eval_})
+    minibatches += 2 * b->held.size() + b->late.size() + b->again.size();
+  EXPECT_LE(held.minibatches, minibatches) << where();
+  EXPECT_LE(held.questions, lost_.size() + 3) << where();  // fences; counts, a map, a commit
+}
+
+}  // namespace embers::job_state_testing
