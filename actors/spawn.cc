@@ -7,7 +7,9 @@ namespace {
 
 constexpr auto kLongestWait = std::chrono::hours(24);  // of virtual time: somebody ticks in vain
 
-caf::result<void> run(caf::blocking_actor* self, const std::function<void(caf::blocking_actor*)>& work) {
+using Work = std::function<void(caf::blocking_actor*)>;
+
+caf::result<void> run(caf::blocking_actor* self, const Work& work) {
   try {
     work(self);
     return caf::unit;
@@ -24,18 +26,22 @@ Simulator* simulator(caf::actor_system& system) { return dynamic_cast<Simulator*
 
 bool step(Simulator& simulator) { return simulator.try_run_once() || simulator.trigger_timeout(); }
 
-caf::actor spawn_work(caf::actor_system& system, std::function<void(caf::blocking_actor*)> work) {
+caf::actor spawn_work(caf::actor_system& system, Work work) {
   if (simulator(system) == nullptr)
-    return system.spawn<caf::detached>([work = std::move(work)](caf::blocking_actor* self) {
-      self->receive([&](begin_atom) { return run(self, work); });
-    });
-  return system.spawn([work = std::move(work)](caf::event_based_actor* self) -> caf::behavior {
-    return {[=](begin_atom) {
-      self->quit();
-      const caf::scoped_actor inner(self->system());
-      return run(inner.ptr(), work);
-    }};
-  });
+    return system.spawn<caf::detached>(
+        [](caf::blocking_actor* self, const Work& does) {
+          self->receive([&](begin_atom) { return run(self, does); });
+        },
+        std::move(work));
+  return system.spawn(
+      [](caf::event_based_actor* self, const Work& does) -> caf::behavior {
+        return {[=](begin_atom) {
+          self->quit();
+          const caf::scoped_actor inner(self->system());
+          return run(inner.ptr(), does);
+        }};
+      },
+      std::move(work));
 }
 
 void let_answer(caf::blocking_actor* self, size_t answers) {
