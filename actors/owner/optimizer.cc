@@ -374,7 +374,8 @@ OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& con
   if (!config.sync || !config.has_journal())
     return system.spawn(optimizer_behavior, config, std::move(shard), left, std::shared_ptr<StagedJournal>(),
                         std::vector<PushPtr>());
-  auto journal = std::make_shared<StagedJournal>(config.external.journal, config.number, config.job);
+  auto journal = std::make_shared<StagedJournal>(config.external.journal, config.number, config.job,
+                                                 *config.external.disk);
   std::vector<PushPtr> staged;
   PushReader reader(config.tables, config.skip_bad_gradients);
   for (const auto& push : journal->take_left()) staged.push_back(reader.read(push));

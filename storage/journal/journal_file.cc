@@ -1,7 +1,5 @@
 #include "storage/journal/journal_file.h"
 
-#include <filesystem>
-
 #include "schema/ids.h"
 
 namespace embers::storage {
@@ -9,21 +7,13 @@ namespace {
 
 constexpr size_t kCheck = sizeof(uint64_t), kHeader = 2 * sizeof(uint64_t);
 
-std::string read_all(const std::string& path) {
-  if (!std::filesystem::exists(path)) return "";
-  const File file = File::open(path);
-  std::string text(file.size(), 0);
-  text.resize(file.read_at(0, text.data(), text.size()));
-  return text;
-}
-
 uint64_t check_of(std::string_view record, uint64_t run) { return hash_key(record.substr(kCheck)) ^ run; }
 
 }  // namespace
 
-uint64_t read_records(const std::string& path, uint64_t run,
+uint64_t read_records(Disk& disk, const std::string& path, uint64_t run,
                       const std::function<void(RecordReader&)>& visit) {
-  const std::string text = read_all(path);
+  const std::string text = disk.exists(path) ? disk.open(path)->read_all() : "";
   std::string_view rest = text;
   try {
     while (rest.size() >= kHeader) {
@@ -39,7 +29,7 @@ uint64_t read_records(const std::string& path, uint64_t run,
   } catch (const RecordReader::BadRecord&) {
   }
   const uint64_t good = text.size() - rest.size();
-  if (!rest.empty()) std::filesystem::resize_file(path, good);
+  if (!rest.empty()) disk.truncate(path, good);
   return good;
 }
 

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/files/file.h"
+#include "base/files/disk.h"
 
 namespace embers::storage {
 
@@ -58,7 +58,7 @@ class RecordReader {
 
 // Visits the records of a file, which need not exist, and truncates it after the last one that can be read
 // back; returns its size in bytes. The reader's views are valid within the visit only.
-uint64_t read_records(const std::string& path, uint64_t run,
+uint64_t read_records(Disk& disk, const std::string& path, uint64_t run,
                       const std::function<void(RecordReader& record)>& visit);
 
 // A record is made in `record`: begin_record, append what it says, write_record.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "base/errors.h"
@@ -30,7 +29,6 @@ namespace {
 // nothing was done about it yet.
 enum : uint64_t { kApply = 1, kDone = 2, kVersions = 3 };
 
-constexpr uint64_t kMostValues = 64 << 20;  // bytes of the file of values before it is started over
 constexpr uint32_t kMostTables = 1 << 20;
 
 struct PartHeader {
@@ -68,24 +66,21 @@ WriteBackJournal::OwnedPart split_part(RecordReader& from) {
 }  // namespace
 
 WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner,
-                                   uint64_t run)
-    : path_(fmt::format("{}/shard-{}", directory, owner)), run_(run) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error)
-    fail(file_error_code(error.value()), "cannot create directory '{}': {}", directory, error.message());
-  lock_ = JournalLock::take(directory, job, owner, run);
+                                   uint64_t run, Disk& disk, uint64_t most_values)
+    : path_(fmt::format("{}/shard-{}", directory, owner)), run_(run), most_values_(most_values), disk_(disk) {
+  disk_.create_directories(directory);
+  lock_ = JournalLock::take(disk_, directory, job, owner, run);
   read_keys();
   read_values();
   read_notes();
-  keys_.emplace(File::append(path_ + ".keys"));
-  values_.emplace(File::append(path_ + ".values"));
-  ledger_.emplace(File::append(path_ + ".ledger"));
+  keys_ = disk_.append(path_ + ".keys");
+  values_ = disk_.append(path_ + ".values");
+  ledger_ = disk_.append(path_ + ".ledger");
   if (open_ && pending_.empty()) done();
 }
 
 void WriteBackJournal::read_keys() {
-  read_records(path_ + ".keys", run_, [&](RecordReader& record) {
+  read_records(disk_, path_ + ".keys", run_, [&](RecordReader& record) {
     OwnedPart part = split_part(record);
     if (created_.size() <= part.table) created_.resize(part.table + 1);
     created_[part.table].push_back(std::move(part.keys));
@@ -94,7 +89,7 @@ void WriteBackJournal::read_keys() {
 }
 
 void WriteBackJournal::read_values() {
-  values_bytes_ = read_records(path_ + ".values", run_, [&](RecordReader& record) {
+  values_bytes_ = read_records(disk_, path_ + ".values", run_, [&](RecordReader& record) {
     const auto kind = record.number<uint64_t>();
     found_ = true;
     pending_.clear();
@@ -114,7 +109,7 @@ void WriteBackJournal::read_values() {
 }
 
 void WriteBackJournal::read_notes() {
-  read_records(path_ + ".ledger", run_, [&](RecordReader& record) {
+  read_records(disk_, path_ + ".ledger", run_, [&](RecordReader& record) {
     if (record.number<uint64_t>() != 0) notes_.clear();
     notes_.emplace_back(record.rest());
     found_ = true;
@@ -159,7 +154,7 @@ void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
 void WriteBackJournal::done() {
   if (!begun_.bytes.empty()) note(std::exchange(begun_, {}));
   open_ = false;
-  if (values_bytes_ > kMostValues) return restart_values();
+  if (values_bytes_ > most_values_) return restart_values();
   begin_record(record_);
   append_number(record_, uint64_t{kDone});
   write_record(*values_, record_, run_);
@@ -167,7 +162,7 @@ void WriteBackJournal::done() {
 }
 
 void WriteBackJournal::note(const Note& note) {
-  if (note.first) ledger_.emplace(File::create(path_ + ".ledger"));
+  if (note.first) ledger_ = disk_.create(path_ + ".ledger");
   begin_record(record_);
   append_number(record_, uint64_t{note.first});
   record_ += note.bytes;
@@ -178,14 +173,14 @@ void WriteBackJournal::note(const Note& note) {
 // versions.
 void WriteBackJournal::restart_values() {
   const std::string fresh = path_ + ".values.new";
-  values_.emplace(File::create(fresh));
+  values_ = disk_.create(fresh);
   begin_record(record_);
   append_number(record_, uint64_t{kVersions});
   for (TableId table = 0; table < versions_.size(); ++table)
     append_part(record_, {table, versions_[table], {}, {}});
   write_record(*values_, record_, run_);
   values_bytes_ = record_.size();
-  std::filesystem::rename(fresh, path_ + ".values");
+  disk_.rename(fresh, path_ + ".values");
 }
 
 }  // namespace embers::storage

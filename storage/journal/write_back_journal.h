@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/files/file.h"
+#include "base/files/disk.h"
 #include "schema/ids.h"
 #include "schema/table_spec.h"
 #include "storage/journal/journal_lock.h"
@@ -50,7 +49,10 @@ class WriteBackJournal {
 
   // Opens the files of an owner, which no other process may hold (see JournalLock); those of another run are
   // started over. kInvalid naming the path when they cannot be.
-  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner, uint64_t run);
+  // `most_values`: bytes of the file of values, beyond which it is started over.
+  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner, uint64_t run,
+                   Disk& disk = host_disk(), uint64_t most_values = kMostValues);
+  static constexpr uint64_t kMostValues = 64 << 20;
 
   // --- what the owner's last process left; each may be taken once --------------------------------
 
@@ -79,7 +81,8 @@ class WriteBackJournal {
   uint64_t& version_at(TableId table);
 
   const std::string path_;  // of all files, without the ending
-  const uint64_t run_;
+  const uint64_t run_, most_values_;
+  Disk& disk_;
   std::unique_ptr<const JournalLock> lock_;
   bool found_ = false;
   std::vector<std::vector<Keys>> created_;  // by table
@@ -88,7 +91,7 @@ class WriteBackJournal {
   std::vector<std::string> notes_;
   bool open_ = false;  // an apply has begun and is not done
   Note begun_;         // its note
-  std::optional<File> keys_, values_, ledger_;
+  std::unique_ptr<File> keys_, values_, ledger_;
   uint64_t values_bytes_ = 0;
   std::string record_;  // scratch
 };
