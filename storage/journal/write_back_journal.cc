@@ -162,25 +162,30 @@ void WriteBackJournal::done() {
 }
 
 void WriteBackJournal::note(const Note& note) {
-  if (note.first) ledger_ = disk_.create(path_ + ".ledger");
   begin_record(record_);
   append_number(record_, uint64_t{note.first});
   record_ += note.bytes;
-  write_record(*ledger_, record_, run_);
+  if (note.first)
+    ledger_ = started_over(".ledger");
+  else
+    write_record(*ledger_, record_, run_);
 }
 
-// The new file is whole before it takes the old one's name: nothing is pending, so it only has to hold the
-// versions.
+// Nothing is pending, so it only has to hold the versions.
 void WriteBackJournal::restart_values() {
-  const std::string fresh = path_ + ".values.new";
-  values_ = disk_.create(fresh);
   begin_record(record_);
   append_number(record_, uint64_t{kVersions});
   for (TableId table = 0; table < versions_.size(); ++table)
     append_part(record_, {table, versions_[table], {}, {}});
-  write_record(*values_, record_, run_);
+  values_ = started_over(".values");
   values_bytes_ = record_.size();
-  disk_.rename(fresh, path_ + ".values");
+}
+
+std::unique_ptr<File> WriteBackJournal::started_over(const std::string& ending) {
+  auto file = disk_.create(path_ + ending + ".new");
+  write_record(*file, record_, run_);
+  disk_.rename(file->path(), path_ + ending);
+  return file;
 }
 
 }  // namespace embers::storage

@@ -61,7 +61,7 @@ class WriteBackJournal {
   uint64_t version(TableId table) const { return table < versions_.size() ? versions_[table] : 0; }
   // The apply that may not have been written back; done() must follow.
   std::vector<OwnedPart> take_pending() { return std::move(pending_); }
-  // In order; the last may come twice.
+  // In order; each may come again, right after itself.
   std::vector<std::string> take_notes() { return std::move(notes_); }
 
   // --- what happens --------------------------------------------------------------------------------
@@ -78,6 +78,8 @@ class WriteBackJournal {
   void read_values();
   void read_notes();
   void restart_values();
+  // A new file with nothing but record_, which it holds before it takes the old one's name.
+  std::unique_ptr<File> started_over(const std::string& ending);
   uint64_t& version_at(TableId table);
 
   const std::string path_;  // of all files, without the ending
