@@ -130,11 +130,14 @@ class Rows {
       store_ = storage::make_memory_store(config_.page_filler);
       return;
     }
-    auto external = storage::make_external_store(
-        storage::connect_servers(config_.backend, config_.servers, config_.timeouts, config_.login),
-        config_.external, config_.page_filler);
+    auto external = storage::make_external_store(servers(), config_.external, config_.page_filler);
     external_ = external.get();
     store_ = std::move(external);
+  }
+
+  storage::KeyValueServers servers() const {
+    if (config_.connect_servers) return config_.connect_servers();
+    return storage::connect_servers(config_.backend, config_.servers, config_.timeouts, config_.login);
   }
 
   // For workers that read straight from the servers.

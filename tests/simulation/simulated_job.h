@@ -12,7 +12,9 @@
 #include "client/session_actor.h"
 #include "master/master.h"
 #include "tests/support/actors.h"
+#include "tests/support/simulated_disk.h"
 #include "tests/support/simulated_network.h"
+#include "tests/support/simulated_servers.h"
 
 namespace embers::testing_support {
 
@@ -25,6 +27,7 @@ struct JobShape {
   job::Mode mode = job::Mode::kAsync;
   uint32_t shards = 1, workers = 1, minibatches = 8, test_minibatches = 0, epochs = 1, grads_to_wait = 1;
   uint32_t prefetch = 2, minibatches_per_lease = 2, cache_rows = 0;
+  bool rows_in_servers = false;  // with a journal: owners come back
 
   uint64_t records() const { return kRecords * minibatches * epochs; }
 };
@@ -111,7 +114,8 @@ class SimulatedJob {
   using Network = SimulatedNetwork;
   using Duration = Network::Duration;
 
-  SimulatedJob(const JobShape& shape, const Network::Options& options) : shape_(shape), net_(options) {
+  SimulatedJob(const JobShape& shape, const Network::Options& options)
+      : shape_(shape), host_(options.seed), net_(options) {
     config_ = master_config();
     master_process_ = net_.add_process("master");
     master_ = spawn_master(net_.system(), config_);
@@ -164,17 +168,15 @@ class SimulatedJob {
     net_.stall(*workers_[net_.pick(workers_.size())].process, net_.time_up_to(Duration(15000)));
   }
   void stall_master() { net_.stall(*master_process_, net_.time_up_to(Duration(3000))); }
-  // One that has joined: the job waits for those that have not.
   void kill_some_owner() {
-    std::vector<Owner*> joined;
-    for (Owner& owner : owners_)
-      if (owner.handles.optimizer) joined.push_back(&owner);
-    if (joined.empty()) return;
-    Owner& owner = *joined[net_.pick(joined.size())];
-    net_.kill(*owner.process);
-    caf::anon_send_exit(owner.handles.optimizer, caf::exit_reason::kill);
-    caf::anon_send_exit(owner.handles.shard, caf::exit_reason::kill);
-    owner.handles = {};
+    if (Owner* const owner = some_owner()) owner->on_host->kill();
+  }
+  // In the middle of what it writes, soon.
+  void kill_some_owner_at_work() {
+    if (Owner* const owner = some_owner()) owner->on_host->kill_after(net_.pick(40));
+  }
+  void stall_some_owner() {
+    if (Owner* const owner = some_owner()) net_.stall(*owner->process, net_.time_up_to(Duration(15000)));
   }
   void break_some_connection() {
     net_.break_one([](const Network::Process&, const Network::Process&) { return true; });
@@ -186,13 +188,13 @@ class SimulatedJob {
   std::map<std::string, std::vector<uint32_t>> rows() {
     std::map<std::string, std::vector<uint32_t>> all;
     caf::scoped_actor self{net_.system()};
-    for (const Owner& owner : owners_)
+    for (const OwnerHandles& owner : all_owners())
       for (TableId table = 0; table < config_->model.tables.size(); ++table) {
-        const auto reply = ask(self.ptr(), owner.handles.shard,
-                               make_message<wire::ScanRequest>([&](wire::ScanRequest::Builder b) {
-                                 b.setTable(table);
-                                 b.setLimit(100000);
-                               }));
+        const auto reply =
+            ask(self.ptr(), owner.shard, make_message<wire::ScanRequest>([&](wire::ScanRequest::Builder b) {
+                  b.setTable(table);
+                  b.setLimit(100000);
+                }));
         for (const TableSlices& t : read_slices(reply.get().getRows(), config_->model.tables.size()))
           for (size_t i = 0; i < t.keys.size(); ++i) {
             std::string key = config_->model.tables[table].name + " ";
@@ -215,11 +217,16 @@ class SimulatedJob {
   }
   const std::string& events() const { return events_; }
   uint64_t worker_processes() const { return started_workers_; }
+  uint64_t owners_that_came_back() const { return came_back_; }
 
  private:
   struct Owner {
     Network::ProcessPtr process;
-    OwnerHandles handles;
+    SimulatedHost::ProcessPtr on_host;
+    OwnerHandles handles;  // once it has joined, while it lives
+    caf::actor life;
+    uint32_t number = 0;
+    bool told_to_end = false;
   };
   struct Worker {
     Network::ProcessPtr process;
@@ -260,6 +267,10 @@ class SimulatedJob {
     training.staleness_bound = 2;
     job.storage.buckets = 16;
     job.storage.shards = shape_.shards;
+    if (shape_.rows_in_servers) {
+      job.storage.backend = "redis";
+      job.storage.journal = "/journal";
+    }
     config->workers = shape_.workers;
     config->shards = shape_.shards;
     config->train_minibatches = shape_.minibatches;
@@ -300,10 +311,18 @@ class SimulatedJob {
 
   // --- owners ------------------------------------------------------------------------------------
 
+  void start_owner_later() {
+    net_.after(net_.time_up_to(Duration(2000)), [this] {
+      if (result_) return;
+      start_owner();
+      if (net_.chance(0.3)) owners_.back().on_host->kill_after(net_.pick(60));  // while it recovers
+    });
+  }
   void start_owner() {
     const size_t index = owners_.size();
     const std::string name = "shard" + std::to_string(index);
-    owners_.push_back({net_.add_process(name), {}});
+    owners_.push_back({net_.add_process(name), host_.start(), {}, {}, 0, false});
+    owners_[index].on_host->on_death = [this, index] { owner_died(index); };
     const MasterActor master = connect_master(*owners_[index].process);
     const auto joins = [this, index, name](caf::event_based_actor* self, const MasterActor& at) {
       self->request(at, caf::infinite, make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
@@ -313,26 +332,94 @@ class SimulatedJob {
                       write_texts(b.initEndpoints(1), std::vector<std::string>{name});
                     }))
           .then([this, index, at](const Message<wire::JoinReply>& m) { owner_joined(index, at, m.get()); },
-                [this, index](caf::error&) { net_.leave(*owners_[index].process); });
+                [this, index](caf::error&) { owner_ends(index); });
     };
     net_.system().spawn(joins, master);
   }
   void owner_joined(size_t index, const MasterActor& master, wire::JoinReply::Reader reply) {
-    Owner& owner = owners_[index];
-    if (!owner.process->alive()) return;
-    OwnerConfig config = owner_config(shape_.mode == job::Mode::kSync, config_->model.tables);
-    config.number = reply.getNumber();
+    if (!owners_[index].process->alive()) return;
+    OwnerConfig config = owner_config_of(index, reply.getNumber());
     config.map = read_owner_map(reply, shape_.shards);
-    const auto ends = [this, process = owner.process] {
-      net_.after(a_moment(), [this, process] { net_.leave(*process); });
+    config.takes_over = reply.getTakesOver();
+    config.on_end = [this, index](bool, const std::string&) {
+      owners_[index].told_to_end = true;
+      owner_ends(index);
     };
-    config.on_end = [ends](bool, const std::string&) { ends(); };
-    owner.handles = spawn_owner(net_.system(), config);
-    actors_.push_back(caf::actor_cast<caf::strong_actor_ptr>(
-        spawn_owner_life(net_.system(), master, reply.getIncarnation(), "the master",
-                         [ends](const std::optional<Error>&) { ends(); })));
+    const auto life = spawn_owner_life(net_.system(), master, reply.getIncarnation(), "the master",
+                                       [this, index](const std::optional<Error>&) { owner_ends(index); });
+    owners_[index].life = caf::actor_cast<caf::actor>(life);
+    actors_.push_back(caf::actor_cast<caf::strong_actor_ptr>(life));
+    if (!make_owner(index, config)) return;
+    came_back_ += config.takes_over;
+    Owner& owner = owners_[index];
     owner.process->serve({caf::actor_cast<caf::strong_actor_ptr>(owner.handles.optimizer),
                           caf::actor_cast<caf::strong_actor_ptr>(owner.handles.shard)});
+  }
+  OwnerConfig owner_config_of(size_t index, uint32_t number) {
+    OwnerConfig config = owner_config(shape_.mode == job::Mode::kSync, config_->model.tables);
+    config.number = owners_[index].number = number;
+    if (!shape_.rows_in_servers) return config;
+    config.backend = config_->job.storage.backend;
+    config.external = {"job", config_->run, number, config_->job.storage.journal,
+                       owners_[index].on_host.get()};
+    config.connect_servers = [this, process = owners_[index].on_host] { return servers_.connect(process); };
+    return config;
+  }
+  // Its process may die of it, or end because the one before still has the journal.
+  bool make_owner(size_t index, const OwnerConfig& config) {
+    try {
+      owners_[index].handles = spawn_owner(net_.system(), config);
+      return true;
+    } catch (const Died&) {
+    } catch (const Error& error) {
+      net_.say(owners_[index].process->name() + ": " + error.what());
+      owner_ends(index);
+    }
+    return false;
+  }
+  // What it has sent still arrives.
+  void owner_ends(size_t index) {
+    net_.after(a_moment(), [this, index] {
+      net_.leave(*owners_[index].process);
+      if (shape_.rows_in_servers && !owners_[index].told_to_end) owners_[index].on_host->kill();
+    });
+  }
+  void owner_died(size_t index) {
+    Owner& owner = owners_[index];
+    net_.kill(*owner.process);
+    if (owner.life) caf::anon_send_exit(owner.life, caf::exit_reason::kill);
+    if (owner.handles.optimizer) {
+      caf::anon_send_exit(owner.handles.optimizer, caf::exit_reason::kill);
+      caf::anon_send_exit(owner.handles.shard, caf::exit_reason::kill);
+      owner.handles = {};
+    }
+    if (shape_.rows_in_servers) start_owner_later();
+  }
+  // One that has joined: the job waits for those that have not. With a journal, only from the first minibatch
+  // to the last: the job waits for a lost owner then.
+  Owner* some_owner() {
+    std::vector<Owner*> joined;
+    for (Owner& owner : owners_)
+      if (owner.handles.optimizer && owner.process->alive()) joined.push_back(&owner);
+    if (joined.empty() || (shape_.rows_in_servers && (!trained_ || some_worker_ended_))) return nullptr;
+    return joined[net_.pick(joined.size())];
+  }
+  // In the order of their numbers. Those that were dead when the job ended are back.
+  std::vector<OwnerHandles> all_owners() {
+    std::vector<OwnerHandles> all(shape_.shards);
+    for (const Owner& owner : owners_) {
+      owner.on_host->kill_after(UINT64_MAX);
+      if (owner.handles.shard) all.at(owner.number) = owner.handles;
+    }
+    for (uint32_t number = 0; number < shape_.shards; ++number) {
+      if (all[number].shard) continue;
+      owners_.push_back({net_.add_process("reader"), host_.start(), {}, {}, number, true});
+      OwnerConfig config = owner_config_of(owners_.size() - 1, number);
+      config.map = even_owner_map(shape_.shards, config_->job.storage.buckets);
+      config.takes_over = true;
+      all[number] = owners_.back().handles = spawn_owner(net_.system(), config);
+    }
+    return all;
   }
 
   // --- workers -----------------------------------------------------------------------------------
@@ -357,7 +444,8 @@ class SimulatedJob {
       return spawn_part(next, [](SumWork& work) { work.read(); });
     };
     config->parts.train = [this](caf::actor_system&, const auto&, const StageActor& next, const StageOwner&) {
-      return spawn_part(next, [](SumWork& work) {
+      return spawn_part(next, [this](SumWork& work) {
+        trained_ = true;
         if (!work.refused) work.train();
       });
     };
@@ -368,6 +456,7 @@ class SimulatedJob {
     config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
     config->on_end = [this, process](const std::optional<Error>& error) {
       if (!process->alive()) return;
+      some_worker_ended_ |= !error.has_value();
       net_.say(process->name() + " is done" + (error ? std::string(": ") + error->what() : ""));
       net_.after(a_moment(), [this, process, failed = error.has_value()] {
         if (!process->alive()) return;
@@ -394,6 +483,10 @@ class SimulatedJob {
   }
 
   const JobShape shape_;
+  SimulatedHost host_;
+  SimulatedServers servers_{2};
+  bool trained_ = false, some_worker_ended_ = false;
+  uint64_t came_back_ = 0;
   std::optional<JobResult> result_;
   std::string events_;
   uint64_t started_workers_ = 0;

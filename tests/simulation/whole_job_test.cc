@@ -217,5 +217,67 @@ TEST(WholeJob, ThatLosesAnOwnerInMemoryEndsWithAnErrorThatNamesIt) {
   EXPECT_TRUE(is_one_seed() || harm.failed > 0);
 }
 
+// --- owners that come back -------------------------------------------------------------------------
+
+JobShape shape_with_servers(uint64_t seed, Mode mode) {
+  JobShape shape = shape_of(seed, mode);
+  shape.rows_in_servers = true;
+  return shape;
+}
+
+void disturb_owners(SimulatedJob& job, uint64_t times, std::chrono::milliseconds longest_pause) {
+  if (times == 0) return;
+  job.network().after(job.network().time_up_to(longest_pause), [&job, times, longest_pause] {
+    switch (job.network().pick(4)) {
+      case 0:
+        job.kill_some_owner();
+        break;
+      case 1:
+        job.stall_some_owner();
+        break;
+      default:
+        job.kill_some_owner_at_work();
+    }
+    disturb_owners(job, times - 1, longest_pause);
+  });
+}
+
+// Owners alone, or everybody.
+void disturb_owners(SimulatedJob& job, uint64_t seed) {
+  disturb_owners(job, seed % 5 * 3 + 1, std::chrono::milliseconds(500));
+  if (seed % 2 == 0) disturb(job, seed);
+}
+
+TEST(WholeJob, SyncWhoseOwnersComeBackEndsWithTheSameBitsAsUndisturbed) {
+  Harm harm;
+  uint64_t came_back = 0;
+  for_seeds([&](uint64_t seed) {
+    const JobShape shape = shape_with_servers(seed, Mode::kSync);
+    const Outcome wanted = undisturbed(shape);
+    SimulatedJob job(shape, options(seed));
+    disturb_owners(job, seed);
+    expect_good_end(job, shape, harm);
+    if (testing::Test::HasFatalFailure()) return;
+    EXPECT_EQ(job.rows(), wanted.rows);
+    EXPECT_TRUE(is_equal(job.run()->report.total.auc, wanted.auc));
+    EXPECT_TRUE(is_equal(job.run()->report.total.test_loss, wanted.test_loss));
+    came_back += job.owners_that_came_back();
+  });
+  EXPECT_TRUE(is_one_seed() || came_back > 0);
+}
+
+TEST(WholeJob, AsyncWhoseOwnersComeBackCountsEveryRecordOnce) {
+  Harm harm;
+  uint64_t came_back = 0;
+  for_seeds([&](uint64_t seed) {
+    const JobShape shape = shape_with_servers(seed, seed % 3 == 0 ? Mode::kBounded : Mode::kAsync);
+    SimulatedJob job(shape, options(seed));
+    disturb_owners(job, seed);
+    expect_good_end(job, shape, harm);
+    came_back += job.owners_that_came_back();
+  });
+  EXPECT_TRUE(is_one_seed() || (came_back > 0 && harm.duplicates > 0));
+}
+
 }  // namespace
 }  // namespace embers

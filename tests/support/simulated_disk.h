@@ -106,8 +106,6 @@ class SimulatedHost {
 class SimulatedHost::Process final : public Disk, public std::enable_shared_from_this<Process> {
  public:
   bool alive() const { return alive_; }
-  // How often it has changed something so far.
-  uint64_t changes() const { return changes_; }
   // A SIGKILL.
   void kill() {
     if (!std::exchange(alive_, false)) return;
@@ -119,12 +117,14 @@ class SimulatedHost::Process final : public Disk, public std::enable_shared_from
   }
   // A SIGKILL when it is about to change something once more after so many times. Of what it writes then,
   // some may be there.
-  void kill_after(uint64_t changes) { dies_at_ = changes_ + changes; }
+  void kill_after(uint64_t changes) { dies_at_ = changes_ + std::min(changes, UINT64_MAX - changes_); }
   std::function<void()> on_death;
-  // What it does elsewhere may be its last act, too.
+  // For what it changes elsewhere, which it may die of, too.
+  bool dies_next() const { return changes_ >= dies_at_; }
+  uint64_t pick(uint64_t below) { return host_->pick(below); }
   void change() {
     check();
-    if (is_last()) {
+    if (dies_next()) {
       kill();
       throw Died();
     }
@@ -227,7 +227,7 @@ class SimulatedHost::Process final : public Disk, public std::enable_shared_from
     }
     void write(std::string_view bytes) override {
       process_->check();
-      if (process_->is_last() && !bytes.empty())
+      if (process_->dies_next() && !bytes.empty())
         node_->append(bytes.substr(0, process_->host_->pick(bytes.size())));
       process_->change();
       node_->append(bytes);
@@ -303,7 +303,6 @@ class SimulatedHost::Process final : public Disk, public std::enable_shared_from
   void check() const {
     if (!alive_) throw Died();
   }
-  bool is_last() const { return changes_ >= dies_at_; }
 
   static std::vector<std::string> parts(const std::string& path) {
     std::vector<std::string> names;
