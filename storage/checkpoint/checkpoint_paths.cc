@@ -44,6 +44,14 @@ void check(const CheckpointPaths& paths) {
   check_manifest_is_ours(host_disk(), paths.manifest);
 }
 
+// Durably, with those above it.
+void make_directory(Disk& disk, const fs::path& path) {
+  if (disk.exists(path)) return;
+  make_directory(disk, path.parent_path());
+  disk.create_directories(path);
+  disk.sync_directory(path.parent_path());
+}
+
 // Errors of std::filesystem name the paths and what the system said.
 template <class Action>
 auto naming(const std::string& directory, const Action& action) {
@@ -71,10 +79,7 @@ void check_checkpoint(const CheckpointPaths& paths) {
 }
 
 void prepare_checkpoint(Disk& disk, const CheckpointPaths& paths) {
-  if (!disk.exists(paths.directory)) {
-    disk.create_directories(paths.directory);
-    disk.sync_directory(paths.directory.parent_path());
-  }
+  make_directory(disk, paths.directory);
   check_manifest_is_ours(disk, paths.manifest);
   disk.remove_all(paths.fresh_rows);
   disk.create_directories(paths.fresh_rows);

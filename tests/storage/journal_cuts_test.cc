@@ -17,21 +17,21 @@ using testing_support::Died;
 using testing_support::SimulatedHost;
 using Notes = std::vector<std::string>;
 
-constexpr uint64_t kSeeds = 2000, kLives = 6;
-constexpr TableId kTables = 3;
-constexpr uint64_t kMostValues = 1500;  // small, so that the file of values begins anew often
+constexpr uint64_t kJournalSeeds = 2000, kJournalLives = 6;
+constexpr TableId kJournalTables = 3;
+constexpr uint64_t kFewValues = 1500;  // small, so that the file of values begins anew often
 
 // What a journal holds, by table: keys in the order of their creation.
-struct Content {
+struct Journaled {
   std::map<TableId, std::vector<int64_t>> created;
   std::map<TableId, uint64_t> versions;
   std::map<TableId, std::vector<float>> pending;
   Notes notes;
 
-  bool operator==(const Content&) const = default;
+  bool operator==(const Journaled&) const = default;
 };
 
-std::ostream& operator<<(std::ostream& out, const Content& content) {
+std::ostream& operator<<(std::ostream& out, const Journaled& content) {
   for (const auto& [table, keys] : content.created)
     out << "table " << table << ": " << keys.size() << " keys, ";
   for (const auto& [table, version] : content.versions)
@@ -42,17 +42,17 @@ std::ostream& operator<<(std::ostream& out, const Content& content) {
 }
 
 // An owner's process, with all that it does with its journal.
-class Owner {
+class OwnerAtWork {
  public:
-  Owner(SimulatedHost& host, std::mt19937_64& random) : process_(host.start()), random_(random) {}
+  OwnerAtWork(SimulatedHost& host, std::mt19937_64& random) : process_(host.start()), random_(random) {}
 
   SimulatedHost::Process& process() { return *process_; }
 
   // Opens the journal and takes everything.
-  Content open() {
-    journal_.emplace("/var/journal", "job", 0, 7, *process_, kMostValues);
-    Content found;
-    for (TableId table = 0; table < kTables; ++table) {
+  Journaled open() {
+    journal_.emplace("/var/journal", "job", 0, 7, *process_, kFewValues);
+    Journaled found;
+    for (TableId table = 0; table < kJournalTables; ++table) {
       for (const Keys& keys : journal_->take_created(table))
         found.created[table].insert(found.created[table].end(), keys.view().ints.begin(),
                                     keys.view().ints.end());
@@ -66,12 +66,12 @@ class Owner {
     found.notes = journal_->take_notes();
     // One may come again, right after itself.
     found.notes.erase(std::unique(found.notes.begin(), found.notes.end()), found.notes.end());
-    EXPECT_TRUE(journal_->found() || found == Content());
+    EXPECT_TRUE(journal_->found() || found == Journaled());
     return found;
   }
 
   // Does something. Returns what the journal holds then.
-  Content step(Content content) {
+  Journaled step(Journaled content) {
     if (open_) {
       content.pending.clear();
       journal_->done();
@@ -90,37 +90,37 @@ class Owner {
     }
     return content;
   }
-  Content finish_pending(const Content& content) {
+  Journaled finish_pending(const Journaled& content) {
     open_ = !content.pending.empty();
     return open_ ? step(content) : content;
   }
 
  private:
-  void create(Content& content) {
+  void create(Journaled& content) {
     std::vector<int64_t> keys(random_() % 4 + 1);
     for (int64_t& key : keys) key = static_cast<int64_t>(random_());
-    const auto table = static_cast<TableId>(random_() % kTables);
+    const auto table = static_cast<TableId>(random_() % kJournalTables);
     content.created[table].insert(content.created[table].end(), keys.begin(), keys.end());
     journal_->created(table, Keys(keys));
   }
-  Note note(Content& content) {
+  Note note(Journaled& content) {
     if (random_() % 6 == 0) return {};
     const Note made{"note" + std::to_string(++notes_), random_() % 8 == 0};
     if (made.first) content.notes.clear();
     content.notes.push_back(made.bytes);
     return made;
   }
-  void keep(Content& content) {
+  void keep(Journaled& content) {
     const Note made = note(content);
     if (!made.bytes.empty()) journal_->note(made);
   }
-  void begin(Content& content) {
+  void begin(Journaled& content) {
     std::vector<WriteBackJournal::Part> parts;
     std::vector<Keys> keys;
     std::vector<std::vector<float>> floats;
-    keys.reserve(kTables);
-    floats.reserve(kTables);
-    for (TableId table = 0; table < kTables; ++table) {
+    keys.reserve(kJournalTables);
+    floats.reserve(kJournalTables);
+    for (TableId table = 0; table < kJournalTables; ++table) {
       if (random_() % 2 == 0) continue;
       std::vector<int64_t> ints(random_() % 5);
       for (int64_t& key : ints) key = static_cast<int64_t>(random_());
@@ -144,14 +144,14 @@ class Owner {
 
 TEST(JournalCuts, AProcessThatDiesAnywhereLeavesWhatItsCallsHaveDone) {
   uint64_t deaths = 0, pending = 0;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= kJournalSeeds; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     SimulatedHost host(seed);
-    Content content;
-    for (uint64_t life = 0; life < kLives; ++life) {
-      Owner owner(host, random);
-      if (life + 1 < kLives) owner.process().kill_after(random() % 60);
+    Journaled content;
+    for (uint64_t life = 0; life < kJournalLives; ++life) {
+      OwnerAtWork owner(host, random);
+      if (life + 1 < kJournalLives) owner.process().kill_after(random() % 60);
       try {
         ASSERT_EQ(owner.open(), content);
         pending += !content.pending.empty();
@@ -163,21 +163,21 @@ TEST(JournalCuts, AProcessThatDiesAnywhereLeavesWhatItsCallsHaveDone) {
       owner.process().kill();
     }
   }
-  EXPECT_GT(deaths, kSeeds * kLives / 3);
-  EXPECT_GT(pending, kSeeds / 2);
+  EXPECT_GT(deaths, kJournalSeeds * kJournalLives / 3);
+  EXPECT_GT(pending, kJournalSeeds / 2);
 }
 
 // Nothing is promised then, but that what is found was once written.
 TEST(JournalCuts, AHostThatDiesLeavesNothingThatWasNeverThere) {
   uint64_t lost = 0, left = 0;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= kJournalSeeds; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     SimulatedHost host(seed);
-    Content after;
-    std::vector<Content> all;
+    Journaled after;
+    std::vector<Journaled> all;
     {
-      Owner owner(host, random);
+      OwnerAtWork owner(host, random);
       owner.open();
       if (seed % 4 > 0)  // its names were old
         for (const char* directory : {"/", "/var", "/var/journal"}) owner.process().sync_directory(directory);
@@ -187,7 +187,7 @@ TEST(JournalCuts, AHostThatDiesLeavesNothingThatWasNeverThere) {
       }
     }
     host.die();
-    const Content found = Owner(host, random).open();
+    const Journaled found = OwnerAtWork(host, random).open();
     const auto was_there = [&](auto&& holds) { return std::any_of(all.begin(), all.end(), holds); };
     for (const auto& [table, keys] : found.created) {
       const auto& wrote = after.created[table];
@@ -195,17 +195,17 @@ TEST(JournalCuts, AHostThatDiesLeavesNothingThatWasNeverThere) {
     }
     for (const auto& [table, version] : found.versions) EXPECT_LE(version, after.versions[table]);
     if (!found.pending.empty())
-      EXPECT_TRUE(was_there([&](const Content& c) { return c.pending == found.pending; })) << found;
+      EXPECT_TRUE(was_there([&](const Journaled& c) { return c.pending == found.pending; })) << found;
     for (const std::string& note : found.notes)
-      EXPECT_TRUE(was_there([&](const Content& c) {
+      EXPECT_TRUE(was_there([&](const Journaled& c) {
         return std::count(c.notes.begin(), c.notes.end(), note) > 0;
       })) << found;
     lost += found != after;
-    left += found != Content();
+    left += found != Journaled();
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(lost, kSeeds / 2);
-  EXPECT_GT(left, kSeeds / 4);
+  EXPECT_GT(lost, kJournalSeeds / 2);
+  EXPECT_GT(left, kJournalSeeds / 4);
 }
 
 }  // namespace
