@@ -11,6 +11,7 @@
 #include "apps/shard/owner_life.h"
 #include "client/session_actor.h"
 #include "master/master.h"
+#include "storage/checkpoint/checkpoint.h"
 #include "tests/support/actors.h"
 #include "tests/support/simulated_disk.h"
 #include "tests/support/simulated_network.h"
@@ -28,6 +29,8 @@ struct JobShape {
   uint32_t shards = 1, workers = 1, minibatches = 8, test_minibatches = 0, epochs = 1, grads_to_wait = 1;
   uint32_t prefetch = 2, minibatches_per_lease = 2, cache_rows = 0;
   bool rows_in_servers = false;  // with a journal: owners come back
+  uint32_t save_every = 0;       // epochs; 0: no checkpoint
+  bool resumes = false;          // from the checkpoint, if there is one
 
   uint64_t records() const { return kRecords * minibatches * epochs; }
 };
@@ -113,9 +116,14 @@ class SimulatedJob {
  public:
   using Network = SimulatedNetwork;
   using Duration = Network::Duration;
+  static constexpr char kCheckpoint[] = "/model";
 
-  SimulatedJob(const JobShape& shape, const Network::Options& options)
-      : shape_(shape), host_(options.seed), net_(options) {
+  // `host`: of an earlier job, with what that has left.
+  SimulatedJob(const JobShape& shape, const Network::Options& options,
+               std::shared_ptr<SimulatedHost> host = nullptr)
+      : shape_(shape),
+        host_(host ? std::move(host) : std::make_shared<SimulatedHost>(options.seed)),
+        net_(options) {
     config_ = master_config();
     master_process_ = net_.add_process("master");
     master_ = spawn_master(net_.system(), config_);
@@ -124,6 +132,7 @@ class SimulatedJob {
     for (uint32_t i = 0; i < shape_.workers; ++i) net_.after(a_moment(), [this] { start_worker(); });
   }
   ~SimulatedJob() {
+    for (const Owner& owner : owners_) owner.on_host->on_death = nullptr;
     for (const caf::strong_actor_ptr& actor : std::exchange(actors_, {}))
       caf::anon_send_exit(caf::actor_cast<caf::actor>(actor), caf::exit_reason::kill);
     caf::anon_send_exit(master_, caf::exit_reason::kill);
@@ -137,9 +146,10 @@ class SimulatedJob {
   Network& network() { return net_; }
   // Nothing if the job has not ended after an hour, or nobody is left who could do anything.
   const std::optional<JobResult>& run() {
-    net_.run_until([this] { return result_.has_value(); });
+    net_.run_until([this] { return result_.has_value() || !master_on_host_->alive(); });
     return result_;
   }
+  const std::shared_ptr<SimulatedHost>& host() const { return host_; }
   // Whether all workers end, too, once the job has ended.
   bool workers_end() {
     return net_.run_until(
@@ -171,6 +181,8 @@ class SimulatedJob {
   void kill_some_owner() {
     if (Owner* const owner = some_owner()) owner->on_host->kill();
   }
+  // With everybody else. In the middle of what it writes, or sooner.
+  void kill_master_at_work(uint64_t changes) { master_on_host_->kill_after(changes); }
   // In the middle of what it writes, soon.
   void kill_some_owner_at_work() {
     if (Owner* const owner = some_owner()) owner->on_host->kill_after(net_.pick(40));
@@ -197,13 +209,26 @@ class SimulatedJob {
                 }));
         for (const TableSlices& t : read_slices(reply.get().getRows(), config_->model.tables.size()))
           for (size_t i = 0; i < t.keys.size(); ++i) {
-            std::string key = config_->model.tables[table].name + " ";
-            key += t.keys.kind == KeyKind::kInt64 ? std::to_string(t.keys.ints[i]) : std::string("w");
-            auto& bits = all[key];
+            auto& bits = all[name_of_row(table, t.keys, i)];
             for (const float x : t.values.subspan(i * t.width, t.width))
               bits.push_back(std::bit_cast<uint32_t>(x));
           }
       }
+    return all;
+  }
+  // All rows of the checkpoint, as rows() gives them. Empty without one.
+  std::map<std::string, std::vector<uint32_t>> saved_rows() {
+    std::map<std::string, std::vector<uint32_t>> all;
+    const auto process = host_->start();
+    if (!process->exists(kCheckpoint + std::string("/manifest.json"))) return all;
+    const auto reader = storage::CheckpointReader::open(kCheckpoint, *process);
+    for (TableId table = 0; table < config_->model.tables.size(); ++table)
+      reader->read(table, 100000, [&](KeysView keys, std::span<const float> values) {
+        const size_t width = values.size() / keys.size();
+        for (size_t i = 0; i < keys.size(); ++i)
+          for (const float x : values.subspan(i * width, config_->model.tables[table].dim))
+            all[name_of_row(table, keys, i)].push_back(std::bit_cast<uint32_t>(x));
+      });
     return all;
   }
   // What "count" must hold.
@@ -232,6 +257,11 @@ class SimulatedJob {
     Network::ProcessPtr process;
     SessionActor session;
   };
+
+  std::string name_of_row(TableId table, KeysView keys, size_t i) const {
+    return config_->model.tables[table].name + " " +
+           (keys.kind == KeyKind::kInt64 ? std::to_string(keys.ints[i]) : std::string("w"));
+  }
 
   static ModelSpec model() {
     ModelSpec model{
@@ -276,6 +306,11 @@ class SimulatedJob {
     config->train_minibatches = shape_.minibatches;
     config->train_records = kRecords * shape_.minibatches;
     config->test_minibatches = shape_.test_minibatches;
+    config->disk = master_on_host_.get();
+    config->save_every = shape_.save_every;
+    if (shape_.save_every > 0) config->output = kCheckpoint;
+    if (shape_.resumes && master_on_host_->exists(kCheckpoint + std::string("/manifest.json")))
+      config->resume = kCheckpoint;
     config->connect_owner = [this](const std::vector<std::string>& endpoints, uint64_t) {
       return connect_owner(*master_process_, endpoints.at(0), true);
     };
@@ -321,7 +356,7 @@ class SimulatedJob {
   void start_owner() {
     const size_t index = owners_.size();
     const std::string name = "shard" + std::to_string(index);
-    owners_.push_back({net_.add_process(name), host_.start(), {}, {}, 0, false});
+    owners_.push_back({net_.add_process(name), host_->start(), {}, {}, 0, false});
     owners_[index].on_host->on_death = [this, index] { owner_died(index); };
     const MasterActor master = connect_master(*owners_[index].process);
     const auto joins = [this, index, name](caf::event_based_actor* self, const MasterActor& at) {
@@ -413,7 +448,7 @@ class SimulatedJob {
     }
     for (uint32_t number = 0; number < shape_.shards; ++number) {
       if (all[number].shard) continue;
-      owners_.push_back({net_.add_process("reader"), host_.start(), {}, {}, number, true});
+      owners_.push_back({net_.add_process("reader"), host_->start(), {}, {}, number, true});
       OwnerConfig config = owner_config_of(owners_.size() - 1, number);
       config.map = even_owner_map(shape_.shards, config_->job.storage.buckets);
       config.takes_over = true;
@@ -483,7 +518,8 @@ class SimulatedJob {
   }
 
   const JobShape shape_;
-  SimulatedHost host_;
+  const std::shared_ptr<SimulatedHost> host_;
+  const SimulatedHost::ProcessPtr master_on_host_ = host_->start();
   SimulatedServers servers_{2};
   bool trained_ = false, some_worker_ended_ = false;
   uint64_t came_back_ = 0;

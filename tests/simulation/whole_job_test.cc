@@ -139,6 +139,7 @@ void expect_good_end(SimulatedJob& job, const JobShape& shape, Harm& harm) {
   harm.add(*result);
   expect_counts(job, shape, *result);
   EXPECT_TRUE(job.workers_end());
+  if (shape.save_every > 0) EXPECT_EQ(job.saved_rows(), job.rows());
 }
 
 TEST(WholeJob, ASeedDecidesEverything) {
@@ -222,6 +223,7 @@ TEST(WholeJob, ThatLosesAnOwnerInMemoryEndsWithAnErrorThatNamesIt) {
 JobShape shape_with_servers(uint64_t seed, Mode mode) {
   JobShape shape = shape_of(seed, mode);
   shape.rows_in_servers = true;
+  shape.save_every = seed % 3;
   return shape;
 }
 
@@ -277,6 +279,42 @@ TEST(WholeJob, AsyncWhoseOwnersComeBackCountsEveryRecordOnce) {
     came_back += job.owners_that_came_back();
   });
   EXPECT_TRUE(is_one_seed() || (came_back > 0 && harm.duplicates > 0));
+}
+
+// --- jobs that are resumed -----------------------------------------------------------------------
+
+// The master dies, with everybody else, in the middle of what it saves. So may the host, which loses what was
+// not synced.
+TEST(WholeJob, ThatDiesIsResumedFromItsCheckpointAsIfNothingHadHappened) {
+  uint64_t died = 0, resumed = 0;
+  for_seeds([&](uint64_t seed) {
+    JobShape shape = shape_of(seed, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
+    shape.epochs += 1;
+    std::optional<Outcome> wanted;
+    if (shape.mode == Mode::kSync) wanted = undisturbed(shape);
+    shape.save_every = 1;
+    std::shared_ptr<SimulatedHost> host;
+    {
+      SimulatedJob job(shape, options(seed));
+      disturb(job, seed);
+      job.kill_master_at_work(seed % 90);
+      host = job.host();
+      if (!job.run()) ++died;
+    }
+    if (seed % 3 > 0) host->die();
+    shape.resumes = true;
+    SimulatedJob job(shape, options(seed), host);
+    resumed += !job.saved_rows().empty();
+    const auto& result = job.run();
+    ASSERT_TRUE(result) << "the job does not end\n" << job.events();
+    ASSERT_FALSE(result->error) << result->error->what() << "\n" << job.events();
+    const auto rows = job.rows();
+    EXPECT_EQ(job.saved_rows(), rows);
+    if (wanted) EXPECT_EQ(rows, wanted->rows);
+    for (const auto& [key, times] : job.counts())
+      EXPECT_EQ(std::bit_cast<float>(rows.at("count " + std::to_string(key)).at(0)), times) << "key " << key;
+  });
+  EXPECT_TRUE(is_one_seed() || (died > 0 && resumed > 0));
 }
 
 }  // namespace
