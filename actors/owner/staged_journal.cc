@@ -10,8 +10,10 @@
 namespace embers {
 
 StagedJournal::StagedJournal(const std::string& directory, uint32_t owner, uint64_t run, Disk& disk)
-    : path_(fmt::format("{}/shard-{}.staged", directory, owner)), run_(run), disk_(disk) {
-  storage::read_records(disk_, path_, run_, [&](storage::RecordReader& record) {
+    : path_(fmt::format("{}/shard-{}.staged", directory, owner)),
+      stamp_(storage::journal_stamp(disk, run)),
+      disk_(disk) {
+  storage::read_records(disk_, path_, stamp_, [&](storage::RecordReader& record) {
     const std::string_view bytes = record.rest();
     Words words(bytes.size() / sizeof(capnp::word));
     std::memcpy(words.data(), bytes.data(), words.bytes().size());
@@ -23,7 +25,7 @@ StagedJournal::StagedJournal(const std::string& directory, uint32_t owner, uint6
 void StagedJournal::add(const Message<wire::PushRequest>& push) {
   storage::begin_record(record_);
   storage::append_span(record_, push.words().bytes());
-  storage::write_record(*file_, record_, run_);
+  storage::write_record(*file_, record_, stamp_);
 }
 
 void StagedJournal::clear() { file_ = disk_.create(path_); }

@@ -26,7 +26,7 @@ class StagedJournal {
 
  private:
   const std::string path_;
-  const uint64_t run_;
+  const uint64_t stamp_;
   std::vector<Message<wire::PushRequest>> left_;
   Disk& disk_;
   std::unique_ptr<File> file_;

@@ -45,6 +45,9 @@ class Disk {
   // Created if need be.
   virtual std::unique_ptr<LockFile> lock_file(const std::string& path) = 0;
 
+  // Of its host, as boot_id(): under another one, something that was not synced may be lost.
+  virtual std::string boot() = 0;
+
   // Makes durable what was created, renamed and removed in a directory.
   void sync_directory(const std::string& path) { open(path)->sync(); }
 };

@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "base/files/disk.h"
+#include "base/host.h"
 
 namespace embers {
 namespace fs = std::filesystem;
@@ -157,6 +158,7 @@ class HostDisk final : public Disk {
   std::unique_ptr<LockFile> lock_file(const std::string& path) override {
     return std::make_unique<HostLockFile>(path);
   }
+  std::string boot() override { return boot_id(); }
 
  private:
   static std::unique_ptr<File> open(const std::string& path, int flags, const char* verb) {

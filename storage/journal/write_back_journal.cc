@@ -67,7 +67,10 @@ WriteBackJournal::OwnedPart split_part(RecordReader& from) {
 
 WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner,
                                    uint64_t run, Disk& disk, uint64_t most_values)
-    : path_(fmt::format("{}/shard-{}", directory, owner)), run_(run), most_values_(most_values), disk_(disk) {
+    : path_(fmt::format("{}/shard-{}", directory, owner)),
+      stamp_(journal_stamp(disk, run)),
+      most_values_(most_values),
+      disk_(disk) {
   disk_.create_directories(directory);
   lock_ = JournalLock::take(disk_, directory, job, owner, run);
   read_keys();
@@ -80,7 +83,7 @@ WriteBackJournal::WriteBackJournal(const std::string& directory, const std::stri
 }
 
 void WriteBackJournal::read_keys() {
-  read_records(disk_, path_ + ".keys", run_, [&](RecordReader& record) {
+  read_records(disk_, path_ + ".keys", stamp_, [&](RecordReader& record) {
     OwnedPart part = split_part(record);
     if (created_.size() <= part.table) created_.resize(part.table + 1);
     created_[part.table].push_back(std::move(part.keys));
@@ -89,7 +92,7 @@ void WriteBackJournal::read_keys() {
 }
 
 void WriteBackJournal::read_values() {
-  values_bytes_ = read_records(disk_, path_ + ".values", run_, [&](RecordReader& record) {
+  values_bytes_ = read_records(disk_, path_ + ".values", stamp_, [&](RecordReader& record) {
     const auto kind = record.number<uint64_t>();
     found_ = true;
     pending_.clear();
@@ -109,7 +112,7 @@ void WriteBackJournal::read_values() {
 }
 
 void WriteBackJournal::read_notes() {
-  read_records(disk_, path_ + ".ledger", run_, [&](RecordReader& record) {
+  read_records(disk_, path_ + ".ledger", stamp_, [&](RecordReader& record) {
     if (record.number<uint64_t>() != 0) notes_.clear();
     notes_.emplace_back(record.rest());
     found_ = true;
@@ -132,7 +135,7 @@ std::vector<Keys> WriteBackJournal::take_created(TableId table) {
 void WriteBackJournal::created(TableId table, KeysView keys) {
   begin_record(record_);
   append_part(record_, {table, 0, keys, {}});
-  write_record(*keys_, record_, run_);
+  write_record(*keys_, record_, stamp_);
 }
 
 void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
@@ -145,7 +148,7 @@ void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
     append_part(record_, part);
     version_at(part.table) = part.version;
   }
-  write_record(*values_, record_, run_);
+  write_record(*values_, record_, stamp_);
   values_bytes_ += record_.size();
   begun_ = note;
   open_ = true;
@@ -157,7 +160,7 @@ void WriteBackJournal::done() {
   if (values_bytes_ > most_values_) return restart_values();
   begin_record(record_);
   append_number(record_, uint64_t{kDone});
-  write_record(*values_, record_, run_);
+  write_record(*values_, record_, stamp_);
   values_bytes_ += record_.size();
 }
 
@@ -168,7 +171,7 @@ void WriteBackJournal::note(const Note& note) {
   if (note.first)
     ledger_ = started_over(".ledger");
   else
-    write_record(*ledger_, record_, run_);
+    write_record(*ledger_, record_, stamp_);
 }
 
 // Nothing is pending, so it only has to hold the versions.
@@ -183,7 +186,7 @@ void WriteBackJournal::restart_values() {
 
 std::unique_ptr<File> WriteBackJournal::started_over(const std::string& ending) {
   auto file = disk_.create(path_ + ending + ".new");
-  write_record(*file, record_, run_);
+  write_record(*file, record_, stamp_);
   disk_.rename(file->path(), path_ + ending);
   return file;
 }

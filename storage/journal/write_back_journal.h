@@ -29,8 +29,9 @@ struct Note {
 //                     grown, with nothing but the tables' versions
 //   shard-<n>.ledger  the notes of the applies that are written back; started over by a note that is `first`
 //
-// Data counts as written when the operating system has it: it outlives the process, but not the host. See
-// write_back_journal.cc for the bytes. *Thread safety*: none.
+// Data counts as written when the operating system has it: it outlives the process, but not the host. A call
+// takes effect as a whole or, if the process dies in it, not at all. See write_back_journal.cc for the bytes.
+// *Thread safety*: none.
 class WriteBackJournal {
  public:
   // New values of one table.
@@ -47,9 +48,9 @@ class WriteBackJournal {
     std::vector<float> floats;
   };
 
-  // Opens the files of an owner, which no other process may hold (see JournalLock); those of another run are
-  // started over. kInvalid naming the path when they cannot be.
-  // `most_values`: bytes of the file of values, beyond which it is started over.
+  // Opens the files of an owner, which no other process may hold (see JournalLock); those of another run,
+  // and those from before the host was started, are started over. kInvalid naming the path when they cannot
+  // be. `most_values`: bytes of the file of values, beyond which it is started over.
   WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner, uint64_t run,
                    Disk& disk = host_disk(), uint64_t most_values = kMostValues);
   static constexpr uint64_t kMostValues = 64 << 20;
@@ -83,7 +84,7 @@ class WriteBackJournal {
   uint64_t& version_at(TableId table);
 
   const std::string path_;  // of all files, without the ending
-  const uint64_t run_, most_values_;
+  const uint64_t stamp_, most_values_;
   Disk& disk_;
   std::unique_ptr<const JournalLock> lock_;
   bool found_ = false;

@@ -187,6 +187,13 @@ class SimulatedJob {
   void kill_some_owner_at_work() {
     if (Owner* const owner = some_owner()) owner->on_host->kill_after(net_.pick(40));
   }
+  // All owners are on it. What they had not synced goes with it.
+  void kill_host_of_owners() {
+    if (some_owner() == nullptr) return;
+    owners_host_.die();
+    host_died_ = true;
+  }
+  bool host_of_owners_died() const { return host_died_; }
   void stall_some_owner() {
     if (Owner* const owner = some_owner()) net_.stall(*owner->process, net_.time_up_to(Duration(15000)));
   }
@@ -356,7 +363,7 @@ class SimulatedJob {
   void start_owner() {
     const size_t index = owners_.size();
     const std::string name = "shard" + std::to_string(index);
-    owners_.push_back({net_.add_process(name), host_->start(), {}, {}, 0, false});
+    owners_.push_back({net_.add_process(name), owners_host_.start(), {}, {}, 0, false});
     owners_[index].on_host->on_death = [this, index] { owner_died(index); };
     const MasterActor master = connect_master(*owners_[index].process);
     const auto joins = [this, index, name](caf::event_based_actor* self, const MasterActor& at) {
@@ -448,7 +455,7 @@ class SimulatedJob {
     }
     for (uint32_t number = 0; number < shape_.shards; ++number) {
       if (all[number].shard) continue;
-      owners_.push_back({net_.add_process("reader"), host_->start(), {}, {}, number, true});
+      owners_.push_back({net_.add_process("reader"), owners_host_.start(), {}, {}, number, true});
       OwnerConfig config = owner_config_of(owners_.size() - 1, number);
       config.map = even_owner_map(shape_.shards, config_->job.storage.buckets);
       config.takes_over = true;
@@ -521,6 +528,8 @@ class SimulatedJob {
   const std::shared_ptr<SimulatedHost> host_;
   const SimulatedHost::ProcessPtr master_on_host_ = host_->start();
   SimulatedServers servers_{2};
+  SimulatedHost owners_host_{mix(host_->pick(UINT64_MAX), 1)};
+  bool host_died_ = false;
   bool trained_ = false, some_worker_ended_ = false;
   uint64_t came_back_ = 0;
   std::optional<JobResult> result_;

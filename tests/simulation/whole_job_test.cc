@@ -281,6 +281,26 @@ TEST(WholeJob, AsyncWhoseOwnersComeBackCountsEveryRecordOnce) {
   EXPECT_TRUE(is_one_seed() || (came_back > 0 && harm.duplicates > 0));
 }
 
+// A journal does not promise to outlive its host. What is lost must not go unnoticed.
+TEST(WholeJob, WhoseOwnersLoseTheirHostEndsRightOrWithAnError) {
+  uint64_t died = 0, failed = 0;
+  for_seeds([&](uint64_t seed) {
+    const JobShape shape = shape_with_servers(seed, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
+    SimulatedJob job(shape, options(seed));
+    job.network().after(job.network().time_up_to(std::chrono::milliseconds(1500)),
+                        [&job] { job.kill_host_of_owners(); });
+    const auto& result = job.run();
+    ASSERT_TRUE(result) << "the job does not end\n" << job.events();
+    died += job.host_of_owners_died();
+    failed += result->error.has_value();
+    if (!result->error) return expect_counts(job, shape, *result);
+    EXPECT_EQ(result->error->code(), ErrorCode::kLost);
+    EXPECT_NE(std::string(result->error->what()).find("lost shard"), std::string::npos)
+        << result->error->what();
+  });
+  EXPECT_TRUE(is_one_seed() || (died > 0 && failed > 0));
+}
+
 // --- jobs that are resumed -----------------------------------------------------------------------
 
 // The master dies, with everybody else, in the middle of what it saves. So may the host, which loses what was

@@ -167,45 +167,22 @@ TEST(JournalCuts, AProcessThatDiesAnywhereLeavesWhatItsCallsHaveDone) {
   EXPECT_GT(pending, kJournalSeeds / 2);
 }
 
-// Nothing is promised then, but that what is found was once written.
-TEST(JournalCuts, AHostThatDiesLeavesNothingThatWasNeverThere) {
-  uint64_t lost = 0, left = 0;
+// Some of it is lost, and nobody knows how much.
+TEST(JournalCuts, NothingIsTakenUpOnceItsHostHasDied) {
   for (uint64_t seed = 1; seed <= kJournalSeeds; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     SimulatedHost host(seed);
-    Journaled after;
-    std::vector<Journaled> all;
     {
       OwnerAtWork owner(host, random);
-      owner.open();
+      Journaled content = owner.open();
       if (seed % 4 > 0)  // its names were old
         for (const char* directory : {"/", "/var", "/var/journal"}) owner.process().sync_directory(directory);
-      for (uint64_t step = random() % 40; step > 0; --step) {
-        after = owner.step(after);
-        all.push_back(after);
-      }
+      for (uint64_t step = random() % 40; step > 0; --step) content = owner.step(content);
     }
     host.die();
-    const Journaled found = OwnerAtWork(host, random).open();
-    const auto was_there = [&](auto&& holds) { return std::any_of(all.begin(), all.end(), holds); };
-    for (const auto& [table, keys] : found.created) {
-      const auto& wrote = after.created[table];
-      EXPECT_TRUE(keys.size() <= wrote.size() && std::equal(keys.begin(), keys.end(), wrote.begin()));
-    }
-    for (const auto& [table, version] : found.versions) EXPECT_LE(version, after.versions[table]);
-    if (!found.pending.empty())
-      EXPECT_TRUE(was_there([&](const Journaled& c) { return c.pending == found.pending; })) << found;
-    for (const std::string& note : found.notes)
-      EXPECT_TRUE(was_there([&](const Journaled& c) {
-        return std::count(c.notes.begin(), c.notes.end(), note) > 0;
-      })) << found;
-    lost += found != after;
-    left += found != Journaled();
-    if (testing::Test::HasFailure()) return;
+    for (int again = 0; again < 2; ++again) ASSERT_EQ(OwnerAtWork(host, random).open(), Journaled());
   }
-  EXPECT_GT(lost, kJournalSeeds / 2);
-  EXPECT_GT(left, kJournalSeeds / 4);
 }
 
 }  // namespace

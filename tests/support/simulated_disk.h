@@ -36,10 +36,10 @@ class SimulatedHost {
   ProcessPtr start();
   // With all its processes, and starts again: from now on, processes may.
   void die();
-
- private:
+  // 0 ... below - 1
   uint64_t pick(uint64_t below) { return std::uniform_int_distribution<uint64_t>(0, below - 1)(random_); }
 
+ private:
   struct Node;
   using NodePtr = std::shared_ptr<Node>;
   struct Node {
@@ -98,6 +98,7 @@ class SimulatedHost {
   };
 
   std::mt19937_64 random_;
+  uint64_t deaths_ = 0;
   const NodePtr root_ = std::make_shared<Node>(true);
   std::vector<ProcessPtr> processes_;
 };
@@ -211,6 +212,7 @@ class SimulatedHost::Process final : public Disk, public std::enable_shared_from
     const auto opened = append(path);
     return std::make_unique<Lock>(shared_from_this(), get(path, "lock"));
   }
+  std::string boot() override { return std::to_string(host_->deaths_); }
 
  private:
   friend class SimulatedHost;
@@ -375,6 +377,7 @@ inline SimulatedHost::ProcessPtr SimulatedHost::start() {
 inline void SimulatedHost::die() {
   for (const ProcessPtr& process : processes_) process->kill();
   root_->lose(*this);
+  ++deaths_;
 }
 
 }  // namespace embers::testing_support
