@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/message_types.h"
+#include "base/files/disk.h"
 #include "base/floats/float_buffer.h"
 #include "master/evaluator.h"
 #include "master/report.h"
@@ -38,6 +39,7 @@ struct MasterConfig : JobConfig {
 
   std::string index_dir;              // passed on to workers
   storage::ServerLogin server_login;  // of the job's servers, passed on to owners and workers
+  Disk* disk = &host_disk();          // of checkpoints
 
   std::function<EvaluatorActor(caf::actor_system&)> spawn_evaluator = embers::spawn_evaluator;
   std::function<void(const Progress&)> on_progress;       // every second, in the master's thread

@@ -128,7 +128,7 @@ void MasterActorState::background(std::function<void(caf::blocking_actor*)> work
 }
 
 SnapshotContext MasterActorState::snapshot_context() const {
-  SnapshotContext context{{}, job->map(), config->model};
+  SnapshotContext context{{}, job->map(), config->model, config->disk};
   context.owners = config->local_owners;
   for (const auto& [number, incarnation] : holders) context.owners.push_back(owners.at(incarnation));
   return context;

@@ -124,7 +124,7 @@ void check_same_model(const ModelSpec& saved, const ModelSpec& now, const std::s
 
 void save_checkpoint(caf::blocking_actor* self, const SnapshotContext& context, const std::string& directory,
                      const std::string& job, const Cursor& cursor) {
-  const auto writer = storage::CheckpointWriter::make(directory);
+  const auto writer = storage::CheckpointWriter::make(directory, *context.disk);
   for (TableId t = 0; t < context.model.tables.size(); ++t)
     scan(self, context, t, true, [&](const TableSlices& rows) { writer->add(t, rows.keys, rows.values); });
   writer->finish(context.model, {{"job", job}, {"cursor", to_json(cursor)}});
@@ -132,7 +132,7 @@ void save_checkpoint(caf::blocking_actor* self, const SnapshotContext& context, 
 
 Cursor load_checkpoint(caf::blocking_actor* self, const SnapshotContext& context,
                        const std::string& directory, bool slots) {
-  const auto reader = storage::CheckpointReader::open(directory);
+  const auto reader = storage::CheckpointReader::open(directory, *context.disk);
   check_same_model(reader->model(), context.model, directory, slots);
   FloatBuffer bare;
   for (TableId t = 0; t < context.model.tables.size(); ++t)

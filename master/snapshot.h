@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/message_types.h"
+#include "base/files/disk.h"
 #include "base/floats/float_buffer.h"
 #include "master/state/cursor.h"
 #include "schema/partition.h"
@@ -19,6 +20,7 @@ struct SnapshotContext {
   std::vector<OwnerHandles> owners;
   OwnerMap map;
   ModelSpec model;
+  Disk* disk = &host_disk();  // of checkpoints
 };
 
 // Writes all rows with slots, and the manifest, to `directory` (see storage/checkpoint/checkpoint.h).

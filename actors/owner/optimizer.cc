@@ -211,17 +211,22 @@ void commit(Self self, const Message<wire::CommitRequest>& m, CommitPromise prom
   batch->note = note_commit(state, request, sum->left_out);
   batch->keepalive = sum;
   state.committing.push_back(promise);
+  const auto answer = [self](const auto& with) {
+    for (CommitPromise& p : std::exchange(self->state.committing, {})) p.deliver(with);
+  };
   request_apply(
       self, batch,
-      [self, m, left_out = sum->left_out] {
-        book_commit(self->state, m.get());
-        self->state.ledger.left_out += left_out;
-        for (CommitPromise& p : std::exchange(self->state.committing, {}))
-          p.deliver(self->state.commit_reply());
+      [self, m, answer, left_out = sum->left_out] {
+        guarded(
+            Kind::kCommitRequest,
+            [&] {
+              book_commit(self->state, m.get());
+              self->state.ledger.left_out += left_out;
+              answer(self->state.commit_reply());
+            },
+            [&](const Error& e) { answer(to_caf(e)); });
       },
-      [self](const caf::error& e) {
-        for (CommitPromise& p : std::exchange(self->state.committing, {})) p.deliver(e);
-      });
+      answer);
 }
 
 void resume(OptimizerState& state, wire::ResumeRequest::Reader request) {
@@ -374,7 +379,8 @@ OptimizerActor spawn_optimizer(caf::actor_system& system, const OwnerConfig& con
   if (!config.sync || !config.has_journal())
     return system.spawn(optimizer_behavior, config, std::move(shard), left, std::shared_ptr<StagedJournal>(),
                         std::vector<PushPtr>());
-  auto journal = std::make_shared<StagedJournal>(config.external.journal, config.number, config.job);
+  auto journal = std::make_shared<StagedJournal>(config.external.journal, config.number, config.job,
+                                                 *config.external.disk);
   std::vector<PushPtr> staged;
   PushReader reader(config.tables, config.skip_bad_gradients);
   for (const auto& push : journal->take_left()) staged.push_back(reader.read(push));

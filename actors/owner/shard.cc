@@ -130,11 +130,14 @@ class Rows {
       store_ = storage::make_memory_store(config_.page_filler);
       return;
     }
-    auto external = storage::make_external_store(
-        storage::connect_servers(config_.backend, config_.servers, config_.timeouts, config_.login),
-        config_.external, config_.page_filler);
+    auto external = storage::make_external_store(servers(), config_.external, config_.page_filler);
     external_ = external.get();
     store_ = std::move(external);
+  }
+
+  storage::KeyValueServers servers() const {
+    if (config_.connect_servers) return config_.connect_servers();
+    return storage::connect_servers(config_.backend, config_.servers, config_.timeouts, config_.login);
   }
 
   // For workers that read straight from the servers.
@@ -148,7 +151,9 @@ class Rows {
     if (config_.takes_over && left_.empty())
       fail(ErrorCode::kInvalid,
            "shard {} lost its process, and storage.journal '{}' on this host has no record of it: start the "
-           "shard where it ran before, with the same directory, or go on from the last checkpoint (--resume)",
+           "shard where it ran before, with the same directory, or, if that host was restarted, go on from "
+           "the "
+           "last checkpoint (--resume)",
            config_.number, config_.external.journal);
     if (!left_.empty()) publish();
   }

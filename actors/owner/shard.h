@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,10 +27,12 @@ struct OwnerConfig {
   bool skip_bad_gradients = false;  // infinite or NaN ones are left out; else they are errors
   std::vector<TableSpec> tables;    // by TableId
   OwnerMap map;
-  std::string backend = "memory";     // memory | memcached | redis
-  std::vector<std::string> servers;   // of memcached or Redis
-  storage::ServerTimeouts timeouts;   // of the servers
-  storage::ServerLogin login;         // what the servers ask for
+  std::string backend = "memory";    // memory | memcached | redis
+  std::vector<std::string> servers;  // of memcached or Redis
+  storage::ServerTimeouts timeouts;  // of the servers
+  storage::ServerLogin login;        // what the servers ask for
+  // Reaches the servers, unless it is null: the seam by which a test gives an owner servers in memory.
+  std::function<storage::KeyValueServers()> connect_servers;
   storage::ExternalOptions external;  // whose rows they hold
   bool takes_over = false;            // from a lost process of the owner, through its journal
   std::optional<int> cpu;             // that the shard actor is bound to, in a thread of its own

@@ -9,23 +9,25 @@
 
 namespace embers {
 
-StagedJournal::StagedJournal(const std::string& directory, uint32_t owner, uint64_t run)
-    : path_(fmt::format("{}/shard-{}.staged", directory, owner)), run_(run) {
-  storage::read_records(path_, run_, [&](storage::RecordReader& record) {
+StagedJournal::StagedJournal(const std::string& directory, uint32_t owner, uint64_t run, Disk& disk)
+    : path_(fmt::format("{}/shard-{}.staged", directory, owner)),
+      stamp_(storage::journal_stamp(disk, run)),
+      disk_(disk) {
+  storage::read_records(disk_, path_, stamp_, [&](storage::RecordReader& record) {
     const std::string_view bytes = record.rest();
     Words words(bytes.size() / sizeof(capnp::word));
     std::memcpy(words.data(), bytes.data(), words.bytes().size());
     left_.push_back(received<wire::PushRequest>(std::move(words)));
   });
-  file_.emplace(File::append(path_));
+  file_ = disk_.append(path_);
 }
 
 void StagedJournal::add(const Message<wire::PushRequest>& push) {
   storage::begin_record(record_);
   storage::append_span(record_, push.words().bytes());
-  storage::write_record(*file_, record_, run_);
+  storage::write_record(*file_, record_, stamp_);
 }
 
-void StagedJournal::clear() { file_.emplace(File::create(path_)); }
+void StagedJournal::clear() { file_ = disk_.create(path_); }
 
 }  // namespace embers

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "base/files/file.h"
+#include "base/files/disk.h"
 #include "schema/message.h"
 
 namespace embers {
@@ -14,7 +14,7 @@ namespace embers {
 class StagedJournal {
  public:
   // kInvalid naming a path that cannot be written.
-  StagedJournal(const std::string& directory, uint32_t owner, uint64_t run);
+  StagedJournal(const std::string& directory, uint32_t owner, uint64_t run, Disk& disk = host_disk());
 
   // What the last process left, in the order of staging; can be taken once.
   std::vector<Message<wire::PushRequest>> take_left() { return std::move(left_); }
@@ -26,9 +26,10 @@ class StagedJournal {
 
  private:
   const std::string path_;
-  const uint64_t run_;
+  const uint64_t stamp_;
   std::vector<Message<wire::PushRequest>> left_;
-  std::optional<File> file_;
+  Disk& disk_;
+  std::unique_ptr<File> file_;
   std::string record_;  // scratch
 };
 

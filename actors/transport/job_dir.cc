@@ -11,7 +11,7 @@
 
 #include "actors/transport/local_address.h"
 #include "base/errors.h"
-#include "base/files/file.h"
+#include "base/files/disk.h"
 #include "base/files/output_file.h"
 
 namespace embers {
@@ -125,7 +125,7 @@ Secret JobDir::secret() const {
   if (!linked)
     fail(file_error_code(why), "cannot write '{}': {}", in(path_, "secret"),
          std::generic_category().message(why));
-  sync_directory(path_);
+  host_disk().sync_directory(path_);
   return read_secret(in(path_, "secret"));
 }
 

@@ -1,41 +1,39 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace embers {
 
-// An open file or directory, closed when dropped. Every failure has the code of file_error_code() and names
-// the path and what the system said.
+// An open file or directory of a Disk, closed when dropped. Every failure has the code of file_error_code(),
+// and names the path and what the system said.
 class File {
  public:
-  static File create(const std::string& path);  // empty, for writing
-  static File append(const std::string& path);  // created if need be, for writing at its end
-  static File open(const std::string& path);    // for reading; a directory for sync() and open_in()
-  // A file in an open directory, even if the directory has been renamed or removed since. Errors name the
-  // path as if it had not.
-  static File open_in(const File& directory, const std::string& name);
-  ~File();
-  File(File&& other) noexcept;
-  File& operator=(File&&) = delete;
+  virtual ~File() = default;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
 
   const std::string& path() const { return path_; }
-  uint64_t size() const;
-  void write(std::string_view bytes);
+  virtual uint64_t size() const = 0;
+  virtual void write(std::string_view bytes) = 0;  // at its end
   // Reads `n` bytes from `offset` on; returns how many there were.
-  size_t read_at(uint64_t offset, void* to, size_t n) const;
-  void sync() const;
+  virtual size_t read_at(uint64_t offset, void* to, size_t n) const = 0;
+  std::string read_all() const;
+  // What was written before outlives the host; of a directory, what was created, renamed and removed in it.
+  virtual void sync() const = 0;
+  // A file in this open directory, even if the directory has been renamed or removed since. Errors name the
+  // path as if it had not.
+  virtual std::unique_ptr<File> open_in(const std::string& name) const = 0;
+
+ protected:
+  explicit File(std::string path) : path_(std::move(path)) {}
 
  private:
-  File(int descriptor, std::string path, const char* verb);
-  [[noreturn]] void fail_to(const char* verb) const;
-
-  int descriptor_;
-  std::string path_;
+  const std::string path_;
 };
-
-// Makes renames and removals in a directory durable.
-void sync_directory(const std::string& path);
 
 }  // namespace embers

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/errors.h"
+#include "base/files/disk.h"
 
 namespace embers {
 namespace fs = std::filesystem;
@@ -44,7 +45,7 @@ void check_writable(const fs::path& directory, const std::string& what) {
 OutputFile::OutputFile(const std::string& path)
     : final_(resolved(path)),
       written_(is_special(final_) ? final_ : fresh_path(final_)),
-      file_(File::create(written_.string())) {}
+      file_(host_disk().create(written_.string())) {}
 
 OutputFile::~OutputFile() {
   std::error_code ignored;
@@ -53,11 +54,11 @@ OutputFile::~OutputFile() {
 
 void OutputFile::finish() {
   if (written_ == final_) return;
-  file_.sync();
+  file_->sync();
   std::error_code error;
   fs::rename(written_, final_, error);
   if (error) fail(file_error_code(error.value()), "cannot write '{}': {}", final_.string(), error.message());
-  sync_directory(final_.parent_path().string());
+  host_disk().sync_directory(final_.parent_path().string());
 }
 
 void write_file(const std::string& path, std::string_view text) {

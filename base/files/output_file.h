@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -24,12 +25,12 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  void write(std::string_view bytes) { file_.write(bytes); }
+  void write(std::string_view bytes) { file_->write(bytes); }
   void finish();
 
  private:
   const std::filesystem::path final_, written_;  // equal when written in place
-  File file_;
+  const std::unique_ptr<File> file_;
 };
 
 // Writes the whole file at once.

@@ -54,15 +54,17 @@ std::string to_string(RowShape shape) {
 
 class Writer final : public CheckpointWriter {
  public:
-  explicit Writer(const std::string& directory) : paths_(checkpoint_paths(directory)) {
-    prepare_checkpoint(paths_);
+  Writer(const std::string& directory, Disk& disk) : disk_(disk), paths_(checkpoint_paths(directory)) {
+    prepare_checkpoint(disk_, paths_);
   }
 
   ~Writer() override {
-    std::error_code ignored;  // a leftover is removed by the next writer
-    std::filesystem::remove_all(paths_.fresh_rows, ignored);
-    std::filesystem::remove(fresh_path(paths_.manifest), ignored);
-    std::filesystem::remove(paths_.directory, ignored);  // if it is empty: this writer made it for nothing
+    try {
+      disk_.remove_all(paths_.fresh_rows);
+      disk_.remove(fresh_path(paths_.manifest));
+      disk_.remove(paths_.directory);  // if it is empty: this writer made it for nothing
+    } catch (const std::exception&) {  // not empty; or the next writer removes what is left
+    }
   }
 
   void add(TableId table, KeysView keys, std::span<const float> values) override {
@@ -88,11 +90,11 @@ class Writer final : public CheckpointWriter {
     for (const DenseParam& param : model.dense) manifest["dense"].push_back(dense_to_json(param));
     for (TableId table = 0; table < model.tables.size(); ++table)
       manifest["files"].push_back(seal(table, shape_of(model.tables[table])));
-    const std::string rows = next_rows(paths_);
+    const std::string rows = next_rows(disk_, paths_);
     for (json& file : manifest["files"])
       file["name"] = fmt::format("{}/{}", rows, file["name"].get<std::string>());
     write_manifest(manifest);
-    replace_checkpoint(paths_, rows);
+    replace_checkpoint(disk_, paths_, rows);
   }
 
  private:
@@ -101,7 +103,7 @@ class Writer final : public CheckpointWriter {
   RowsWriter& file_of(TableId table, RowShape shape) {
     const auto found = files_.find(table);
     if (found != files_.end()) return found->second;
-    return files_.try_emplace(table, (paths_.fresh_rows / rows_file(table)).string(), shape).first->second;
+    return files_.try_emplace(table, disk_.create(paths_.fresh_rows / rows_file(table)), shape).first->second;
   }
 
   void check_shape(TableId table, RowShape got, RowShape expected) const {
@@ -122,18 +124,19 @@ class Writer final : public CheckpointWriter {
   }
 
   void write_manifest(json& manifest) const {
-    File file = File::create(fresh_path(paths_.manifest).string());
+    const auto file = disk_.create(fresh_path(paths_.manifest));
     try {
       manifest["checksum"] = checksum_of(manifest);
-      file.write(manifest.dump(2) + "\n");
+      file->write(manifest.dump(2) + "\n");
     } catch (const json::exception& error) {
       fail(ErrorCode::kInvalid, "checkpoint '{}': the manifest cannot be written as JSON: {}", final(),
            error.what());
     }
-    file.sync();
+    file->sync();
   }
 
-  CheckpointPaths paths_;
+  Disk& disk_;
+  const CheckpointPaths paths_;
   std::map<TableId, RowsWriter> files_;
 };
 
@@ -141,7 +144,7 @@ class Writer final : public CheckpointWriter {
 // meanwhile.
 class Reader final : public CheckpointReader {
  public:
-  explicit Reader(const std::string& directory) : directory_(open_directory(directory)) {
+  Reader(const std::string& directory, Disk& disk) : directory_(open_directory(directory, disk)) {
     // Once the next manifest is in place, the files that this one names are gone. In that case the next one
     // is read.
     for (int tries = 1;; ++tries) {
@@ -149,9 +152,7 @@ class Reader final : public CheckpointReader {
         load();
         return;
       } catch (const Error&) {
-        if (tries == kTries ||
-            !std::filesystem::exists(std::filesystem::path(directory_.path()) / kManifestFile))
-          throw;
+        if (tries == kTries || !disk.exists(directory_->path() + "/" + kManifestFile)) throw;
       }
     }
   }
@@ -162,40 +163,37 @@ class Reader final : public CheckpointReader {
   void read(TableId table, size_t limit, const Visitor& visit) const override {
     if (table >= files_.size())
       fail(ErrorCode::kUnknownTable, "checkpoint '{}' has no table number {}: it has {} tables",
-           directory_.path(), table, files_.size());
+           directory_->path(), table, files_.size());
     files_[table].read(limit, visit);
   }
 
  private:
   static constexpr int kTries = 3;
 
-  static File open_directory(const std::string& directory) {
+  static std::unique_ptr<const File> open_directory(const std::string& directory, Disk& disk) {
     const CheckpointPaths paths = checkpoint_paths(directory);
-    std::error_code unreadable;  // then it holds no checkpoint
-    if (!std::filesystem::exists(paths.manifest, unreadable))
+    if (!disk.exists(paths.manifest))
       fail(ErrorCode::kInvalid, "there is no checkpoint at '{}': it has no {}", paths.directory.string(),
            kManifestFile);
-    return File::open(paths.directory.string());
+    return disk.open(paths.directory);
   }
 
   void load() {
-    const File file = File::open_in(directory_, kManifestFile);
+    const auto file = directory_->open_in(kManifestFile);
     model_ = {};
     files_.clear();
     try {
-      load_manifest(file);
+      load_manifest(*file);
       load_model();
       open_files();
     } catch (const json::exception& error) {
-      fail(ErrorCode::kCorrupt, "'{}' cannot be read back: {}; use another checkpoint", file.path(),
+      fail(ErrorCode::kCorrupt, "'{}' cannot be read back: {}; use another checkpoint", file->path(),
            error.what());
     }
   }
 
   void load_manifest(const File& file) {
-    std::string text(file.size(), '\0');
-    text.resize(file.read_at(0, text.data(), text.size()));
-    manifest_ = json::parse(text);
+    manifest_ = json::parse(file.read_all());
     if (manifest_.at("checksum") != checksum_of(manifest_))
       fail(ErrorCode::kCorrupt, "'{}' cannot be read back: its checksum is wrong; use another checkpoint",
            file.path());
@@ -218,15 +216,15 @@ class Reader final : public CheckpointReader {
     }
   }
 
-  File open_rows(const std::string& name) const {
+  std::unique_ptr<const File> open_rows(const std::string& name) const {
     try {
-      return File::open_in(directory_, name);
+      return directory_->open_in(name);
     } catch (const Error& error) {
       fail(ErrorCode::kCorrupt, "{}; the checkpoint is incomplete: use another one", error.what());
     }
   }
 
-  File directory_;
+  const std::unique_ptr<const File> directory_;
   json manifest_;
   ModelSpec model_;
   std::vector<RowsReader> files_;  // one per table
@@ -234,12 +232,12 @@ class Reader final : public CheckpointReader {
 
 }  // namespace
 
-std::unique_ptr<CheckpointWriter> CheckpointWriter::make(const std::string& directory) {
-  return std::make_unique<Writer>(directory);
+std::unique_ptr<CheckpointWriter> CheckpointWriter::make(const std::string& directory, Disk& disk) {
+  return std::make_unique<Writer>(directory, disk);
 }
 
-std::unique_ptr<CheckpointReader> CheckpointReader::open(const std::string& directory) {
-  return std::make_unique<Reader>(directory);
+std::unique_ptr<CheckpointReader> CheckpointReader::open(const std::string& directory, Disk& disk) {
+  return std::make_unique<Reader>(directory, disk);
 }
 
 }  // namespace embers::storage

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/files/disk.h"
 #include "schema/table_spec.h"
 
 namespace embers::storage {
@@ -23,7 +24,7 @@ class CheckpointWriter {
  public:
   // `directory` is the final name; its parent must exist or be creatable. kInvalid naming it if it is not
   // writable, kDisk when the disk is full.
-  static std::unique_ptr<CheckpointWriter> make(const std::string& directory);
+  static std::unique_ptr<CheckpointWriter> make(const std::string& directory, Disk& disk = host_disk());
   virtual ~CheckpointWriter() = default;  // without finish(): removes what was written
   // Rows of one table in any order, any number of calls per table; values[n x (dim + slot_floats)].
   virtual void add(TableId table, KeysView keys, std::span<const float> values) = 0;
@@ -34,7 +35,7 @@ class CheckpointWriter {
 class CheckpointReader {
  public:
   // kInvalid when there is no manifest at `directory`; kCorrupt naming the file that cannot be read back.
-  static std::unique_ptr<CheckpointReader> open(const std::string& directory);
+  static std::unique_ptr<CheckpointReader> open(const std::string& directory, Disk& disk = host_disk());
   virtual ~CheckpointReader() = default;
   virtual const nlohmann::json& manifest() const = 0;
   virtual const ModelSpec& model()

@@ -1,17 +1,10 @@
 #include "storage/checkpoint/checkpoint_paths.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <charconv>
-#include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <vector>
 
 #include "base/errors.h"
-#include "base/files/file.h"
 #include "base/files/output_file.h"
 
 namespace embers::storage {
@@ -29,18 +22,17 @@ uint64_t rows_number(const std::string& name) {
   return parsed.ptr == end ? number : 0;
 }
 
-std::vector<std::string> rows_names(const fs::path& directory) {
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
-    if (rows_number(entry.path().filename().string()) > 0) names.push_back(entry.path().filename().string());
+std::vector<std::string> rows_names(Disk& disk, const fs::path& directory) {
+  std::vector<std::string> names = disk.names_in(directory);
+  std::erase_if(names, [](const std::string& name) { return rows_number(name) == 0; });
   return names;
 }
 
 // A file of this name that another program wrote must survive. A damaged manifest need not.
-void check_manifest_is_ours(const fs::path& manifest) {
-  std::ifstream in(manifest);
-  const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
-  if (in && !json.is_discarded() && !(json.is_object() && json.contains("tables")))
+void check_manifest_is_ours(Disk& disk, const fs::path& manifest) {
+  if (!disk.exists(manifest)) return;
+  const nlohmann::json json = nlohmann::json::parse(disk.open(manifest)->read_all(), nullptr, false);
+  if (!json.is_discarded() && !(json.is_object() && json.contains("tables")))
     fail(ErrorCode::kInvalid, "'{}' is not the manifest of a checkpoint: choose another directory",
          manifest.string());
 }
@@ -49,30 +41,15 @@ void check(const CheckpointPaths& paths) {
   fs::path existing = paths.directory;
   while (!fs::exists(existing)) existing = existing.parent_path();
   check_writable(existing, paths.directory.string());
-  check_manifest_is_ours(paths.manifest);
+  check_manifest_is_ours(host_disk(), paths.manifest);
 }
 
-void prepare(const CheckpointPaths& paths) {
-  if (fs::create_directories(paths.directory)) sync_directory(paths.directory.parent_path());
-  check_manifest_is_ours(paths.manifest);
-  fs::remove_all(paths.fresh_rows);
-  fs::create_directory(paths.fresh_rows);
-}
-
-std::string next(const CheckpointPaths& paths) {
-  uint64_t last = 0;
-  for (const std::string& name : rows_names(paths.directory)) last = std::max(last, rows_number(name));
-  return fmt::format("{}{}", kRowsPrefix, last + 1);
-}
-
-void replace(const CheckpointPaths& paths, const std::string& rows) {
-  sync_directory(paths.fresh_rows);
-  fs::rename(paths.fresh_rows, paths.directory / rows);
-  sync_directory(paths.directory);
-  fs::rename(fresh_path(paths.manifest), paths.manifest);
-  sync_directory(paths.directory);
-  for (const std::string& name : rows_names(paths.directory))
-    if (name != rows) fs::remove_all(paths.directory / name);
+// Durably, with those above it.
+void make_directory(Disk& disk, const fs::path& path) {
+  if (disk.exists(path)) return;
+  make_directory(disk, path.parent_path());
+  disk.create_directories(path);
+  disk.sync_directory(path.parent_path());
 }
 
 // Errors of std::filesystem name the paths and what the system said.
@@ -101,16 +78,27 @@ void check_checkpoint(const CheckpointPaths& paths) {
   naming(paths.directory.string(), [&] { check(paths); });
 }
 
-void prepare_checkpoint(const CheckpointPaths& paths) {
-  naming(paths.directory.string(), [&] { prepare(paths); });
+void prepare_checkpoint(Disk& disk, const CheckpointPaths& paths) {
+  make_directory(disk, paths.directory);
+  check_manifest_is_ours(disk, paths.manifest);
+  disk.remove_all(paths.fresh_rows);
+  disk.create_directories(paths.fresh_rows);
 }
 
-std::string next_rows(const CheckpointPaths& paths) {
-  return naming(paths.directory.string(), [&] { return next(paths); });
+std::string next_rows(Disk& disk, const CheckpointPaths& paths) {
+  uint64_t last = 0;
+  for (const std::string& name : rows_names(disk, paths.directory)) last = std::max(last, rows_number(name));
+  return fmt::format("{}{}", kRowsPrefix, last + 1);
 }
 
-void replace_checkpoint(const CheckpointPaths& paths, const std::string& rows) {
-  naming(paths.directory.string(), [&] { replace(paths, rows); });
+void replace_checkpoint(Disk& disk, const CheckpointPaths& paths, const std::string& rows) {
+  disk.sync_directory(paths.fresh_rows);
+  disk.rename(paths.fresh_rows, paths.directory / rows);
+  disk.sync_directory(paths.directory);
+  disk.rename(fresh_path(paths.manifest), paths.manifest);
+  disk.sync_directory(paths.directory);
+  for (const std::string& name : rows_names(disk, paths.directory))
+    if (name != rows) disk.remove_all(paths.directory / name);
 }
 
 }  // namespace embers::storage

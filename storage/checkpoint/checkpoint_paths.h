@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <string>
 
+#include "base/files/disk.h"
+
 namespace embers::storage {
 
 // How one checkpoint replaces another in the same directory, which may hold other things and keeps them:
@@ -18,7 +20,7 @@ struct CheckpointPaths {
 
 inline constexpr char kManifestFile[] = "manifest.json";
 
-// Links are resolved first. kInvalid for "" and "/".
+// Links of the host are resolved first. kInvalid for "" and "/".
 CheckpointPaths checkpoint_paths(const std::string& directory);
 
 // Checks now, leaving nothing behind, that a checkpoint can be written there later. kInvalid if not.
@@ -26,13 +28,13 @@ void check_checkpoint(const CheckpointPaths& paths);
 
 // Creates the directory, and in it fresh_rows, an empty one. kInvalid naming what cannot be written, or a
 // manifest.json that does not belong to a checkpoint.
-void prepare_checkpoint(const CheckpointPaths& paths);
+void prepare_checkpoint(Disk& disk, const CheckpointPaths& paths);
 
 // The name that the next rows will have: "rows-N".
-std::string next_rows(const CheckpointPaths& paths);
+std::string next_rows(Disk& disk, const CheckpointPaths& paths);
 
 // Puts a checkpoint in place, durably: fresh_rows becomes `rows`, then the file at fresh_path(manifest),
 // which names them, becomes the manifest. All files must have been synced. Removes all other rows.
-void replace_checkpoint(const CheckpointPaths& paths, const std::string& rows);
+void replace_checkpoint(Disk& disk, const CheckpointPaths& paths, const std::string& rows);
 
 }  // namespace embers::storage

@@ -48,9 +48,9 @@ size_t row_bytes(RowShape shape) { return fixed_key_bytes(shape.kind) + shape.fl
 
 }  // namespace
 
-RowsWriter::RowsWriter(const std::string& path, RowShape shape) : file_(File::create(path)), shape_(shape) {
+RowsWriter::RowsWriter(std::unique_ptr<File> file, RowShape shape) : file_(std::move(file)), shape_(shape) {
   const std::string header = header_of(shape);
-  file_.write(header);
+  file_->write(header);
   seal_ = {0, header.size(), XXH3_64bits(header.data(), header.size())};
 }
 
@@ -78,14 +78,14 @@ void RowsWriter::write_block(KeysView keys, std::span<const float> values) {
 void RowsWriter::write_chained(std::string& bytes) {
   seal_.checksum = XXH3_64bits_withSeed(bytes.data(), bytes.size(), seal_.checksum);
   append(bytes, &seal_.checksum, kChecksumBytes);
-  file_.write(bytes);
+  file_->write(bytes);
   seal_.bytes += bytes.size();
 }
 
 RowsSeal RowsWriter::finish() {
   std::string end(kHeadBytes, '\0');
   write_chained(end);
-  file_.sync();
+  file_->sync();
   return seal_;
 }
 
@@ -105,23 +105,23 @@ struct RowsReader::Block {
   }
 };
 
-RowsReader::RowsReader(File file, RowShape shape, RowsSeal seal)
+RowsReader::RowsReader(std::unique_ptr<const File> file, RowShape shape, RowsSeal seal)
     : file_(std::move(file)), shape_(shape), seal_(seal) {
-  if (file_.size() != seal_.bytes)
-    fail_corrupt(fmt::format("it has {} bytes, but the manifest says {}", file_.size(), seal_.bytes));
+  if (file_->size() != seal_.bytes)
+    fail_corrupt(fmt::format("it has {} bytes, but the manifest says {}", file_->size(), seal_.bytes));
   check_header();
 }
 
 uint64_t RowsReader::check_header() const {
   char header[kHeaderBytes] = {};
-  file_.read_at(0, header, kHeaderBytes);
+  file_->read_at(0, header, kHeaderBytes);
   if (std::string_view(header, kHeaderBytes) != header_of(shape_))
     fail_corrupt("its header is not that of this table's rows");
   return XXH3_64bits(header, kHeaderBytes);
 }
 
 void RowsReader::read(size_t limit, const Store::Visitor& visit) const {
-  if (limit == 0) fail(ErrorCode::kInvalid, "'{}' must be read at least one row at a time", file_.path());
+  if (limit == 0) fail(ErrorCode::kInvalid, "'{}' must be read at least one row at a time", file_->path());
   Block block;
   block.checksum = check_header();
   uint64_t rows = 0;
@@ -143,7 +143,7 @@ void RowsReader::read(size_t limit, const Store::Visitor& visit) const {
 bool RowsReader::next(Block& block) const {
   uint32_t head[2];
   const uint64_t left = seal_.bytes - block.offset;
-  if (left < kHeadBytes + kChecksumBytes || file_.read_at(block.offset, head, kHeadBytes) != kHeadBytes)
+  if (left < kHeadBytes + kChecksumBytes || file_->read_at(block.offset, head, kHeadBytes) != kHeadBytes)
     fail_corrupt(fmt::format("it is cut off at byte {}", block.offset));
   block.rows = head[0];
   block.key_bytes = head[1];
@@ -158,7 +158,7 @@ bool RowsReader::next(Block& block) const {
 void RowsReader::load(Block& block, uint64_t payload) const {
   const size_t checked = kHeadBytes + payload;
   block.reserve(checked + kChecksumBytes);
-  if (file_.read_at(block.offset, block.bytes(), checked + kChecksumBytes) != checked + kChecksumBytes)
+  if (file_->read_at(block.offset, block.bytes(), checked + kChecksumBytes) != checked + kChecksumBytes)
     fail_corrupt(fmt::format("it is cut off after byte {}", block.offset));
   uint64_t written;
   std::memcpy(&written, block.bytes() + checked, kChecksumBytes);
@@ -183,7 +183,7 @@ KeysView RowsReader::keys_of(const Block& block) const {
 }
 
 void RowsReader::fail_corrupt(const std::string& why) const {
-  fail(ErrorCode::kCorrupt, "'{}' cannot be read back: {}; use another checkpoint", file_.path(), why);
+  fail(ErrorCode::kCorrupt, "'{}' cannot be read back: {}; use another checkpoint", file_->path(), why);
 }
 
 }  // namespace embers::storage

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,10 @@ struct RowsSeal {
   uint64_t checksum = 0;
 };
 
-// Writes the rows of one table of a checkpoint.
+// Writes the rows of one table of a checkpoint, to a new file.
 class RowsWriter {
  public:
-  RowsWriter(const std::string& path, RowShape shape);
+  RowsWriter(std::unique_ptr<File> file, RowShape shape);
 
   const RowShape& shape() const { return shape_; }
   // values[keys.size() x floats]; keys of the shape's kind.
@@ -40,7 +41,7 @@ class RowsWriter {
   void write_block(KeysView keys, std::span<const float> values);
   void write_chained(std::string& bytes);
 
-  File file_;
+  std::unique_ptr<File> file_;
   RowShape shape_;
   RowsSeal seal_;      // so far
   std::string block_;  // scratch
@@ -50,7 +51,7 @@ class RowsWriter {
 class RowsReader {
  public:
   // Checks the size and the header.
-  RowsReader(File file, RowShape shape, RowsSeal seal);
+  RowsReader(std::unique_ptr<const File> file, RowShape shape, RowsSeal seal);
   // All rows, in chunks of at most `limit`; a chunk is only passed to `visit` if its checksum is right.
   void read(size_t limit, const Store::Visitor& visit) const;
 
@@ -64,7 +65,7 @@ class RowsReader {
   KeysView keys_of(const Block& block) const;
   [[noreturn]] void fail_corrupt(const std::string& why) const;
 
-  File file_;
+  std::unique_ptr<const File> file_;
   RowShape shape_;
   RowsSeal seal_;
 };

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/files/disk.h"
+
 namespace embers::storage {
 
 // Whose rows an external store holds.
@@ -11,6 +13,7 @@ struct ExternalOptions {
   uint64_t run = 0;     // number of the job's run: rows of other runs count as absent and are overwritten
   uint32_t owner = 0;   // number of the owner, the one writer of its keys
   std::string journal;  // directory for a WriteBackJournal, "" for none
+  Disk* disk = &host_disk();  // of the journal
 };
 
 }  // namespace embers::storage

@@ -33,7 +33,7 @@ class ExternalStore : public Store {
   virtual void keep(const Note& note) = 0;
 
   // Whether it continues where the owner's last process was cut off, and the notes of that process, in order;
-  // the last may come twice. May be called once.
+  // each may come again, right after itself. May be called once.
   virtual bool recovered() const = 0;
   virtual std::vector<std::string> take_notes() = 0;
 

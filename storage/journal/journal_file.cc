@@ -1,7 +1,5 @@
 #include "storage/journal/journal_file.h"
 
-#include <filesystem>
-
 #include "schema/ids.h"
 
 namespace embers::storage {
@@ -9,21 +7,15 @@ namespace {
 
 constexpr size_t kCheck = sizeof(uint64_t), kHeader = 2 * sizeof(uint64_t);
 
-std::string read_all(const std::string& path) {
-  if (!std::filesystem::exists(path)) return "";
-  const File file = File::open(path);
-  std::string text(file.size(), 0);
-  text.resize(file.read_at(0, text.data(), text.size()));
-  return text;
-}
-
-uint64_t check_of(std::string_view record, uint64_t run) { return hash_key(record.substr(kCheck)) ^ run; }
+uint64_t check_of(std::string_view record, uint64_t stamp) { return hash_key(record.substr(kCheck)) ^ stamp; }
 
 }  // namespace
 
-uint64_t read_records(const std::string& path, uint64_t run,
+uint64_t journal_stamp(Disk& disk, uint64_t run) { return run ^ hash_key(disk.boot()); }
+
+uint64_t read_records(Disk& disk, const std::string& path, uint64_t stamp,
                       const std::function<void(RecordReader&)>& visit) {
-  const std::string text = read_all(path);
+  const std::string text = disk.exists(path) ? disk.open(path)->read_all() : "";
   std::string_view rest = text;
   try {
     while (rest.size() >= kHeader) {
@@ -31,7 +23,7 @@ uint64_t read_records(const std::string& path, uint64_t run,
       const auto check = header.number<uint64_t>(), size = header.number<uint64_t>();
       if (size > rest.size() - kHeader) break;
       const std::string_view record = rest.substr(0, kHeader + size);
-      if (check != check_of(record, run)) break;
+      if (check != check_of(record, stamp)) break;
       RecordReader reader(record.substr(kHeader));
       visit(reader);
       rest.remove_prefix(record.size());
@@ -39,16 +31,16 @@ uint64_t read_records(const std::string& path, uint64_t run,
   } catch (const RecordReader::BadRecord&) {
   }
   const uint64_t good = text.size() - rest.size();
-  if (!rest.empty()) std::filesystem::resize_file(path, good);
+  if (!rest.empty()) disk.truncate(path, good);
   return good;
 }
 
 void begin_record(std::string& record) { record.assign(kHeader, 0); }
 
-void write_record(File& file, std::string& record, uint64_t run) {
+void write_record(File& file, std::string& record, uint64_t stamp) {
   const uint64_t size = record.size() - kHeader;
   std::memcpy(record.data() + kCheck, &size, sizeof size);
-  const uint64_t check = check_of(record, run);
+  const uint64_t check = check_of(record, stamp);
   std::memcpy(record.data(), &check, sizeof check);
   file.write(record);
 }

@@ -9,17 +9,21 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/files/file.h"
+#include "base/files/disk.h"
 
 namespace embers::storage {
 
 // Records of a file that is only appended to, each
 //
-//   check u64   XXH3 of all that follows, xored with the run
+//   check u64   XXH3 of all that follows, xored with the stamp
 //   size  u64   bytes of what follows
 //   ...         the caller's
 //
-// so that what was being written when the process died, and what another run left, cannot be read back.
+// so that what was being written when the process died, and what has another stamp, cannot be read back.
+
+// Of the records of a run of a job since the disk's host was started. What was written before is not trusted:
+// it was not synced, so some of it may be lost.
+uint64_t journal_stamp(Disk& disk, uint64_t run);
 
 // Reads what a record says, front to back. Asking for more than is there ends the file there, as a record
 // that cannot be read back does.
@@ -58,7 +62,7 @@ class RecordReader {
 
 // Visits the records of a file, which need not exist, and truncates it after the last one that can be read
 // back; returns its size in bytes. The reader's views are valid within the visit only.
-uint64_t read_records(const std::string& path, uint64_t run,
+uint64_t read_records(Disk& disk, const std::string& path, uint64_t stamp,
                       const std::function<void(RecordReader& record)>& visit);
 
 // A record is made in `record`: begin_record, append what it says, write_record.
@@ -72,6 +76,6 @@ template <class T>
 void append_span(std::string& record, std::span<const T> from) {
   if (!from.empty()) record.append(reinterpret_cast<const char*>(from.data()), from.size_bytes());
 }
-void write_record(File& file, std::string& record, uint64_t run);
+void write_record(File& file, std::string& record, uint64_t stamp);
 
 }  // namespace embers::storage

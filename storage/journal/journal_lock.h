@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "base/files/disk.h"
+
 namespace embers::storage {
 
 // Lets only one process at a time write the journal of an owner, and only one run of a job the journals of a
@@ -13,15 +15,13 @@ class JournalLock {
  public:
   // Two files in the directory, which must exist: `lock`, shared by all owners of the run, and
   // `shard-<n>.lock`, this process's own. kInvalid naming the directory and who holds it.
-  static std::unique_ptr<const JournalLock> take(const std::string& directory, const std::string& job,
-                                                 uint32_t owner, uint64_t run);
-  ~JournalLock();
-  JournalLock(const JournalLock&) = delete;
-  JournalLock& operator=(const JournalLock&) = delete;
+  static std::unique_ptr<const JournalLock> take(Disk& disk, const std::string& directory,
+                                                 const std::string& job, uint32_t owner, uint64_t run);
 
  private:
-  JournalLock(int run, int owner) : run_(run), owner_(owner) {}
-  const int run_, owner_;  // descriptors
+  JournalLock(std::unique_ptr<LockFile> run, std::unique_ptr<LockFile> owner)
+      : run_(std::move(run)), owner_(std::move(owner)) {}
+  const std::unique_ptr<LockFile> run_, owner_;
 };
 
 }  // namespace embers::storage

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "base/errors.h"
@@ -30,7 +29,6 @@ namespace {
 // nothing was done about it yet.
 enum : uint64_t { kApply = 1, kDone = 2, kVersions = 3 };
 
-constexpr uint64_t kMostValues = 64 << 20;  // bytes of the file of values before it is started over
 constexpr uint32_t kMostTables = 1 << 20;
 
 struct PartHeader {
@@ -68,24 +66,24 @@ WriteBackJournal::OwnedPart split_part(RecordReader& from) {
 }  // namespace
 
 WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner,
-                                   uint64_t run)
-    : path_(fmt::format("{}/shard-{}", directory, owner)), run_(run) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error)
-    fail(file_error_code(error.value()), "cannot create directory '{}': {}", directory, error.message());
-  lock_ = JournalLock::take(directory, job, owner, run);
+                                   uint64_t run, Disk& disk, uint64_t most_values)
+    : path_(fmt::format("{}/shard-{}", directory, owner)),
+      stamp_(journal_stamp(disk, run)),
+      most_values_(most_values),
+      disk_(disk) {
+  disk_.create_directories(directory);
+  lock_ = JournalLock::take(disk_, directory, job, owner, run);
   read_keys();
   read_values();
   read_notes();
-  keys_.emplace(File::append(path_ + ".keys"));
-  values_.emplace(File::append(path_ + ".values"));
-  ledger_.emplace(File::append(path_ + ".ledger"));
+  keys_ = disk_.append(path_ + ".keys");
+  values_ = disk_.append(path_ + ".values");
+  ledger_ = disk_.append(path_ + ".ledger");
   if (open_ && pending_.empty()) done();
 }
 
 void WriteBackJournal::read_keys() {
-  read_records(path_ + ".keys", run_, [&](RecordReader& record) {
+  read_records(disk_, path_ + ".keys", stamp_, [&](RecordReader& record) {
     OwnedPart part = split_part(record);
     if (created_.size() <= part.table) created_.resize(part.table + 1);
     created_[part.table].push_back(std::move(part.keys));
@@ -94,7 +92,7 @@ void WriteBackJournal::read_keys() {
 }
 
 void WriteBackJournal::read_values() {
-  values_bytes_ = read_records(path_ + ".values", run_, [&](RecordReader& record) {
+  values_bytes_ = read_records(disk_, path_ + ".values", stamp_, [&](RecordReader& record) {
     const auto kind = record.number<uint64_t>();
     found_ = true;
     pending_.clear();
@@ -114,7 +112,7 @@ void WriteBackJournal::read_values() {
 }
 
 void WriteBackJournal::read_notes() {
-  read_records(path_ + ".ledger", run_, [&](RecordReader& record) {
+  read_records(disk_, path_ + ".ledger", stamp_, [&](RecordReader& record) {
     if (record.number<uint64_t>() != 0) notes_.clear();
     notes_.emplace_back(record.rest());
     found_ = true;
@@ -137,7 +135,7 @@ std::vector<Keys> WriteBackJournal::take_created(TableId table) {
 void WriteBackJournal::created(TableId table, KeysView keys) {
   begin_record(record_);
   append_part(record_, {table, 0, keys, {}});
-  write_record(*keys_, record_, run_);
+  write_record(*keys_, record_, stamp_);
 }
 
 void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
@@ -150,7 +148,7 @@ void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
     append_part(record_, part);
     version_at(part.table) = part.version;
   }
-  write_record(*values_, record_, run_);
+  write_record(*values_, record_, stamp_);
   values_bytes_ += record_.size();
   begun_ = note;
   open_ = true;
@@ -159,33 +157,38 @@ void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
 void WriteBackJournal::done() {
   if (!begun_.bytes.empty()) note(std::exchange(begun_, {}));
   open_ = false;
-  if (values_bytes_ > kMostValues) return restart_values();
+  if (values_bytes_ > most_values_) return restart_values();
   begin_record(record_);
   append_number(record_, uint64_t{kDone});
-  write_record(*values_, record_, run_);
+  write_record(*values_, record_, stamp_);
   values_bytes_ += record_.size();
 }
 
 void WriteBackJournal::note(const Note& note) {
-  if (note.first) ledger_.emplace(File::create(path_ + ".ledger"));
   begin_record(record_);
   append_number(record_, uint64_t{note.first});
   record_ += note.bytes;
-  write_record(*ledger_, record_, run_);
+  if (note.first)
+    ledger_ = started_over(".ledger");
+  else
+    write_record(*ledger_, record_, stamp_);
 }
 
-// The new file is whole before it takes the old one's name: nothing is pending, so it only has to hold the
-// versions.
+// Nothing is pending, so it only has to hold the versions.
 void WriteBackJournal::restart_values() {
-  const std::string fresh = path_ + ".values.new";
-  values_.emplace(File::create(fresh));
   begin_record(record_);
   append_number(record_, uint64_t{kVersions});
   for (TableId table = 0; table < versions_.size(); ++table)
     append_part(record_, {table, versions_[table], {}, {}});
-  write_record(*values_, record_, run_);
+  values_ = started_over(".values");
   values_bytes_ = record_.size();
-  std::filesystem::rename(fresh, path_ + ".values");
+}
+
+std::unique_ptr<File> WriteBackJournal::started_over(const std::string& ending) {
+  auto file = disk_.create(path_ + ending + ".new");
+  write_record(*file, record_, stamp_);
+  disk_.rename(file->path(), path_ + ending);
+  return file;
 }
 
 }  // namespace embers::storage

@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/files/file.h"
+#include "base/files/disk.h"
 #include "schema/ids.h"
 #include "schema/table_spec.h"
 #include "storage/journal/journal_lock.h"
@@ -30,8 +29,9 @@ struct Note {
 //                     grown, with nothing but the tables' versions
 //   shard-<n>.ledger  the notes of the applies that are written back; started over by a note that is `first`
 //
-// Data counts as written when the operating system has it: it outlives the process, but not the host. See
-// write_back_journal.cc for the bytes. *Thread safety*: none.
+// Data counts as written when the operating system has it: it outlives the process, but not the host. A call
+// takes effect as a whole or, if the process dies in it, not at all. See write_back_journal.cc for the bytes.
+// *Thread safety*: none.
 class WriteBackJournal {
  public:
   // New values of one table.
@@ -48,9 +48,12 @@ class WriteBackJournal {
     std::vector<float> floats;
   };
 
-  // Opens the files of an owner, which no other process may hold (see JournalLock); those of another run are
-  // started over. kInvalid naming the path when they cannot be.
-  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner, uint64_t run);
+  // Opens the files of an owner, which no other process may hold (see JournalLock); those of another run,
+  // and those from before the host was started, are started over. kInvalid naming the path when they cannot
+  // be. `most_values`: bytes of the file of values, beyond which it is started over.
+  WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner, uint64_t run,
+                   Disk& disk = host_disk(), uint64_t most_values = kMostValues);
+  static constexpr uint64_t kMostValues = 64 << 20;
 
   // --- what the owner's last process left; each may be taken once --------------------------------
 
@@ -59,7 +62,7 @@ class WriteBackJournal {
   uint64_t version(TableId table) const { return table < versions_.size() ? versions_[table] : 0; }
   // The apply that may not have been written back; done() must follow.
   std::vector<OwnedPart> take_pending() { return std::move(pending_); }
-  // In order; the last may come twice.
+  // In order; each may come again, right after itself.
   std::vector<std::string> take_notes() { return std::move(notes_); }
 
   // --- what happens --------------------------------------------------------------------------------
@@ -76,10 +79,13 @@ class WriteBackJournal {
   void read_values();
   void read_notes();
   void restart_values();
+  // A new file with nothing but record_, which it holds before it takes the old one's name.
+  std::unique_ptr<File> started_over(const std::string& ending);
   uint64_t& version_at(TableId table);
 
   const std::string path_;  // of all files, without the ending
-  const uint64_t run_;
+  const uint64_t stamp_, most_values_;
+  Disk& disk_;
   std::unique_ptr<const JournalLock> lock_;
   bool found_ = false;
   std::vector<std::vector<Keys>> created_;  // by table
@@ -88,7 +94,7 @@ class WriteBackJournal {
   std::vector<std::string> notes_;
   bool open_ = false;  // an apply has begun and is not done
   Note begun_;         // its note
-  std::optional<File> keys_, values_, ledger_;
+  std::unique_ptr<File> keys_, values_, ledger_;
   uint64_t values_bytes_ = 0;
   std::string record_;  // scratch
 };

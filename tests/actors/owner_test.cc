@@ -6,6 +6,7 @@
 #include "actors/owner/staleness.h"
 #include "tests/support/actors.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/simulated_servers.h"
 #include "tests/support/simulation.h"
 
 namespace embers {
@@ -588,6 +589,24 @@ TEST(SpawnOwner, RefusesAnUnknownBackendOrOptimizer) {
   config = owner_config(false, {table("a", 1)});
   config.tables[0].update_rule.name = "adamm";
   expect_error(ErrorCode::kInvalid, {"adam"}, [&] { spawn_owner(simulation, config); });
+}
+
+// --- with a journal ------------------------------------------------------------------------------
+
+TEST(Journal, WhoseStagedPushesCannotBeClearedIsTheAnswerToTheCommit) {
+  SimulatedHost host(1);
+  SimulatedServers servers(1);
+  const auto process = host.start();
+  OwnerConfig config = owner_config(true, {table("a", 2)});
+  config.backend = "redis";
+  config.external = {"job", config.job, 0, "/journal", process.get()};
+  config.connect_servers = [&] { return servers.connect(process); };
+  Owner owner(config);
+  owner.pull({1});
+  owner.push(origin(0), {1}, {-1, -2});
+  process->remove("/journal/shard-0.staged");
+  process->create_directories("/journal/shard-0.staged");
+  expect_error(ErrorCode::kInvalid, {"/journal/shard-0.staged"}, [&] { owner.commit(1, {{0}}); });
 }
 
 }  // namespace

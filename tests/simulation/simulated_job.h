@@ -10,9 +10,12 @@
 #include "actors/owner/owner.h"
 #include "apps/shard/owner_life.h"
 #include "client/session_actor.h"
+#include "storage/checkpoint/checkpoint.h"
 #include "tests/support/actors.h"
 #include "tests/support/master_config.h"
+#include "tests/support/simulated_disk.h"
 #include "tests/support/simulated_network.h"
+#include "tests/support/simulated_servers.h"
 
 namespace embers::testing_support {
 
@@ -25,6 +28,9 @@ struct JobShape {
   job::Mode mode = job::Mode::kAsync;
   uint32_t shards = 1, workers = 1, minibatches = 8, test_minibatches = 0, epochs = 1, grads_to_wait = 1;
   uint32_t prefetch = 2, minibatches_per_lease = 2, cache_rows = 0;
+  bool rows_in_servers = false;  // with a journal: owners come back
+  uint32_t save_every = 0;       // epochs; 0: no checkpoint
+  bool resumes = false;          // from the checkpoint, if there is one
 
   uint64_t records() const { return kRecords * minibatches * epochs; }
 };
@@ -110,8 +116,14 @@ class SimulatedJob {
  public:
   using Network = SimulatedNetwork;
   using Duration = Network::Duration;
+  static constexpr char kCheckpoint[] = "/model";
 
-  SimulatedJob(const JobShape& shape, const Network::Options& options) : shape_(shape), net_(options) {
+  // `host`: of an earlier job, with what that has left.
+  SimulatedJob(const JobShape& shape, const Network::Options& options,
+               std::shared_ptr<SimulatedHost> host = nullptr)
+      : shape_(shape),
+        host_(host ? std::move(host) : std::make_shared<SimulatedHost>(options.seed)),
+        net_(options) {
     config_ = config();
     master_process_ = net_.add_process("master");
     master_ = spawn_master(net_.system(), config_);
@@ -120,6 +132,7 @@ class SimulatedJob {
     for (uint32_t i = 0; i < shape_.workers; ++i) net_.after(a_moment(), [this] { start_worker(); });
   }
   ~SimulatedJob() {
+    for (const Owner& owner : owners_) owner.on_host->on_death = nullptr;
     for (const caf::strong_actor_ptr& actor : std::exchange(actors_, {}))
       caf::anon_send_exit(caf::actor_cast<caf::actor>(actor), caf::exit_reason::kill);
     caf::anon_send_exit(master_, caf::exit_reason::kill);
@@ -133,9 +146,10 @@ class SimulatedJob {
   Network& network() { return net_; }
   // Nothing if the job has not ended after an hour, or nobody is left who could do anything.
   const std::optional<JobResult>& run() {
-    net_.run_until([this] { return result_.has_value(); });
+    net_.run_until([this] { return result_.has_value() || !master_on_host_->alive(); });
     return result_;
   }
+  const std::shared_ptr<SimulatedHost>& host() const { return host_; }
   // Whether all workers end, too, once the job has ended.
   bool workers_end() {
     return net_.run_until(
@@ -164,17 +178,24 @@ class SimulatedJob {
     net_.stall(*workers_[net_.pick(workers_.size())].process, net_.time_up_to(Duration(15000)));
   }
   void stall_master() { net_.stall(*master_process_, net_.time_up_to(Duration(3000))); }
-  // One that has joined: the job waits for those that have not.
   void kill_some_owner() {
-    std::vector<Owner*> joined;
-    for (Owner& owner : owners_)
-      if (owner.handles.optimizer) joined.push_back(&owner);
-    if (joined.empty()) return;
-    Owner& owner = *joined[net_.pick(joined.size())];
-    net_.kill(*owner.process);
-    caf::anon_send_exit(owner.handles.optimizer, caf::exit_reason::kill);
-    caf::anon_send_exit(owner.handles.shard, caf::exit_reason::kill);
-    owner.handles = {};
+    if (Owner* const owner = some_owner()) owner->on_host->kill();
+  }
+  // With everybody else. In the middle of what it writes, or sooner.
+  void kill_master_at_work(uint64_t changes) { master_on_host_->kill_after(changes); }
+  // In the middle of what it writes, soon.
+  void kill_some_owner_at_work() {
+    if (Owner* const owner = some_owner()) owner->on_host->kill_after(net_.pick(40));
+  }
+  // All owners are on it. What they had not synced goes with it.
+  void kill_host_of_owners() {
+    if (some_owner() == nullptr) return;
+    owners_host_.die();
+    host_died_ = true;
+  }
+  bool host_of_owners_died() const { return host_died_; }
+  void stall_some_owner() {
+    if (Owner* const owner = some_owner()) net_.stall(*owner->process, net_.time_up_to(Duration(15000)));
   }
   void break_some_connection() {
     net_.break_one([](const Network::Process&, const Network::Process&) { return true; });
@@ -186,22 +207,35 @@ class SimulatedJob {
   std::map<std::string, std::vector<uint32_t>> rows() {
     std::map<std::string, std::vector<uint32_t>> all;
     caf::scoped_actor self{net_.system()};
-    for (const Owner& owner : owners_)
+    for (const OwnerHandles& owner : all_owners())
       for (TableId table = 0; table < config_->model.tables.size(); ++table) {
-        const auto reply = ask(self.ptr(), owner.handles.shard,
-                               make_message<wire::ScanRequest>([&](wire::ScanRequest::Builder b) {
-                                 b.setTable(table);
-                                 b.setLimit(100000);
-                               }));
+        const auto reply =
+            ask(self.ptr(), owner.shard, make_message<wire::ScanRequest>([&](wire::ScanRequest::Builder b) {
+                  b.setTable(table);
+                  b.setLimit(100000);
+                }));
         for (const TableSlices& t : read_slices(reply.get().getRows(), config_->model.tables.size()))
           for (size_t i = 0; i < t.keys.size(); ++i) {
-            std::string key = config_->model.tables[table].name + " ";
-            key += t.keys.kind == KeyKind::kInt64 ? std::to_string(t.keys.ints[i]) : std::string("w");
-            auto& bits = all[key];
+            auto& bits = all[name_of_row(table, t.keys, i)];
             for (const float x : t.values.subspan(i * t.width, t.width))
               bits.push_back(std::bit_cast<uint32_t>(x));
           }
       }
+    return all;
+  }
+  // All rows of the checkpoint, as rows() gives them. Empty without one.
+  std::map<std::string, std::vector<uint32_t>> saved_rows() {
+    std::map<std::string, std::vector<uint32_t>> all;
+    const auto process = host_->start();
+    if (!process->exists(kCheckpoint + std::string("/manifest.json"))) return all;
+    const auto reader = storage::CheckpointReader::open(kCheckpoint, *process);
+    for (TableId table = 0; table < config_->model.tables.size(); ++table)
+      reader->read(table, 100000, [&](KeysView keys, std::span<const float> values) {
+        const size_t width = values.size() / keys.size();
+        for (size_t i = 0; i < keys.size(); ++i)
+          for (const float x : values.subspan(i * width, config_->model.tables[table].dim))
+            all[name_of_row(table, keys, i)].push_back(std::bit_cast<uint32_t>(x));
+      });
     return all;
   }
   // What "count" must hold.
@@ -215,16 +249,26 @@ class SimulatedJob {
   }
   const std::string& events() const { return events_; }
   uint64_t worker_processes() const { return started_workers_; }
+  uint64_t owners_that_came_back() const { return came_back_; }
 
  private:
   struct Owner {
     Network::ProcessPtr process;
-    OwnerHandles handles;
+    SimulatedHost::ProcessPtr on_host;
+    OwnerHandles handles;  // once it has joined, while it lives
+    caf::actor life;
+    uint32_t number = 0;
+    bool told_to_end = false;
   };
   struct Worker {
     Network::ProcessPtr process;
     SessionActor session;
   };
+
+  std::string name_of_row(TableId table, KeysView keys, size_t i) const {
+    return config_->model.tables[table].name + " " +
+           (keys.kind == KeyKind::kInt64 ? std::to_string(keys.ints[i]) : std::string("w"));
+  }
 
   static ModelSpec model() {
     ModelSpec model{
@@ -253,10 +297,19 @@ class SimulatedJob {
     training.staleness_bound = 2;
     job.storage.buckets = 16;
     job.storage.shards = shape_.shards;
+    if (shape_.rows_in_servers) {
+      job.storage.backend = "redis";
+      job.storage.journal = "/journal";
+    }
     return job;
   }
   std::shared_ptr<MasterConfig> config() {
     auto config = master_config(job(), model(), shape_.minibatches, shape_.test_minibatches);
+    config->disk = master_on_host_.get();
+    config->save_every = shape_.save_every;
+    if (shape_.save_every > 0) config->output = kCheckpoint;
+    if (shape_.resumes && master_on_host_->exists(kCheckpoint + std::string("/manifest.json")))
+      config->resume = kCheckpoint;
     config->connect_owner = [this](const std::vector<std::string>& endpoints, uint64_t) {
       return connect_owner(*master_process_, endpoints.at(0), true);
     };
@@ -292,10 +345,18 @@ class SimulatedJob {
 
   // --- owners ------------------------------------------------------------------------------------
 
+  void start_owner_later() {
+    net_.after(net_.time_up_to(Duration(2000)), [this] {
+      if (result_) return;
+      start_owner();
+      if (net_.chance(0.3)) owners_.back().on_host->kill_after(net_.pick(60));  // while it recovers
+    });
+  }
   void start_owner() {
     const size_t index = owners_.size();
     const std::string name = "shard" + std::to_string(index);
-    owners_.push_back({net_.add_process(name), {}});
+    owners_.push_back({net_.add_process(name), owners_host_.start(), {}, {}, 0, false});
+    owners_[index].on_host->on_death = [this, index] { owner_died(index); };
     const MasterActor master = connect_master(*owners_[index].process);
     const auto joins = [this, index, name](caf::event_based_actor* self, const MasterActor& at) {
       self->request(at, caf::infinite, make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
@@ -305,26 +366,94 @@ class SimulatedJob {
                       write_texts(b.initEndpoints(1), std::vector<std::string>{name});
                     }))
           .then([this, index, at](const Message<wire::JoinReply>& m) { owner_joined(index, at, m.get()); },
-                [this, index](caf::error&) { net_.leave(*owners_[index].process); });
+                [this, index](caf::error&) { owner_ends(index); });
     };
     net_.system().spawn(joins, master);
   }
   void owner_joined(size_t index, const MasterActor& master, wire::JoinReply::Reader reply) {
-    Owner& owner = owners_[index];
-    if (!owner.process->alive()) return;
-    OwnerConfig config = owner_config(shape_.mode == job::Mode::kSync, config_->model.tables);
-    config.number = reply.getNumber();
+    if (!owners_[index].process->alive()) return;
+    OwnerConfig config = owner_config_of(index, reply.getNumber());
     config.map = read_owner_map(reply, shape_.shards);
-    const auto ends = [this, process = owner.process] {
-      net_.after(a_moment(), [this, process] { net_.leave(*process); });
+    config.takes_over = reply.getTakesOver();
+    config.on_end = [this, index](bool, const std::string&) {
+      owners_[index].told_to_end = true;
+      owner_ends(index);
     };
-    config.on_end = [ends](bool, const std::string&) { ends(); };
-    owner.handles = spawn_owner(net_.system(), config);
-    actors_.push_back(caf::actor_cast<caf::strong_actor_ptr>(
-        spawn_owner_life(net_.system(), master, reply.getIncarnation(), "the master",
-                         [ends](const std::optional<Error>&) { ends(); })));
+    const auto life = spawn_owner_life(net_.system(), master, reply.getIncarnation(), "the master",
+                                       [this, index](const std::optional<Error>&) { owner_ends(index); });
+    owners_[index].life = caf::actor_cast<caf::actor>(life);
+    actors_.push_back(caf::actor_cast<caf::strong_actor_ptr>(life));
+    if (!make_owner(index, config)) return;
+    came_back_ += config.takes_over;
+    Owner& owner = owners_[index];
     owner.process->serve({caf::actor_cast<caf::strong_actor_ptr>(owner.handles.optimizer),
                           caf::actor_cast<caf::strong_actor_ptr>(owner.handles.shard)});
+  }
+  OwnerConfig owner_config_of(size_t index, uint32_t number) {
+    OwnerConfig config = owner_config(shape_.mode == job::Mode::kSync, config_->model.tables);
+    config.number = owners_[index].number = number;
+    if (!shape_.rows_in_servers) return config;
+    config.backend = config_->job.storage.backend;
+    config.external = {"job", config_->run, number, config_->job.storage.journal,
+                       owners_[index].on_host.get()};
+    config.connect_servers = [this, process = owners_[index].on_host] { return servers_.connect(process); };
+    return config;
+  }
+  // Its process may die of it, or end because the one before still has the journal.
+  bool make_owner(size_t index, const OwnerConfig& config) {
+    try {
+      owners_[index].handles = spawn_owner(net_.system(), config);
+      return true;
+    } catch (const Died&) {
+    } catch (const Error& error) {
+      net_.say(owners_[index].process->name() + ": " + error.what());
+      owner_ends(index);
+    }
+    return false;
+  }
+  // What it has sent still arrives.
+  void owner_ends(size_t index) {
+    net_.after(a_moment(), [this, index] {
+      net_.leave(*owners_[index].process);
+      if (shape_.rows_in_servers && !owners_[index].told_to_end) owners_[index].on_host->kill();
+    });
+  }
+  void owner_died(size_t index) {
+    Owner& owner = owners_[index];
+    net_.kill(*owner.process);
+    if (owner.life) caf::anon_send_exit(owner.life, caf::exit_reason::kill);
+    if (owner.handles.optimizer) {
+      caf::anon_send_exit(owner.handles.optimizer, caf::exit_reason::kill);
+      caf::anon_send_exit(owner.handles.shard, caf::exit_reason::kill);
+      owner.handles = {};
+    }
+    if (shape_.rows_in_servers) start_owner_later();
+  }
+  // One that has joined: the job waits for those that have not. With a journal, only from the first minibatch
+  // to the last: the job waits for a lost owner then.
+  Owner* some_owner() {
+    std::vector<Owner*> joined;
+    for (Owner& owner : owners_)
+      if (owner.handles.optimizer && owner.process->alive()) joined.push_back(&owner);
+    if (joined.empty() || (shape_.rows_in_servers && (!trained_ || some_worker_ended_))) return nullptr;
+    return joined[net_.pick(joined.size())];
+  }
+  // In the order of their numbers. Those that were dead when the job ended are back.
+  std::vector<OwnerHandles> all_owners() {
+    std::vector<OwnerHandles> all(shape_.shards);
+    for (const Owner& owner : owners_) {
+      owner.on_host->kill_after(UINT64_MAX);
+      if (owner.handles.shard) all.at(owner.number) = owner.handles;
+    }
+    for (uint32_t number = 0; number < shape_.shards; ++number) {
+      if (all[number].shard) continue;
+      owners_.push_back({net_.add_process("reader"), owners_host_.start(), {}, {}, number, true});
+      OwnerConfig config = owner_config_of(owners_.size() - 1, number);
+      config.map = even_owner_map(shape_.shards, config_->job.storage.buckets);
+      config.takes_over = true;
+      all[number] = owners_.back().handles = spawn_owner(net_.system(), config);
+    }
+    return all;
   }
 
   // --- workers -----------------------------------------------------------------------------------
@@ -349,7 +478,8 @@ class SimulatedJob {
       return spawn_part(next, [](SumWork& work) { work.read(); });
     };
     config->parts.train = [this](caf::actor_system&, const auto&, const StageActor& next, const StageOwner&) {
-      return spawn_part(next, [](SumWork& work) {
+      return spawn_part(next, [this](SumWork& work) {
+        trained_ = true;
         if (!work.refused) work.train();
       });
     };
@@ -360,6 +490,7 @@ class SimulatedJob {
     config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
     config->on_end = [this, process](const std::optional<Error>& error) {
       if (!process->alive()) return;
+      some_worker_ended_ |= !error.has_value();
       net_.say(process->name() + " is done" + (error ? std::string(": ") + error->what() : ""));
       net_.after(a_moment(), [this, process, failed = error.has_value()] {
         if (!process->alive()) return;
@@ -386,6 +517,13 @@ class SimulatedJob {
   }
 
   const JobShape shape_;
+  const std::shared_ptr<SimulatedHost> host_;
+  const SimulatedHost::ProcessPtr master_on_host_ = host_->start();
+  SimulatedServers servers_{2};
+  SimulatedHost owners_host_{mix(host_->pick(UINT64_MAX), 1)};
+  bool host_died_ = false;
+  bool trained_ = false, some_worker_ended_ = false;
+  uint64_t came_back_ = 0;
   std::optional<JobResult> result_;
   std::string events_;
   uint64_t started_workers_ = 0;

@@ -139,6 +139,7 @@ void expect_good_end(SimulatedJob& job, const JobShape& shape, Harm& harm) {
   harm.add(*result);
   expect_counts(job, shape, *result);
   EXPECT_TRUE(job.workers_end());
+  if (shape.save_every > 0) EXPECT_EQ(job.saved_rows(), job.rows());
 }
 
 TEST(WholeJob, ASeedDecidesEverything) {
@@ -209,6 +210,125 @@ TEST(WholeJob, ThatLosesAnOwnerInMemoryEndsWithAnErrorThatNamesIt) {
     EXPECT_TRUE(job.workers_end());
   });
   EXPECT_TRUE(is_one_seed() || harm.failed > 0);
+}
+
+// --- owners that come back -------------------------------------------------------------------------
+
+JobShape shape_with_servers(uint64_t seed, Mode mode) {
+  JobShape shape = shape_of(seed, mode);
+  shape.rows_in_servers = true;
+  shape.save_every = seed % 3;
+  return shape;
+}
+
+void disturb_owners(SimulatedJob& job, uint64_t times, std::chrono::milliseconds longest_pause) {
+  if (times == 0) return;
+  job.network().after(job.network().time_up_to(longest_pause), [&job, times, longest_pause] {
+    switch (job.network().pick(4)) {
+      case 0:
+        job.kill_some_owner();
+        break;
+      case 1:
+        job.stall_some_owner();
+        break;
+      default:
+        job.kill_some_owner_at_work();
+    }
+    disturb_owners(job, times - 1, longest_pause);
+  });
+}
+
+// Owners alone, or everybody.
+void disturb_owners(SimulatedJob& job, uint64_t seed) {
+  disturb_owners(job, seed % 5 * 3 + 1, std::chrono::milliseconds(500));
+  if (seed % 2 == 0) disturb(job, seed);
+}
+
+TEST(WholeJob, SyncWhoseOwnersComeBackEndsWithTheSameBitsAsUndisturbed) {
+  Harm harm;
+  uint64_t came_back = 0;
+  for_seeds([&](uint64_t seed) {
+    const JobShape shape = shape_with_servers(seed, Mode::kSync);
+    const Outcome wanted = undisturbed(shape);
+    SimulatedJob job(shape, options(seed));
+    disturb_owners(job, seed);
+    expect_good_end(job, shape, harm);
+    if (testing::Test::HasFatalFailure()) return;
+    EXPECT_EQ(job.rows(), wanted.rows);
+    EXPECT_TRUE(is_equal(job.run()->report.total.auc, wanted.auc));
+    EXPECT_TRUE(is_equal(job.run()->report.total.test_loss, wanted.test_loss));
+    came_back += job.owners_that_came_back();
+  });
+  EXPECT_TRUE(is_one_seed() || came_back > 0);
+}
+
+TEST(WholeJob, AsyncWhoseOwnersComeBackCountsEveryRecordOnce) {
+  Harm harm;
+  uint64_t came_back = 0;
+  for_seeds([&](uint64_t seed) {
+    const JobShape shape = shape_with_servers(seed, seed % 3 == 0 ? Mode::kBounded : Mode::kAsync);
+    SimulatedJob job(shape, options(seed));
+    disturb_owners(job, seed);
+    expect_good_end(job, shape, harm);
+    came_back += job.owners_that_came_back();
+  });
+  EXPECT_TRUE(is_one_seed() || (came_back > 0 && harm.duplicates > 0));
+}
+
+// A journal does not promise to outlive its host. What is lost must not go unnoticed.
+TEST(WholeJob, WhoseOwnersLoseTheirHostEndsRightOrWithAnError) {
+  uint64_t died = 0, failed = 0;
+  for_seeds([&](uint64_t seed) {
+    const JobShape shape = shape_with_servers(seed, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
+    SimulatedJob job(shape, options(seed));
+    job.network().after(job.network().time_up_to(std::chrono::milliseconds(1500)),
+                        [&job] { job.kill_host_of_owners(); });
+    const auto& result = job.run();
+    ASSERT_TRUE(result) << "the job does not end\n" << job.events();
+    died += job.host_of_owners_died();
+    failed += result->error.has_value();
+    if (!result->error) return expect_counts(job, shape, *result);
+    EXPECT_EQ(result->error->code(), ErrorCode::kLost);
+    EXPECT_NE(std::string(result->error->what()).find("lost shard"), std::string::npos)
+        << result->error->what();
+  });
+  EXPECT_TRUE(is_one_seed() || (died > 0 && failed > 0));
+}
+
+// --- jobs that are resumed -----------------------------------------------------------------------
+
+// The master dies, with everybody else, in the middle of what it saves. So may the host, which loses what was
+// not synced.
+TEST(WholeJob, ThatDiesIsResumedFromItsCheckpointAsIfNothingHadHappened) {
+  uint64_t died = 0, resumed = 0;
+  for_seeds([&](uint64_t seed) {
+    JobShape shape = shape_of(seed, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
+    shape.epochs += 1;
+    std::optional<Outcome> wanted;
+    if (shape.mode == Mode::kSync) wanted = undisturbed(shape);
+    shape.save_every = 1;
+    std::shared_ptr<SimulatedHost> host;
+    {
+      SimulatedJob job(shape, options(seed));
+      disturb(job, seed);
+      job.kill_master_at_work(seed % 90);
+      host = job.host();
+      if (!job.run()) ++died;
+    }
+    if (seed % 3 > 0) host->die();
+    shape.resumes = true;
+    SimulatedJob job(shape, options(seed), host);
+    resumed += !job.saved_rows().empty();
+    const auto& result = job.run();
+    ASSERT_TRUE(result) << "the job does not end\n" << job.events();
+    ASSERT_FALSE(result->error) << result->error->what() << "\n" << job.events();
+    const auto rows = job.rows();
+    EXPECT_EQ(job.saved_rows(), rows);
+    if (wanted) EXPECT_EQ(rows, wanted->rows);
+    for (const auto& [key, times] : job.counts())
+      EXPECT_EQ(std::bit_cast<float>(rows.at("count " + std::to_string(key)).at(0)), times) << "key " << key;
+  });
+  EXPECT_TRUE(is_one_seed() || (died > 0 && resumed > 0));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/files/disk.h"
 #include "tests/storage/file_testing.h"
 #include "tests/storage/store_testing.h"
 #include "tests/support/expect_error.h"
@@ -25,11 +26,12 @@ struct Content {
 
 Content read_all(const std::string& path, RowShape shape, RowsSeal seal, size_t limit) {
   Content content{Keys(shape.kind), {}, {}};
-  RowsReader(File::open(path), shape, seal).read(limit, [&](KeysView keys, std::span<const float> values) {
-    for (size_t i = 0; i < keys.size(); ++i) content.keys.push_back_from(keys, i);
-    content.values.insert(content.values.end(), values.begin(), values.end());
-    content.chunks.push_back(keys.size());
-  });
+  RowsReader(host_disk().open(path), shape, seal)
+      .read(limit, [&](KeysView keys, std::span<const float> values) {
+        for (size_t i = 0; i < keys.size(); ++i) content.keys.push_back_from(keys, i);
+        content.values.insert(content.values.end(), values.begin(), values.end());
+        content.chunks.push_back(keys.size());
+      });
   return content;
 }
 
@@ -41,7 +43,7 @@ class RowsFile : public testing::Test {
 
 TEST_F(RowsFile, Int64RowsReadBack) {
   const RowShape shape{KeyKind::kInt64, 2};
-  RowsWriter writer(path_, shape);
+  RowsWriter writer(host_disk().create(path_), shape);
   writer.add(ints({5, -7}), Floats{1, 2, 3, 4});
   writer.add(ints({std::numeric_limits<int64_t>::min()}), Floats{-0.0f, 1e-45f});
   const RowsSeal seal = writer.finish();
@@ -56,7 +58,7 @@ TEST_F(RowsFile, Int64RowsReadBack) {
 TEST_F(RowsFile, StringRowsReadBack) {
   const RowShape shape{KeyKind::kBytes, 1};
   const Keys keys = strings({"", "a", std::string("\0\xff", 2), std::string(1000, 'z')});
-  RowsWriter writer(path_, shape);
+  RowsWriter writer(host_disk().create(path_), shape);
   writer.add(keys, Floats{1, 2, 3, 4});
   const Content content = read_all(path_, shape, writer.finish(), 100);
   EXPECT_EQ(content.keys, keys);
@@ -65,7 +67,7 @@ TEST_F(RowsFile, StringRowsReadBack) {
 
 TEST_F(RowsFile, AFileWithoutRowsReadsBack) {
   const RowShape shape{KeyKind::kBytes, 3};
-  RowsWriter writer(path_, shape);
+  RowsWriter writer(host_disk().create(path_), shape);
   writer.add(strings({}), {});
   EXPECT_TRUE(read_all(path_, shape, writer.finish(), 1).chunks.empty());
 }
@@ -74,7 +76,7 @@ TEST_F(RowsFile, ChunksHoldAtMostTheLimit) {
   for (const KeyKind kind : {KeyKind::kInt64, KeyKind::kBytes}) {
     const RowShape shape{kind, 1};
     const Keys keys = kind == KeyKind::kInt64 ? ints({1, 2, 3, 4, 5}) : strings({"a", "", "ccc", "dd", "e"});
-    RowsWriter writer(path_, shape);
+    RowsWriter writer(host_disk().create(path_), shape);
     writer.add(keys, Floats{1, 2, 3, 4, 5});
     const RowsSeal seal = writer.finish();
     const Content content = read_all(path_, shape, seal, 2);
@@ -94,7 +96,7 @@ TEST_F(RowsFile, ALargeAddIsCutIntoBlocks) {
     keys.push_back(std::string_view(std::to_string(i)));
     values.insert(values.end(), 1000, static_cast<float>(i));
   }
-  RowsWriter writer(path_, shape);
+  RowsWriter writer(host_disk().create(path_), shape);
   writer.add(keys, values);
   const Content content = read_all(path_, shape, writer.finish(), 1 << 20);
   EXPECT_GT(content.chunks.size(), 1u);
@@ -105,7 +107,7 @@ TEST_F(RowsFile, ALargeAddIsCutIntoBlocks) {
 class DamagedRowsFile : public RowsFile, public testing::WithParamInterface<KeyKind> {
  protected:
   DamagedRowsFile() {
-    RowsWriter writer(path_, shape_);
+    RowsWriter writer(host_disk().create(path_), shape_);
     for (int block = 0; block < 2; ++block)
       writer.add(GetParam() == KeyKind::kInt64 ? ints({block, 10 + block}) : strings({"ab", "cde"}),
                  Floats(6, 1));
@@ -159,7 +161,7 @@ TEST_P(DamagedRowsFile, BlocksInAnotherOrderAreNoticed) {
 }
 
 TEST_P(DamagedRowsFile, AnotherFilesContentIsNoticed) {
-  RowsWriter writer(path_, shape_);
+  RowsWriter writer(host_disk().create(path_), shape_);
   writer.add(GetParam() == KeyKind::kInt64 ? ints({0, 10, 1, 11}) : strings({"ab", "cde", "ab", "cde"}),
              Floats(12, 2));
   writer.finish();
@@ -184,7 +186,7 @@ TEST_P(DamagedRowsFile, NoRowIsShownThatDoesNotReadBack) {
   poke(path_, at, static_cast<char>(bytes_[at] ^ 1));
   size_t shown = 0;
   expect_error(ErrorCode::kCorrupt, {path_}, [&] {
-    RowsReader(File::open(path_), shape_, seal_).read(100, [&](KeysView keys, auto) {
+    RowsReader(host_disk().open(path_), shape_, seal_).read(100, [&](KeysView keys, auto) {
       shown += keys.size();
     });
   });
