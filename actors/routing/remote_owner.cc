@@ -17,6 +17,7 @@ OwnerHandles remote_owner(Transport& transport, const std::vector<std::string>& 
   const auto link = [&] {
     const auto opened = Link::open(transport, endpoints, hello, timeout);
     opened->keep();
+    opened->expect_listener();  // it has listened before it joined
     return opened;
   };
   const auto bulk = link();

@@ -257,8 +257,9 @@ void Link::retry(const std::string& reason, bool refused) {
   const std::string why = named ? reason : endpoints_[attempt_].text() + ": " + reason;
   auto pause = std::chrono::milliseconds(0);
   if (++attempt_ >= endpoints_.size()) {
-    // Its process is gone.
-    if (!lost_.empty() && all_refused_) return down(Error(ErrorCode::kUnavailable, lost_));
+    if (all_refused_ && !lost_.empty()) return down(Error(ErrorCode::kUnavailable, lost_));
+    if (all_refused_ && listened_)
+      return down(Error(ErrorCode::kUnavailable, fmt::format("{} does not listen any more", peer_)));
     attempt_ = 0;
     ++round_;
     pause = std::min(std::chrono::milliseconds(2000),

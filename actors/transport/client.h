@@ -49,6 +49,9 @@ class Link : public std::enable_shared_from_this<Link> {
 
   // Before the first request.
   void keep() { kept_ = true; }
+  // The peer listened before anybody knew its addresses: when nobody listens there, it is gone, even if no
+  // connection was ever made. Before the first request.
+  void expect_listener() { listened_ = true; }
   bool is_kept() const { return kept_; }
   // Counts the connections of a link that is kept.
   uint64_t connection() const { return number_; }
@@ -112,7 +115,7 @@ class Link : public std::enable_shared_from_this<Link> {
   ErrorCode reason_code_ = ErrorCode::kUnavailable;
   std::unordered_map<uint16_t, caf::strong_actor_ptr> proxies_;
 
-  std::atomic<bool> kept_ = false;
+  std::atomic<bool> kept_ = false, listened_ = false;
   std::atomic<uint64_t> number_ = 0;  // changed under mutex_
 
   Mutex mutex_;
