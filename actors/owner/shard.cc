@@ -151,8 +151,7 @@ class Rows {
     if (config_.takes_over && left_.empty())
       fail(ErrorCode::kInvalid,
            "shard {} lost its process, and storage.journal '{}' on this host has no record of it: start the "
-           "shard where it ran before, with the same directory, or, if that host was restarted, go on from "
-           "the "
+           "shard where it ran before, with the same directory; if that host was restarted, go on from the "
            "last checkpoint (--resume)",
            config_.number, config_.external.journal);
     if (!left_.empty()) publish();

@@ -68,6 +68,8 @@ std::shared_ptr<Connection> Transport::adopt(Connection::Socket socket) {
   const MutexLock lock(mutex_);
   std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
   connections_.push_back(connection);
+  // One that came while this transport stops: a client that connects again at once.
+  if (stopping_) connection->close(Error(ErrorCode::kUnavailable, "this process is ending"));
   return connection;
 }
 
@@ -90,6 +92,7 @@ void Transport::stop() {
   // On the io thread: no link becomes connected meanwhile, and what finish() posts runs before `told` is set.
   loop_->post([&] {
     const MutexLock lock(mutex_);
+    stopping_ = true;
     for (const auto& weak : links_)
       if (const auto link = weak.lock()) link->finish();
     for (const auto& weak : connections_)

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/errors.h"
+
 namespace embers {
 namespace {
 

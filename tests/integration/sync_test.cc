@@ -111,7 +111,7 @@ TEST(SyncJob, KilledWorkersLeaveNoTrace) {
   Cluster cluster(folder, 2, 3, job);
   ASSERT_TRUE(cluster.is_training());
   cluster.workers[0]->signal(SIGKILL);
-  ASSERT_TRUE(wait_until([&] { return cluster.master->has_printed("lost worker"); }));
+  ASSERT_TRUE(wait_until([&] { return cluster.master->has_printed("lost the connection to worker"); }));
   cluster.workers[1]->signal(SIGKILL);
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
   EXPECT_EQ(folder.read("rows"), expected);
