@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "actors/door/secret.h"
 #include "actors/message_types.h"
 #include "actors/transport/client.h"
-#include "actors/door/secret.h"
 #include "actors/transport/transport.h"
 #include "client/session_actor.h"
 #include "job/job.h"

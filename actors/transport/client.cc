@@ -124,6 +124,7 @@ void Link::try_next() {
   try {
     if (attempt_ == 0) find_endpoints();
   } catch (const Error& e) {
+    // A process that ends withdraws its addresses: none counts as refused.
     return remedy(e.code()) == Remedy::kRetry ? retry(e.what(), true) : down(e);
   }
   if (!lost_.empty()) limit_attempt();
@@ -257,9 +258,10 @@ void Link::retry(const std::string& reason, bool refused) {
   const std::string why = named ? reason : endpoints_[attempt_].text() + ": " + reason;
   auto pause = std::chrono::milliseconds(0);
   if (++attempt_ >= endpoints_.size()) {
-    if (all_refused_ && !lost_.empty()) return down(Error(ErrorCode::kUnavailable, lost_));
-    if (all_refused_ && listened_)
-      return down(Error(ErrorCode::kUnavailable, fmt::format("{} does not listen any more", peer_)));
+    const bool has_listened = listened_ || !lost_.empty();
+    if (all_refused_ && has_listened)  // its process is gone
+      return down(Error(ErrorCode::kUnavailable,
+                        lost_.empty() ? fmt::format("{} does not listen any more", peer_) : lost_));
     attempt_ = 0;
     ++round_;
     pause = std::min(std::chrono::milliseconds(2000),

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/transport/endpoint.h"
 #include "actors/door/secret.h"
+#include "actors/transport/endpoint.h"
 #include "base/files/directory_lock.h"
 
 namespace embers {

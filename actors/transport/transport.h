@@ -4,9 +4,9 @@
 #include <thread>
 #include <vector>
 
+#include "actors/door/secret.h"
 #include "actors/transport/connection.h"
 #include "actors/transport/endpoint.h"
-#include "actors/door/secret.h"
 #include "base/mutex.h"
 
 namespace embers {

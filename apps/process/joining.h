@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/transport/endpoint.h"
 #include "actors/door/secret.h"
+#include "actors/transport/endpoint.h"
 #include "apps/command_line/command.h"
 #include "base/errors.h"
 #include "client/reach_master.h"

@@ -80,31 +80,33 @@ JobShape shape_of(uint64_t seed, Mode mode) {
 }
 
 // Something goes wrong, so many times, each time a while after the last time.
-void disturb(SimulatedJob& job, uint64_t times, std::chrono::milliseconds longest_pause) {
+void disturb(SimulatedJob& job, uint64_t times, std::chrono::milliseconds longest_pause,
+             void (*once)(SimulatedJob&)) {
   if (times == 0) return;
-  job.network().after(job.network().time_up_to(longest_pause), [&job, times, longest_pause] {
-    switch (job.network().pick(8)) {
-      case 0:
-      case 1:
-        job.kill_some_worker();
-        break;
-      case 2:
-        job.stall_some_worker();
-        break;
-      case 3:
-        job.stall_master();
-        break;
-      default:
-        job.break_some_connection();
-    }
-    disturb(job, times - 1, longest_pause);
+  job.network().after(job.network().time_up_to(longest_pause), [&job, times, longest_pause, once] {
+    once(job);
+    disturb(job, times - 1, longest_pause, once);
   });
+}
+
+void disturb_once(SimulatedJob& job) {
+  switch (job.network().pick(8)) {
+    case 0:
+    case 1:
+      return job.kill_some_worker();
+    case 2:
+      return job.stall_some_worker();
+    case 3:
+      return job.stall_master();
+    default:
+      return job.break_some_connection();
+  }
 }
 
 // Not at all, now and then, or all the time.
 void disturb(SimulatedJob& job, uint64_t seed) {
   const uint64_t often = 1 << (2 * (seed % 3));
-  disturb(job, seed % 7 * 2 * often, std::chrono::milliseconds(400 / often));
+  disturb(job, seed % 7 * 2 * often, std::chrono::milliseconds(400 / often), disturb_once);
 }
 
 struct Outcome {
@@ -221,26 +223,20 @@ JobShape shape_with_servers(uint64_t seed, Mode mode) {
   return shape;
 }
 
-void disturb_owners(SimulatedJob& job, uint64_t times, std::chrono::milliseconds longest_pause) {
-  if (times == 0) return;
-  job.network().after(job.network().time_up_to(longest_pause), [&job, times, longest_pause] {
-    switch (job.network().pick(4)) {
-      case 0:
-        job.kill_some_owner();
-        break;
-      case 1:
-        job.stall_some_owner();
-        break;
-      default:
-        job.kill_some_owner_at_work();
-    }
-    disturb_owners(job, times - 1, longest_pause);
-  });
+void disturb_an_owner(SimulatedJob& job) {
+  switch (job.network().pick(4)) {
+    case 0:
+      return job.kill_some_owner();
+    case 1:
+      return job.stall_some_owner();
+    default:
+      return job.kill_some_owner_at_work();
+  }
 }
 
 // Owners alone, or everybody.
 void disturb_owners(SimulatedJob& job, uint64_t seed) {
-  disturb_owners(job, seed % 5 * 3 + 1, std::chrono::milliseconds(500));
+  disturb(job, seed % 5 * 3 + 1, std::chrono::milliseconds(500), disturb_an_owner);
   if (seed % 2 == 0) disturb(job, seed);
 }
 
