@@ -15,6 +15,7 @@
 #include "master/state/membership.h"
 #include "master/state/orders.h"
 #include "master/state/questions.h"
+#include "master/state/time_left.h"
 #include "schema/partition.h"
 
 namespace embers {
@@ -46,6 +47,8 @@ class JobState {
   const Membership& members() const { return members_; }
   OwnerMap map() const;
   double beat() const;  // seconds between heartbeats, and between ticks
+  // Seconds until the job has ended; none when it is not known.
+  std::optional<double> remaining() const;
   // What it holds now, and may have to hold on to for a while.
   struct Held {
     size_t members = 0, requests = 0, questions = 0, minibatches = 0;
@@ -196,6 +199,8 @@ class JobState {
   void end_evaluation();
   void limit_evaluation();
   Cursor cursor() const;
+  bool works() const;
+  void keep_time();
   void save_or_go_on();
   bool is_last() const;
 
@@ -247,6 +252,7 @@ class JobState {
   bool committing_ = false;
   bool stats_pending_ = false;
   bool last_save_ = false;  // after the save that is under way the job ends
+  TimeLeft time_left_;
   EpochSums sums_;
   bool trained_any_ = false;  // a minibatch with examples, in this run
   Time evaluation_start_;
