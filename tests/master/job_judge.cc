@@ -245,4 +245,12 @@ void World::check_memory() {
   EXPECT_LE(held.questions, lost_.size() + 3) << where();  // fences; counts, a map, a commit
 }
 
+void World::check_time_left() {
+  const std::optional<double> seconds = state_.remaining();
+  if (!seconds) return;
+  seen.insert("time left was known");
+  EXPECT_GE(*seconds, 0) << where();
+  EXPECT_LE(*seconds, TimeLeft::kMost) << where();
+}
+
 }  // namespace embers::job_state_testing

@@ -87,6 +87,7 @@ void World::give(decltype(Event::what) what) {
   if (record_) log_.emplace_back(event, texts);
   check_members();
   check_memory();
+  check_time_left();
 }
 
 void World::chaos() {

@@ -199,6 +199,7 @@ class World {
   void see(const Effect::Save& e);
   void check_members();
   void check_memory();
+  void check_time_left();
 
   const Options options_;
   const JobConfig& config_;
