@@ -9,6 +9,7 @@
 #include "apps/process/runtime.h"
 #include "apps/shard/shard.h"
 #include "apps/synth.h"
+#include "apps/top/top.h"
 
 int main(int argc, char** argv) {
   using namespace embers;
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
     return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
                                  [](const SynthOptions& o) { return synth_criteo(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
+                                 [](const TopOptions& o) { return serve_top(o); },
                                  [&](const BenchOptions&) { return bench(); },
                                  [&](const BenchPartOptions&) { return bench(); },
                                  [&](const auto&) -> int { become("embers-compute", words); }},

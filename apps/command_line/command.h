@@ -17,6 +17,7 @@ struct JobOptions {
   std::string resume;            // --resume DIR
   std::string dump_rows;         // --dump-rows FILE
   uint32_t save_every = 0;       // --save-every N epochs
+  bool verbose = false;          // -v: more about the result
 };
 
 struct TrainOptions {
@@ -62,6 +63,11 @@ struct WorkerOptions {
   JoinOptions join;
 };
 
+struct TopOptions {
+  JoinOptions join;     // how it reaches the master
+  double interval = 1;  // --interval SECONDS
+};
+
 struct EvaluateOptions {
   JobOptions job;                 // resume: the model's directory
   std::vector<std::string> data;  // files instead of the job's test files
@@ -104,9 +110,9 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command =
-    std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, EvaluateOptions, PredictOptions,
-                 CheckOptions, SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+using Command = std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, TopOptions,
+                             EvaluateOptions, PredictOptions, CheckOptions, SynthOptions, OpOptions,
+                             BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>
