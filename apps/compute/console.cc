@@ -27,31 +27,9 @@ ProgressFigures figures_of(const Progress& p) {
 
 }  // namespace
 
-Console::Console(LogWriter& out) : out_(out) {
-  if (out_.is_terminal())
-    resized_.emplace([this] {
-      const MutexLock lock(mutex_);
-      if (shown_) draw();
-    });
-}
-
-void Console::progress(const Progress& p) {
-  if (!out_.is_terminal()) return out_.progress(at_present(progress_text(figures_of(p))));
-  const MutexLock lock(mutex_);
-  shown_ = figures_of(p);
-  draw();
-}
-
-// The last column stays free: a terminal may begin another line there.
-void Console::draw() { out_.progress(progress_line(*shown_, out_.columns() - 1)); }
+void Console::progress(const Progress& p) { progress_.show(figures_of(p)); }
 
 void Console::event(const std::string& line) { out_.line(at_present(line)); }
-
-void Console::finish() {
-  const MutexLock lock(mutex_);
-  shown_.reset();
-  out_.end_progress();
-}
 
 std::string counted(uint64_t n, const char* thing, const char* plural) {
   return fmt::format("{} {}{}", n, thing, n == 1 ? "" : plural);

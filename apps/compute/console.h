@@ -1,37 +1,29 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "apps/process/progress_line.h"
-#include "apps/process/runtime.h"
+#include "apps/process/progress_display.h"
 #include "base/log/log_writer.h"
-#include "base/mutex.h"
 #include "master/master.h"
 #include "master/report.h"
 
 namespace embers {
 
-// Shows a running job: a line that is redrawn on a terminal, as wide as that is, and plain log lines
-// elsewhere. Waits for nobody.
+// Shows a running job: its progress, and a line for each event. Waits for nobody.
 //
 // *Thread safety*: all members from any thread; the main thread and the master's actor both have something to
 // say.
 class Console {
  public:
-  explicit Console(LogWriter& out);
+  explicit Console(LogWriter& out) : out_(out), progress_(out) {}
   void progress(const Progress& p);
   void event(const std::string& line);
   // Takes the progress line away.
-  void finish();
+  void finish() { progress_.finish(); }
 
  private:
-  void draw() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   LogWriter& out_;
-  Mutex mutex_;
-  std::optional<ProgressFigures> shown_ ABSL_GUARDED_BY(mutex_);  // on a terminal
-  std::optional<ResizeWatch> resized_;                            // on a terminal; ends before the others
+  ProgressDisplay progress_;
 };
 
 // "1 shard", "2 shards".

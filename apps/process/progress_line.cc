@@ -57,7 +57,8 @@ std::string fit_parts(const std::vector<Part>& parts, size_t columns) {
 
 uint64_t rows_of(const Status& status) {
   uint64_t rows = 0;
-  for (const Status::Member& member : status.members) rows += member.rows;
+  for (const Status::Member& member : status.members)
+    if (member.role == "shard") rows += member.rows;
   return rows;
 }
 

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
@@ -29,6 +31,41 @@ constexpr char kEraseLine[] = "\033[K";   // from the cursor on
 constexpr char kEraseBelow[] = "\033[J";  // likewise
 constexpr char kCancel[] = "\030";        // a sequence that was cut off
 constexpr auto kLastWrite = 1s;
+
+// --- crashes ---------------------------------------------------------------------------------------
+
+constexpr std::array kCrashes{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+// The terminal that a crash is to leave: set before the handlers are there, never changed afterwards.
+struct Crash {
+  int terminal = -1;
+  termios settings{};
+  std::array<struct sigaction, kCrashes.size()> before{};
+} crash;
+
+// Calls only what a handler of a signal may call. Whoever handled the signal before has the last word.
+void on_crash(int signal) {
+  [[maybe_unused]] const ssize_t written = ::write(crash.terminal, kLeave, sizeof kLeave - 1);
+  ::tcsetattr(crash.terminal, TCSANOW, &crash.settings);
+  for (size_t i = 0; i < kCrashes.size(); ++i)
+    if (kCrashes[i] == signal) ::sigaction(signal, &crash.before[i], nullptr);
+  ::raise(signal);  // takes effect when this handler returns
+}
+
+void leave_in_crashes(int terminal, const termios& settings) {
+  crash.terminal = terminal;
+  crash.settings = settings;
+  for (size_t i = 0; i < kCrashes.size(); ++i) {
+    struct sigaction action {};
+    ::sigaction(kCrashes[i], nullptr, &crash.before[i]);
+    action = crash.before[i];
+    action.sa_flags &= ~SA_SIGINFO;
+    action.sa_handler = on_crash;
+    ::sigaction(kCrashes[i], &action, nullptr);
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------
 
 // Opened once more, so that whoever shares standard output does not find it non-blocking.
 int open_terminal() {
@@ -58,14 +95,13 @@ const char* begin_of(Line::Style style) {
 Terminal::Terminal(boost::asio::io_context& io, const std::string& type) : terminal_(io) {
   if (type.empty() || type == "dumb")
     fail(ErrorCode::kInvalid,
-         "this terminal cannot show a live view (TERM is '{}'); embers status shows the job once, and embers "
-         "top "
-         "| cat again and again",
+         "this terminal cannot show a live view (TERM is '{}'): use embers status, or embers top | cat",
          type);
   fd_ = open_terminal();
   terminal_.assign(fd_);
   if (::tcgetattr(fd_, &before_) != 0)
     fail(ErrorCode::kInvalid, "the terminal does not tell its settings: {}", std::strerror(errno));
+  leave_in_crashes(fd_, before_);
 }
 
 void Terminal::enter() {
@@ -106,12 +142,13 @@ void Terminal::show(const std::vector<Line>& lines, bool anew) {
   std::string frame;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) frame += "\r\n";
+    if (i + 1 == lines.size()) frame += kEraseBelow;
     const char* const style = begin_of(lines[i].style);
     frame += style + lines[i].text + (*style != 0 ? "\033[0m" : "");
     // After the last column the cursor is still on it, and would erase it.
     if (columns_of(lines[i].text) < columns) frame += kEraseLine;
   }
-  next_ = frame + kEraseBelow;
+  next_ = std::move(frame);
   anew_ |= anew;
   if (writing_.empty()) write_next();
 }

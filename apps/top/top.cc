@@ -60,7 +60,7 @@ class Screen {
  public:
   Screen(const Watched& watched, Poller::Interval interval)
       : terminal_(io_, text_of(std::getenv("TERM"))),
-        watcher_(watched.name, true, Clock::now()),
+        watcher_(watched.name, interval, true, Clock::now()),
         signals_(io_, SIGINT, SIGTERM, SIGHUP),
         poller_(watched.options, interval, [this](Answer answer) {
           boost::asio::post(io_, [this, answer = std::move(answer)] { take(answer); });
@@ -146,7 +146,7 @@ class Screen {
 
 // The same for a pipe or a file: the view after each interval, as text.
 Watcher::End print(const Watched& watched, Poller::Interval interval) {
-  Watcher watcher(watched.name, false, Clock::now());
+  Watcher watcher(watched.name, interval, false, Clock::now());
   client::Admin admin(watched.options);
   while (true) {
     const auto next = Clock::now() + std::chrono::duration_cast<Clock::duration>(interval);

@@ -39,11 +39,10 @@ std::vector<std::string> troubles(const View& view) {
 std::string progress(const Status& s, size_t columns) {
   const ProgressFigures p = figures_of(s);
   std::vector<Part> parts{{p.what, 0}};
-  if (!std::isnan(p.share)) {
-    parts.push_back({percent(p.share), 1});
-    parts.push_back({fmt::format("{} of {} minibatches", s.minibatches_done, s.minibatches), 3});
-  }
+  if (!std::isnan(p.share)) parts.push_back({percent(p.share), 1});
   if (p.remaining) parts.push_back({short_duration(std::max(1.0, *p.remaining)) + " left", 2});
+  if (!std::isnan(p.share))
+    parts.push_back({fmt::format("{} of {} minibatches", s.minibatches_done, s.minibatches), 3});
   const std::string text = fit_parts(parts, columns);
   constexpr size_t kLeastBar = 10, kMostBar = 60, kBrackets = 4;  // with the gap before it
   if (std::isnan(p.share) || text.size() + kLeastBar + kBrackets > columns) return text;

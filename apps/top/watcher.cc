@@ -7,6 +7,8 @@
 namespace embers {
 namespace {
 
+constexpr Watcher::Interval kUsual{3};  // an answer that takes longer is missed
+
 // The job is at its end: a master in such a phase that is not there any more has not been lost.
 bool is_ending(const Status& status) {
   static constexpr std::array kPhases{"ending", "closing", "failed", "over"};
@@ -15,7 +17,8 @@ bool is_ending(const Status& status) {
 
 }  // namespace
 
-Watcher::Watcher(std::string master, bool patient, Time now) : patient_(patient), answered_(now) {
+Watcher::Watcher(std::string master, Interval interval, bool patient, Time now)
+    : interval_(interval), patient_(patient), answered_(now) {
   view_.master = std::move(master);
 }
 
@@ -40,6 +43,8 @@ void Watcher::take(const Answer& answer, Time now) {
 View Watcher::view(Time now) const {
   View view = view_;
   view.silent_s = std::max(0.0, std::chrono::duration<double>(now - answered_).count());
+  if (view.trouble.empty() && view.silent_s > interval_.count() + kUsual.count())
+    view.trouble = "waiting for the master";
   return view;
 }
 

@@ -15,8 +15,10 @@ class Watcher {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `patient`: waits for a master that is not there yet.
-  Watcher(std::string master, bool patient, Time now);
+  using Interval = std::chrono::duration<double>;
+
+  // The master is asked again `interval` after each answer. `patient`: also one that is not there yet.
+  Watcher(std::string master, Interval interval, bool patient, Time now);
 
   void take(const Answer& answer, Time now);
   View view(Time now) const;
@@ -33,6 +35,7 @@ class Watcher {
   void conclude(const std::string& error, Time now);
 
   View view_;
+  Interval interval_;
   bool patient_;
   Time answered_;  // the last answer, or the begin
   std::optional<End> end_;

@@ -159,7 +159,7 @@ def watch(terminal, job, embers):
     check_view(terminal, 80)
 
     job.signal(signal.SIGSTOP)
-    terminal.expect(r"no answer for \d+s, trying again: .*does not answer")
+    terminal.expect(r"no answer for [\d.]+s")
     job.signal(signal.SIGCONT)
     wait_for("answers", lambda: not terminal.shows("no answer"))
     check_view(terminal, 80)
@@ -175,14 +175,14 @@ def watch(terminal, job, embers):
         terminal.check_restored(key)
         terminal.type("clear;" + top + ended)
         check_view(terminal, 80)
-    pid = terminal.ask("#{pane_pid}")
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as children:
-        os.kill(int(children.read().split()[-1]), signal.SIGTERM)
-    terminal.expect("ended with 143")
-    terminal.check_restored("SIGTERM")
-
-    terminal.type(top + ended)
-    check_view(terminal, 80)
+    for number in (signal.SIGTERM, signal.SIGSEGV):
+        pid = terminal.ask("#{pane_pid}")
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as children:
+            os.kill(int(children.read().split()[-1]), number)
+        terminal.expect(f"ended with {128 + number}")
+        terminal.check_restored(number.name)
+        terminal.type(top + ended)
+        check_view(terminal, 80)
     job.signal(signal.SIGINT)
     terminal.expect(r"the job 'criteo.toml' has ended after .*stopped by SIGINT")
     terminal.expect("ended with 0")

@@ -71,14 +71,14 @@ Lines texts(const std::vector<Line>& lines) {
 TEST(TopView, At80Columns) {
   EXPECT_EQ(texts(render(view(), 80, 24)),
             (Lines{" embers top  census.toml  async  1m23s  127.0.0.1:7700  q: leave",
-                   "epoch 2/5  42%  4m05s left  214 of 509 minibatches  [#########             ]",
+                   "epoch 2/5  42%  4m05s left  214 of 509 minibatches  [##########                ]",
                    "92.1k examples/s  loss 0.2706  AUC 0.9287  staleness 3.29 (max 27)  992 rows",
                    "workers 2 of 3 (1 lost)  shards 2 of 2", "",
-                   "NAME       STATE         SILENT   ROWS      BYTES  PULLS/S  PUSHES/S    LAG",
-                   "shard 0    working         0.4s    496   1.24 MiB      721       720      3",
-                   "shard 1    working         0.4s    496   1.24 MiB      721       720      3",
-                   "worker 0   working         0.4s                        721       720      3",
-                   "worker 1   working         0.4s                        721       720      3"}));
+                   "NAME       STATE         SILENT   ROWS     BYTES  PULLS/S  PUSHES/S    LAG",
+                   "shard 0    working         0.4s    496  1.24 MiB      721       720      3",
+                   "shard 1    working         0.4s    496  1.24 MiB      721       720      3",
+                   "worker 0   working         0.4s                       721       720      3",
+                   "worker 1   working         0.4s                       721       720      3"}));
 }
 
 TEST(TopView, At160ColumnsHasEveryColumn) {
@@ -86,13 +86,12 @@ TEST(TopView, At160ColumnsHasEveryColumn) {
   EXPECT_EQ(
       lines[3],
       "workers 2 of 3 (1 lost)  shards 2 of 2  last evaluation: loss 0.2732, AUC 0.9281, accuracy 0.8735");
-  EXPECT_EQ(
-      lines[5],
-      "NAME       LABEL  STATE         SILENT   ROWS      BYTES  PULLS/S  PUSHES/S    LAG  MINIBATCHES  "
-      "EXAMPLES  JOINED  HOST       PID");
+  EXPECT_EQ(lines[5],
+            "NAME       LABEL  STATE         SILENT   ROWS     BYTES  PULLS/S  PUSHES/S    LAG  MINIBATCHES  "
+            "EXAMPLES  JOINED  HOST       PID");
   EXPECT_EQ(
       lines[8],
-      "worker 0   w0     working         0.4s                        721       720      3         1272     "
+      "worker 0   w0     working         0.4s                       721       720      3         1272     "
       "81.4k   1m23s  node0     4000");
 }
 
@@ -183,7 +182,7 @@ class WatcherTest : public testing::Test {
   static Error gone() { return Error(ErrorCode::kUnreachable, "connection refused"); }
 
   const Watcher::Time begin_{std::chrono::hours(1)};
-  Watcher watcher_{"127.0.0.1:7700", true, begin_};
+  Watcher watcher_{"127.0.0.1:7700", Watcher::Interval(1), true, begin_};
 };
 
 TEST_F(WatcherTest, GoesOnWhileTheMasterDoesNotAnswer) {
@@ -197,6 +196,14 @@ TEST_F(WatcherTest, GoesOnWhileTheMasterDoesNotAnswer) {
   EXPECT_FALSE(watcher_.end());
   EXPECT_TRUE(watcher_.view(at(9)).status) << "the last one stays";
   EXPECT_EQ(watcher_.view(at(9)).silent_s, 2);
+}
+
+TEST_F(WatcherTest, MissesAnAnswerThatTakesLong) {
+  watcher_.take(status(), at(1));
+  EXPECT_EQ(watcher_.view(at(4)).trouble, "");
+  EXPECT_EQ(watcher_.view(at(6)).trouble, "waiting for the master");
+  watcher_.take(status(), at(7));
+  EXPECT_EQ(watcher_.view(at(8)).trouble, "");
 }
 
 TEST_F(WatcherTest, EndsWithTheJob) {
@@ -227,7 +234,7 @@ TEST_F(WatcherTest, EndsAtOnceWithWhatTheUserMustFix) {
   watcher_.take(Error(ErrorCode::kDenied, "wrong secret"), at(1));
   ASSERT_TRUE(watcher_.end());
   EXPECT_EQ(watcher_.end()->status, 2);
-  Watcher impatient("127.0.0.1:7700", false, begin_);
+  Watcher impatient("127.0.0.1:7700", Watcher::Interval(1), false, begin_);
   impatient.take(gone(), at(1));
   ASSERT_TRUE(impatient.end());
   EXPECT_EQ(impatient.end()->status, 2);
