@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "apps/command_line/command_line.h"
+#include "apps/control/control.h"
 #include "apps/process/program.h"
 #include "apps/process/runtime.h"
 #include "apps/shard/shard.h"
@@ -22,6 +23,10 @@ int main(int argc, char** argv) {
     };
     return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
                                  [](const SynthOptions& o) { return synth_criteo(o); },
+                                 [](const StatusOptions& o) { return show_status(o); },
+                                 [](const ScaleOptions& o) { return scale(o); },
+                                 [](const DrainOptions& o) { return drain(o); },
+                                 [](const StopOptions& o) { return stop(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
                                  [](const TopOptions& o) { return serve_top(o); },
                                  [&](const BenchOptions&) { return bench(); },

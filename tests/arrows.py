@@ -47,10 +47,11 @@ worker:               base schema job data model actors storage client
 apps/command_line:    base job
 apps/process:         base schema job storage actors client apps/command_line
 apps/shard:           base schema job storage actors client apps/command_line apps/process
-apps/top:             base schema job storage actors client apps/command_line apps/process
+apps/control:         base schema client apps/command_line apps/process
+apps/top:             base schema client apps/command_line apps/process apps/control
 apps/op:              base schema storage model apps/command_line
 apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/op
-apps:                 base schema data apps/command_line apps/process apps/shard apps/top
+apps:                 base schema data apps/command_line apps/process apps/shard apps/control apps/top
 bench/peers:          base schema job data model
 bench/harness:        base schema model bench/peers apps/command_line apps/process
 bench/engine:         base schema storage bench/harness

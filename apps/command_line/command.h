@@ -63,9 +63,34 @@ struct WorkerOptions {
   JoinOptions join;
 };
 
+// Of the commands that look at a running job or steer it.
+struct SteerOptions {
+  JoinOptions join{.connect_timeout = 5};  // how it reaches the master
+  bool json = false;                       // --json
+};
+
+struct StatusOptions {
+  SteerOptions steer;
+};
+
+struct ScaleOptions {
+  SteerOptions steer;
+  uint32_t workers = 0;  // --workers
+};
+
+struct DrainOptions {
+  SteerOptions steer;
+  std::vector<std::string> members;  // names or labels
+};
+
+struct StopOptions {
+  SteerOptions steer;
+  bool save = true;  // without --no-save
+};
+
 struct TopOptions {
-  JoinOptions join;     // how it reaches the master
-  double interval = 1;  // --interval SECONDS
+  JoinOptions join{.connect_timeout = 5};  // how it reaches the master
+  double interval = 1;                     // --interval SECONDS
 };
 
 struct EvaluateOptions {
@@ -110,9 +135,10 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command = std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, TopOptions,
-                             EvaluateOptions, PredictOptions, CheckOptions, SynthOptions, OpOptions,
-                             BenchOptions, BenchPartOptions, HelpOptions>;
+using Command =
+    std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, StatusOptions, ScaleOptions,
+                 DrainOptions, StopOptions, TopOptions, EvaluateOptions, PredictOptions, CheckOptions,
+                 SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>

@@ -38,12 +38,12 @@ struct Column {
 
 // In the order in which they are shown.
 const std::array kColumns{
-    Column{"NAME", 0, 9, Align::kLeft, [](const Member& m) { return m.name; }},
+    Column{"MEMBER", 0, 9, Align::kLeft, [](const Member& m) { return m.name; }},
     Column{"LABEL", 9, 5, Align::kLeft, [](const Member& m) { return m.label; }},
     Column{"STATE", 1, 12, Align::kLeft, [](const Member& m) { return m.state; }},
-    Column{"SILENT", 2, 6, Align::kRight, [](const Member& m) { return short_duration(m.last_sign_s); }},
+    Column{"LAST SIGN", 2, 9, Align::kRight, [](const Member& m) { return short_duration(m.last_sign_s); }},
     Column{"ROWS", 5, 5, Align::kRight, [](const Member& m) { return only_if(is_shard(m), count(m.rows)); }},
-    Column{"BYTES", 6, 8, Align::kRight,
+    Column{"MEMORY", 6, 8, Align::kRight,
            [](const Member& m) { return only_if(is_shard(m), short_bytes(static_cast<double>(m.bytes))); }},
     Column{"PULLS/S", 3, 7, Align::kRight, [](const Member& m) { return short_count(m.pulls_per_s); }},
     Column{"PUSHES/S", 4, 8, Align::kRight, [](const Member& m) { return short_count(m.pushes_per_s); }},

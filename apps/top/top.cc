@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "apps/control/control.h"
 #include "apps/process/runtime.h"
 #include "apps/top/poller.h"
 #include "apps/top/terminal.h"
@@ -39,18 +40,9 @@ struct Watched {
 };
 
 Watched watched(const TopOptions& options) {
-  const AccessOptions& access = options.join.access;
-  const JobLocation job = with_environment({.master = options.join.master, .job_dir = access.job_dir});
-  if (job.master.empty() && job.job_dir.empty())
-    fail(ErrorCode::kInvalid,
-         "where is the master? Give --master HOST:PORT or --job-dir DIR, or set EMBERS_MASTER or "
-         "EMBERS_JOB_DIR in the environment");
-  Watched w;
-  w.options.master = job.master;
-  w.options.job_dir = job.job_dir;
-  w.options.secret_file = access.secret_file;
-  w.options.insecure = access.insecure;
-  w.options.connect_timeout = w.options.timeout = kPatience;
+  Watched w{admin_options(options.join), ""};
+  w.options.timeout = kPatience;
+  const JobLocation job = with_environment({.master = w.options.master, .job_dir = w.options.job_dir});
   w.name = job.master.empty() ? job.job_dir : job.master;
   return w;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/control/status_json.h"
 #include "apps/process/progress_line.h"
 #include "apps/process/shown_text.h"
 #include "apps/top/members.h"
@@ -13,14 +14,11 @@
 namespace embers {
 namespace {
 
-// The file's name without its folder: people know where they are.
-std::string name_of(const std::string& job) { return job.substr(job.rfind('/') + 1); }
-
 std::string title(const View& view) {
   std::string text = " embers top";
   if (view.status) {
     const Status& s = *view.status;
-    text += fmt::format("  {}  {}  {}", name_of(s.job), s.task == "train" ? s.mode : s.task,
+    text += fmt::format("  {}  {}  {}", job_file(s), s.task == "train" ? s.mode : s.task,
                         short_duration(s.elapsed_s));
   }
   return text + "  " + view.master + "  q: leave";
@@ -100,7 +98,7 @@ std::vector<Line> render(const View& view, size_t columns, size_t lines) {
 }
 
 std::string epitaph(const View& view, const std::string& error) {
-  const std::string job = view.status ? fmt::format("the job '{}'", name_of(view.status->job)) : "the job";
+  const std::string job = view.status ? fmt::format("the job '{}'", job_file(*view.status)) : "the job";
   const std::string after =
       view.status ? fmt::format(" after {}", short_duration(view.status->elapsed_s + view.silent_s)) : "";
   if (!error.empty()) return fmt::format("{} has failed{}: {}", job, after, error);

@@ -46,6 +46,7 @@ class JobState {
   const std::optional<Error>& error() const { return error_; }  // once failed
   const Report& report() const { return report_; }
   const Membership& members() const { return members_; }
+  uint32_t wanted_workers() const { return wanted_workers_; }
   OwnerMap map() const;
   double beat() const;  // seconds between heartbeats, and between ticks
   // All but what only the actor knows: the job's file, the task of people, metrics of recent minibatches.

@@ -74,11 +74,11 @@ TEST(TopView, At80Columns) {
                    "epoch 2/5  42%  4m05s left  214 of 509 minibatches  [##########                ]",
                    "92.1k examples/s  loss 0.2706  AUC 0.9287  staleness 3.29 (max 27)  992 rows",
                    "workers 2 of 3 (1 lost)  shards 2 of 2", "",
-                   "NAME       STATE         SILENT   ROWS     BYTES  PULLS/S  PUSHES/S    LAG",
-                   "shard 0    working         0.4s    496  1.24 MiB      721       720      3",
-                   "shard 1    working         0.4s    496  1.24 MiB      721       720      3",
-                   "worker 0   working         0.4s                       721       720      3",
-                   "worker 1   working         0.4s                       721       720      3"}));
+                   "MEMBER     STATE         LAST SIGN   ROWS    MEMORY  PULLS/S  PUSHES/S    LAG",
+                   "shard 0    working            0.4s    496  1.24 MiB      721       720      3",
+                   "shard 1    working            0.4s    496  1.24 MiB      721       720      3",
+                   "worker 0   working            0.4s                       721       720      3",
+                   "worker 1   working            0.4s                       721       720      3"}));
 }
 
 TEST(TopView, At160ColumnsHasEveryColumn) {
@@ -86,12 +86,13 @@ TEST(TopView, At160ColumnsHasEveryColumn) {
   EXPECT_EQ(
       lines[3],
       "workers 2 of 3 (1 lost)  shards 2 of 2  last evaluation: loss 0.2732, AUC 0.9281, accuracy 0.8735");
-  EXPECT_EQ(lines[5],
-            "NAME       LABEL  STATE         SILENT   ROWS     BYTES  PULLS/S  PUSHES/S    LAG  MINIBATCHES  "
-            "EXAMPLES  JOINED  HOST       PID");
+  EXPECT_EQ(
+      lines[5],
+      "MEMBER     LABEL  STATE         LAST SIGN   ROWS    MEMORY  PULLS/S  PUSHES/S    LAG  MINIBATCHES  "
+      "EXAMPLES  JOINED  HOST       PID");
   EXPECT_EQ(
       lines[8],
-      "worker 0   w0     working         0.4s                       721       720      3         1272     "
+      "worker 0   w0     working            0.4s                       721       720      3         1272     "
       "81.4k   1m23s  node0     4000");
 }
 
@@ -117,8 +118,8 @@ TEST(TopView, FitsEverySize) {
 }
 
 TEST(TopView, LosesColumnsOfTheTableInOneOrder) {
-  const Lines heads{"JOINED", "EXAMPLES", "PID",      "HOST",    "LABEL",  "MINIBATCHES", "LAG",
-                    "BYTES",  "ROWS",     "PUSHES/S", "PULLS/S", "SILENT", "STATE"};
+  const Lines heads{"JOINED", "EXAMPLES", "PID",      "HOST",    "LABEL",     "MINIBATCHES", "LAG",
+                    "MEMORY", "ROWS",     "PUSHES/S", "PULLS/S", "LAST SIGN", "STATE"};
   size_t before = 0;
   for (size_t columns = 200; columns >= 20; --columns) {
     const std::string line = render_members(view().status->members, columns, 10)[0].text;
