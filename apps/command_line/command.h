@@ -46,9 +46,9 @@ struct MasterOptions {
 };
 
 struct JoinOptions {
-  std::string master;  // "": the job directory says where it listens
-  AccessOptions access;
-  std::vector<std::string> set;  // worker: paths that differ on this host
+  std::string master = {};  // "": the job directory says where it listens
+  AccessOptions access = {};
+  std::vector<std::string> set = {};  // worker: paths that differ on this host
   double connect_timeout = 20;
 };
 
