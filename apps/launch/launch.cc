@@ -3,14 +3,13 @@
 #include "apps/launch/launch.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -23,6 +22,7 @@
 #include "apps/launch/orders.h"
 #include "apps/launch/policy.h"
 #include "apps/launch/ssh_starter.h"
+#include "apps/process/runtime.h"
 #include "base/errors.h"
 #include "base/log/standard_error.h"
 
@@ -61,7 +61,7 @@ std::unique_ptr<Starter> starter_for(const Plan& plan, const std::function<std::
   ssh.ssh.clear();
   for (std::string word; words >> word;) ssh.ssh.push_back(word);
   ssh.program = o.remote_program;
-  ssh.directory = ::get_current_dir_name();
+  ssh.directory = std::filesystem::current_path().string();
   ssh.secret = secret();
   ssh.shards = plan.shards;
   return std::make_unique<SshStarter>(plan.program, ssh);
@@ -93,7 +93,9 @@ class Launcher {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction action {};
       ::sigaction(number, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) signals_.add(number);  // nohup
+      if (action.sa_handler == SIG_IGN) continue;  // nohup
+      signals_.add(number);
+      restart_calls_after(number);
     }
     next_signal();
   }
@@ -179,6 +181,7 @@ class Launcher {
       starter_->start(order);
       running_.insert(member.label());
     } catch (const Error& e) {
+      if (member.kind == Kind::kMaster) throw;
       on_end({member, {127, e.what()}});
     }
   }
