@@ -123,8 +123,11 @@ TEST_F(ProcessGroupsTest, AGuardThatIsKilledHasASuccessorThatKnowsEverybody) {
 }
 
 TEST_F(ProcessGroupsTest, ALineReachesTheirStandardInput) {
-  groups_->start("a",
-                 {.words = {"sh", "-c", "read line; echo got $line; cat"}, .log = path("log"), .line = true});
+  ProcessGroups::Child child;
+  child.words = {"sh", "-c", "read line; echo got $line; cat"};
+  child.log = path("log");
+  child.line = true;
+  groups_->start("a", child);
   groups_->say("a", "this\n");
   EXPECT_TRUE(wait_until([&] { return read_file(path("log")) == "got this\n"; }, 20))
       << read_file(path("log"));
