@@ -6,6 +6,9 @@
 
 #include "apps/command_line/command_line.h"
 #include "apps/control/control.h"
+#include "apps/launch/guard.h"
+#include "apps/launch/launch.h"
+#include "apps/launch/remote_member.h"
 #include "apps/process/program.h"
 #include "apps/process/runtime.h"
 #include "apps/shard/shard.h"
@@ -29,6 +32,9 @@ int main(int argc, char** argv) {
                                  [](const StopOptions& o) { return stop(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
                                  [](const TopOptions& o) { return serve_top(o); },
+                                 [](const LaunchOptions& o) { return launch::launch(o); },
+                                 [](const GuardOptions& o) { return launch::run_guard(o.mark); },
+                                 [](const MemberOptions& o) { return launch::run_remote_member(o); },
                                  [&](const BenchOptions&) { return bench(); },
                                  [&](const BenchPartOptions&) { return bench(); },
                                  [&](const auto&) -> int { become("embers-compute", words); }},
