@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/launch/starter.h"
+
+namespace embers::launch {
+
+using Seconds = double;  // on the launcher's clock, which never goes back
+
+// What the master says of its job, as far as it concerns who starts processes.
+struct JobView {
+  struct Joined {
+    Seconds since = 0;    // how long ago
+    bool useful = false;  // it has got something done
+  };
+  uint32_t workers_wanted = 0;
+  uint32_t other_workers = 0;             // in the job, and not started by this launcher
+  bool begun = false;                     // all that it waited for have joined
+  bool ending = false;                    // it is over, or stopping
+  std::map<std::string, Joined> members;  // by label
+};
+
+struct PolicyOptions {
+  uint32_t shards = 1, workers = 1;  // to begin with
+  bool shards_return = false;        // a shard that is lost may be started again
+  uint32_t max_restarts = 3;         // in a row, of one member
+};
+
+// Decides which members to start, and when: a plain value without processes, clock or connections. It is told
+// what happened; due() says what to start now.
+//
+//            due()                      ended                   due(), if it is wanted
+//   free ───────────► running ─────────────────────► waiting ───────────────────────────► running
+//    ▲                   │                              │ after max_restarts in a row
+//    └───────────────────┘                              └───────────────────────────────► given up
+//      a worker that leaves
+//      after work well done
+//
+// - The master comes first; the others follow once it listens. After it, nobody is started.
+// - As many workers run as the master wants, less those that others have started. Places are filled again,
+//   the lowest number first.
+// - After a member has ended, its place stays empty until the master has been heard again: it may have
+// drained
+//   that worker, or the job may be over.
+// - A member that ended comes back after kFirstDelay, and after twice as long each time that it then ends
+//   without having got something done.
+// - The job is given up on when a shard is, or when a worker is and no other is left to do its work. Until a
+//   job has begun, it needs all of them.
+// - A shard that has joined a job which cannot do without it is not started again: its master ends the job.
+class Policy {
+ public:
+  static constexpr Seconds kFirstDelay = 1, kLongestDelay = 30;
+
+  explicit Policy(PolicyOptions options) : options_(options) {}
+
+  // --- what happened ---------------------------------------------------------------------------
+  void on_master_listens() { master_listens_ = true; }
+  // The master's answer to a question that was asked at `asked`.
+  void on_view(const JobView& view, Seconds asked);
+  // A member that due() named has ended, or could not be started.
+  void on_end(const Member& member, const Ending& ending, Seconds now);
+  // The job is to end: nobody is started any more.
+  void on_stop() { stopping_ = true; }
+
+  // --- what to do ------------------------------------------------------------------------------
+  // Members to start now; from here on they count as running.
+  std::vector<Member> due(Seconds now);
+
+  struct GivenUp {
+    Member member;
+    Ending ending;        // the last one
+    uint32_t starts = 0;  // in a row
+  };
+  // Members that were given up on since the last call.
+  std::vector<GivenUp> take_given_up();
+  // Why the job cannot go on, once it cannot.
+  const std::optional<GivenUp>& hopeless() const { return hopeless_; }
+
+ private:
+  enum class State : uint8_t { kFree, kRunning, kWaiting, kGivenUp };
+  struct Place {
+    State state = State::kFree;
+    uint32_t restarts = 0;  // in a row
+    bool joined = false, useful = false;
+    Seconds started = 0, ended = 0;
+    Ending ending;
+  };
+  struct Group {
+    Kind kind;
+    std::map<uint32_t, Place> places = {};  // by number
+    uint32_t count(State state) const;
+  };
+  using Members = std::vector<Member>;
+
+  static Seconds delay(uint32_t restarts);
+  bool may_start() const;
+  uint32_t wanted_workers() const { return asked_ < 0 ? options_.workers : view_.workers_wanted; }
+  // Of workers, for which no place runs, or is given up on; those to come back count.
+  uint32_t missing_workers() const;
+  bool has_heard_since(Seconds when) const { return asked_ > when; }
+  void note_joined(Group& group, Seconds asked);
+  void start(Group& group, uint32_t number, Seconds now, Members& members);
+  // What becomes of a place that waits; false when it is too early to say.
+  bool start_again(Group& group, uint32_t number, Seconds now, Members& members);
+  void start_shards(Seconds now, Members& members);
+  void start_workers(Seconds now, Members& members);
+
+  const PolicyOptions options_;
+  bool master_started_ = false, master_listens_ = false, master_ended_ = false, stopping_ = false;
+  JobView view_;
+  Seconds asked_ = -1;        // when the master was asked for view_; negative: never
+  Seconds worker_left_ = -1;  // when a worker ended last; negative: none has
+  Group shards_{Kind::kShard}, workers_{Kind::kWorker};
+  std::vector<GivenUp> given_up_;
+  std::optional<GivenUp> last_given_up_, hopeless_;
+};
+
+}  // namespace embers::launch
