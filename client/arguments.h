@@ -7,7 +7,7 @@
 
 #include "schema/table_spec.h"
 
-// What callers of client::Session give, checked.
+// What callers of client::Session and client::Admin give, checked.
 namespace embers::client::detail {
 
 // The number of a table whose rows may be asked for.

@@ -1,5 +1,6 @@
 #include "client/reach_master.h"
 
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
@@ -14,19 +15,44 @@ namespace {
 
 constexpr auto kLookAgain = std::chrono::milliseconds(50);  // whether there is a master
 
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 void wait_for_address(const std::string& job_dir, std::chrono::duration<double> timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!find_address(job_dir)) {
     if (std::chrono::steady_clock::now() >= deadline)
       fail(ErrorCode::kUnreachable,
-           "no master has written '{}/address' within {} s: is it running, with --job-dir and this "
-           "directory?",
-           job_dir, timeout.count());
+           "no master has written '{}/address'{}: is it running, with --job-dir and this directory?", job_dir,
+           timeout.count() > 0 ? fmt::format(" within {} s", timeout.count()) : "");
     std::this_thread::sleep_for(kLookAgain);
   }
 }
 
 }  // namespace
+
+JobLocation with_environment(JobLocation given) {
+  if (!given.master.empty() || !given.job_dir.empty()) return given;
+  given.master = variable("EMBERS_MASTER");
+  given.job_dir = variable("EMBERS_JOB_DIR");
+  return given;
+}
+
+JobLocation location_of(const client::Options& options, const char* type) {
+  JobLocation location = with_environment(
+      {options.master, options.job_dir, options.secret_file, options.insecure, options.connect_timeout});
+  const bool two = !options.master.empty() && !options.job_dir.empty();
+  if (two || (location.master.empty() && location.job_dir.empty()))
+    fail(ErrorCode::kInvalid,
+         "where is the master? Give its address ({0}::master) or its job directory ({0}::job_dir), and not "
+         "both, or set EMBERS_MASTER or EMBERS_JOB_DIR in the environment",
+         type);
+  return location;
+}
+
+std::string label_from_environment() { return variable("EMBERS_LABEL"); }
 
 Credentials find_credentials(const std::string& secret_file, bool insecure,
                              const std::function<Secret()>& from_dir) {
@@ -37,7 +63,7 @@ Credentials find_credentials(const std::string& secret_file, bool insecure,
 JobAccess find_job(const JobLocation& location) {
   JobAccess access;
   const std::string& dir = location.job_dir;
-  if (dir.empty()) {
+  if (!location.master.empty()) {
     access.master = "the master at " + location.master;
     access.address = location.master;
     access.find_master = [endpoint = parse_endpoint(location.master)] { return std::vector{endpoint}; };
@@ -98,6 +124,7 @@ void connect_over(Transport& transport, const MasterLink& master, std::chrono::d
   config.token = random_number();
   config.host = host_name();
   config.boot_id = boot_id();
+  config.label = label_from_environment();
   config.connect_owner = [&transport, run = master.run, role = master.role, here = config.boot_id, timeout](
                              size_t, const std::vector<std::string>& endpoints, const std::string& there,
                              uint64_t incarnation) {

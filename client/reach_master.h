@@ -10,6 +10,7 @@
 #include "actors/message_types.h"
 #include "actors/transport/client.h"
 #include "actors/transport/transport.h"
+#include "client/options.h"
 #include "client/session_actor.h"
 #include "job/job.h"
 
@@ -20,11 +21,20 @@ namespace embers {
 // Where a job is, and what proves that a process belongs to it.
 struct JobLocation {
   std::string master;       // its address; empty: the job directory says where it listens
-  std::string job_dir;      // see actors/transport/job_dir.h
+  std::string job_dir;      // see actors/transport/job_dir.h; with an address, it only has the secret
   std::string secret_file;  // holds the secret, instead of the job directory
   bool insecure = false;    // no secret, even beyond this host
   std::chrono::duration<double> connect_timeout{20};
 };
+
+// Where these options say that the job is, or the environment; kInvalid, naming the options' type, when
+// neither does, or the options name two places.
+JobLocation location_of(const client::Options& options, const char* type);
+// Where the environment of this process says that its job is: EMBERS_MASTER and EMBERS_JOB_DIR. Nothing is
+// taken from it when `given` names a master or a directory.
+JobLocation with_environment(JobLocation given);
+// The name that whoever started this process gave it: EMBERS_LABEL, or "".
+std::string label_from_environment();
 
 // How a member gets into its job.
 struct JobAccess {
@@ -39,7 +49,7 @@ struct JobAccess {
 Credentials find_credentials(const std::string& secret_file, bool insecure,
                              const std::function<Secret()>& from_dir);
 
-// With a job directory, waits up to the connect timeout until a master has said there where it listens:
+// Without an address, waits up to the connect timeout until a master has said there where it listens:
 // kUnreachable if none does.
 JobAccess find_job(const JobLocation& location);
 

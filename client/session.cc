@@ -52,14 +52,6 @@ ModelSpec model_of(const WorkerOptions& options) {
   return model;
 }
 
-JobLocation location(const Options& options) {
-  if (options.master.empty() == options.job_dir.empty())
-    fail(ErrorCode::kInvalid,
-         "where is the master? Give its address (Options::master) or its job directory (Options::job_dir), "
-         "and not both");
-  return {options.master, options.job_dir, options.secret_file, options.insecure, options.connect_timeout};
-}
-
 KeysView view(std::span<const int64_t> ints) { return {KeyKind::kInt64, ints, {}, {}}; }
 
 }  // namespace
@@ -68,7 +60,7 @@ struct Session::Impl {
   Impl(const Options& o, ModelSpec model)
       : options(o),
         core(std::make_shared<Core>(std::move(model))),
-        access(find_job(location(o))),
+        access(find_job(location_of(o, "Options"))),
         system(system_config),
         transport(system, access.credentials) {}
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "client/options.h"
 
 // A program's part in a running job: it looks rows up, or it is leased minibatches and computes their
 // gradients itself. Installed as embers::client, without libtorch.
@@ -43,18 +44,6 @@ struct TableKeys {
 // each shard counts its own.
 struct Versions {
   uint64_t oldest = 0, newest = 0;
-};
-
-struct Options {
-  // Where the job is: the master's address, or the job's directory, in which the master wrote it.
-  std::string master = {};   // HOST:PORT, unix:/path or unix:@name
-  std::string job_dir = {};  // --job-dir of the master; has the job's secret, too
-  // A job that other hosts can reach has a secret, in its directory or in a file, which only this user may
-  // read.
-  std::string secret_file = {};
-  bool insecure = false;                              // do without, in a network that is trusted
-  std::chrono::duration<double> connect_timeout{20};  // for the master, and for each shard
-  std::chrono::duration<double> timeout{60};          // for joining, for a look-up, and for closing
 };
 
 // A dense parameter of the model, or a buffer such as a running mean.

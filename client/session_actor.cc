@@ -63,6 +63,7 @@ struct SessionState {
       b.setPid(static_cast<uint64_t>(::getpid()));
       b.setBootId(config->boot_id);
       b.setToken(config->token);
+      b.setLabel(config->label);
       if (!is_worker()) return;
       const auto lines = signature(config->model);
       write_texts(b.initModel(lines.size()), lines);

@@ -34,6 +34,7 @@ struct SessionConfig {
   MasterActor master;       // local, or a proxy
   std::string master_name;  // for messages: its address, or "the master"
   std::string host, boot_id;
+  std::string label;   // that whoever started this process gave it, or ""
   uint64_t token = 0;  // of the join, random: not 0 where `master` is a link that is kept
   // A worker is leased minibatches; a reader only looks rows up, nobody waits for it, and it can change
   // nothing.

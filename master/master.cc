@@ -6,6 +6,11 @@
 #include "master/messages.h"
 
 namespace embers {
+namespace {
+
+constexpr auto kMetricsAge = std::chrono::seconds(1);
+
+}  // namespace
 
 void MasterActorState::start(Self pointer, std::shared_ptr<const MasterConfig> c) {
   self = pointer;
@@ -30,6 +35,24 @@ void MasterActorState::handle_events() {
 Message<wire::JobReply> MasterActorState::describe_job() const {
   if (job->error()) throw Error(ErrorCode::kJobFailed, job->error()->what());
   return job_reply(*config);
+}
+
+Message<wire::StatusReply> MasterActorState::describe_status() {
+  Status status = job->status(now());
+  status.job = config->job.source.path;
+  status.id = config->run;
+  status.task = config->task == JobConfig::Task::kTrain ? "train"
+                : config->predictions.empty()           ? "evaluate"
+                                                        : "predict";
+  status.loss = metrics().loss;
+  status.auc = metrics().auc;
+  return write(status);
+}
+
+const MasterActorState::Metrics& MasterActorState::metrics() {
+  if (!latest_metrics.at || now() - *latest_metrics.at >= kMetricsAge)
+    latest_metrics = {recent.loss(), recent.auc(), now()};
+  return latest_metrics;
 }
 
 MasterActorState::Peer& MasterActorState::peer(const caf::actor_addr& address) {
@@ -116,6 +139,12 @@ MasterImpl::behavior_type master_behavior(MasterActorState::Self self,
       serves<wire::OrderRequest>(self),
       serves<wire::FailRequest>(self),
       serves<wire::LeaveRequest>(self),
+      [&state](const Message<wire::StatusRequest>&) {
+        return guarded(Kind::kStatusRequest, [&] { return state.describe_status(); });
+      },
+      serves<wire::ScaleRequest>(self),
+      serves<wire::DrainRequest>(self),
+      serves<wire::StopRequest>(self),
       [&state](stop_atom, const std::string& why) { state.happened(Event::Stop{why}); },
       [&state](tick_atom) { state.tick(); },
   };

@@ -38,6 +38,7 @@ struct MasterActorState {
     return !promises.contains(ticket);
   }
   Message<wire::JobReply> describe_job() const;
+  Message<wire::StatusReply> describe_status();
   // A peer's connection, watched.
   struct Peer {
     uint64_t link = 0;
@@ -109,6 +110,13 @@ struct MasterActorState {
 
   EvaluatorActor evaluator;  // once an evaluation has begun
   RecentWindow recent;       // of training
+  // Of that window: computed once a second at most, however often they are asked for.
+  struct Metrics {
+    double loss = Status::kNone, auc = Status::kNone;
+    std::optional<Time> at = {};
+  };
+  const Metrics& metrics();
+  Metrics latest_metrics;
 };
 
 }  // namespace embers

@@ -38,8 +38,8 @@ void MasterActorState::perform(const Effect::Say& e) {
 
 void MasterActorState::perform(const Effect::ShowProgress& e) {
   Progress progress = e.progress;
-  progress.loss = recent.loss();
-  progress.auc = recent.auc();
+  progress.loss = metrics().loss;
+  progress.auc = metrics().auc;
   config->on_progress(progress);
 }
 

@@ -20,6 +20,31 @@ void fill(wire::CommitRequest::Builder b, const Commit& commit) {
   write_norms(b, commit.norms);
 }
 
+void fill(wire::StatusReply::Group::Builder b, const Status::Group& group) {
+  b.setWanted(group.wanted);
+  b.setJoined(group.joined);
+  b.setLost(group.lost);
+}
+
+void fill(wire::StatusReply::Member::Builder b, const Status::Member& m) {
+  b.setName(m.name);
+  b.setRole(m.role);
+  b.setNumber(m.number);
+  b.setLabel(m.label);
+  b.setHost(m.host);
+  b.setPid(m.pid);
+  b.setState(m.state);
+  b.setLastSign(m.last_sign_s);
+  b.setJoined(m.joined_s);
+  b.setMinibatches(m.minibatches);
+  b.setExamples(m.examples);
+  b.setRows(m.rows);
+  b.setBytes(m.bytes);
+  b.setPullsPerSecond(m.pulls_per_s);
+  b.setPushesPerSecond(m.pushes_per_s);
+  b.setLag(m.lag);
+}
+
 // Owners of this process are reached at the master's own endpoints.
 void write_addresses(capnp::List<wire::JoinReply::Owner>::Builder owners,
                      const std::vector<Reply::Address>& addresses, const MasterConfig& config) {
@@ -46,6 +71,7 @@ Event::Join read(wire::JoinRequest::Reader request) {
   e.settings = read_texts(request.getSettings());
   e.more = request.getMore();
   e.token = request.getToken();
+  e.label = request.getLabel();
   return e;
 }
 
@@ -74,7 +100,11 @@ Event::Done read(wire::DoneRequest::Reader request) {
 }
 
 Event::Heartbeat read(wire::HeartbeatRequest::Reader request) {
-  return {0, request.getIncarnation(), request.getStop()};
+  return {0,
+          request.getIncarnation(),
+          request.getStop(),
+          {request.getRows(), request.getBytes(), request.getPulls(), request.getPushes(),
+           request.getApplied(), request.getWaiting()}};
 }
 
 Event::Owners read(wire::OwnersRequest::Reader request) {
@@ -92,6 +122,12 @@ Event::Fail read(wire::FailRequest::Reader request) {
 Event::Leave read(wire::LeaveRequest::Reader request) {
   return {0, request.getIncarnation(), request.getReason()};
 }
+
+Event::Scale read(wire::ScaleRequest::Reader request) { return {0, request.getWorkers()}; }
+
+Event::Drain read(wire::DrainRequest::Reader request) { return {0, read_texts(request.getMembers())}; }
+
+Event::End read(wire::StopRequest::Reader request) { return {0, request.getSave()}; }
 
 OwnerAnswer read_answer(wire::Empty::Reader) { return std::monostate(); }
 
@@ -122,6 +158,41 @@ Message<wire::JobReply> job_reply(const MasterConfig& config) {
     write_texts(b.initOverrides(source.overrides.size()), source.overrides);
     b.setIndexDir(config.index_dir);
     b.setEvaluates(config.task == JobConfig::Task::kEvaluate);
+  });
+}
+
+Message<wire::StatusReply> write(const Status& s) {
+  return make_message<wire::StatusReply>([&](wire::StatusReply::Builder b) {
+    b.setJob(s.job);
+    b.setRun(s.id);
+    b.setTask(s.task);
+    b.setMode(s.mode);
+    b.setPhase(s.phase);
+    b.setError(s.error);
+    b.setStopping(s.stopping);
+    b.setElapsed(s.elapsed_s);
+    b.setRemaining(s.remaining_s);
+    b.setEpoch(s.epoch);
+    b.setEpochs(s.epochs);
+    b.setVersion(s.version);
+    b.setMinibatchesDone(s.minibatches_done);
+    b.setMinibatches(s.minibatches);
+    b.setExamples(s.examples);
+    b.setExamplesPerSecond(s.examples_per_s);
+    b.setLoss(s.loss);
+    b.setAuc(s.auc);
+    if (s.evaluation) {
+      auto e = b.initEvaluation();
+      e.setLoss(s.evaluation->loss);
+      e.setAuc(s.evaluation->auc);
+      e.setAccuracy(s.evaluation->accuracy);
+    }
+    b.setStalenessMean(s.staleness_mean);
+    b.setStalenessMax(s.staleness_max);
+    fill(b.initWorkers(), s.workers);
+    fill(b.initShards(), s.shards);
+    auto members = b.initMembers(s.members.size());
+    for (unsigned i = 0; i < s.members.size(); ++i) fill(members[i], s.members[i]);
   });
 }
 

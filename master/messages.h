@@ -2,6 +2,7 @@
 
 #include "master/master.h"
 #include "master/state/events.h"
+#include "schema/status.h"
 
 namespace embers {
 
@@ -15,6 +16,9 @@ Event::Owners read(wire::OwnersRequest::Reader request);
 Event::Orders read(wire::OrderRequest::Reader request);
 Event::Fail read(wire::FailRequest::Reader request);
 Event::Leave read(wire::LeaveRequest::Reader request);
+Event::Scale read(wire::ScaleRequest::Reader request);
+Event::Drain read(wire::DrainRequest::Reader request);
+Event::End read(wire::StopRequest::Reader request);
 
 OwnerAnswer read_answer(wire::Empty::Reader reply);
 OwnerAnswer read_answer(wire::NormsReply::Reader reply);
@@ -22,6 +26,7 @@ OwnerAnswer read_answer(wire::CommitReply::Reader reply);
 OwnerAnswer read_answer(wire::StatsReply::Reader reply);
 
 Message<wire::JobReply> job_reply(const MasterConfig& config);
+Message<wire::StatusReply> write(const Status& status);
 Message<wire::JoinReply> write(const Reply::Join& reply, const MasterConfig& config);
 Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig& config);
 Message<wire::DoneReply> write(const Reply::Done& reply, const MasterConfig& config);

@@ -1,5 +1,5 @@
 @0xaebe3ea00fa980fe;
-# Workers and owner processes to the master.
+# To the master: members of a job, and those who steer it.
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("embers::wire");
 using M = import "/schema/messages.capnp";
@@ -30,6 +30,8 @@ struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) $M.sent
   more @8 :UInt32;                   # owner: how many of the same process join after this one
   token @9 :UInt64;                  # random, of this join: the same request asked again has the same answer. 0: it is not asked again,
                                      # and who loses its connection is lost
+  label @10 :Text;                   # the name that whoever started the process gave it (EMBERS_LABEL), or "". A worker with one was started
+                                     # by a program that makes the wanted number of workers true, so it never raises that number
 }
 
 struct JoinReply $M.kind(67) {
@@ -112,6 +114,13 @@ struct DoneReply $M.kind(71) {
 struct HeartbeatRequest $M.kind(72) $M.reply("HeartbeatReply") $M.servedBy(master) $M.sentBy([owner, worker, reader]) {
   incarnation @0 :UInt64;            # 0 before the join
   stop @1 :Bool;                     # the user asked this process to stop: owner: end the job; worker: leave
+  # What it has done since it joined, for people.
+  rows @2 :UInt64;                   # owner: embedding rows that it holds
+  bytes @3 :UInt64;                  # owner: memory that its tables take
+  pulls @4 :UInt64;                  # answered (owner); of minibatches, with the rows of all owners there (worker)
+  pushes @5 :UInt64;                 # taken (owner); of minibatches, acknowledged by all owners (worker)
+  applied @6 :UInt64;                # owner: minibatches in its rows
+  waiting @7 :UInt64;                # owner: pushes that it has taken and not applied yet
 }
 
 struct HeartbeatReply $M.kind(73) {
@@ -153,4 +162,81 @@ struct LeaveRequest $M.kind(75) $M.reply("Empty") $M.servedBy(master) $M.sentBy(
   # A worker leaves; what it had leased goes to others. Or an owner cannot take the place that it was given.
   incarnation @0 :UInt64;
   reason @1 :Text;                   # why it cannot go on, as when it reaches the master but not an owner; empty: it was asked to
+}
+
+# --- those who steer a job ---------------------------------------------------------------------------
+
+struct StatusRequest $M.kind(80) $M.reply("StatusReply") $M.servedBy(master) $M.sentBy([admin]) {
+  # How does the job stand?
+}
+
+struct StatusReply $M.kind(81) {
+  # What embers status --json says; docs/control.md explains it. Numbers that do not exist are NaN.
+  job @0 :Text;                      # the job file's path, as the master was given it
+  run @1 :UInt64;
+  task @2 :Text;
+  mode @3 :Text;
+  phase @4 :Text;
+  error @5 :Text;                    # "": none
+  stopping @6 :Text;                 # why; "": it is not
+  elapsed @7 :Float64;               # seconds
+  remaining @8 :Float64;             # seconds
+  epoch @9 :UInt32;                  # from 1; 0 before the first
+  epochs @10 :UInt32;
+  version @11 :UInt64;
+  minibatchesDone @12 :UInt64;       # of the epoch, or of the evaluation under way
+  minibatches @13 :UInt64;
+  examples @14 :UInt64;
+  examplesPerSecond @15 :Float64;
+  loss @16 :Float64;                 # recent training minibatches
+  auc @17 :Float64;
+  evaluation @18 :Evaluation;        # the last one; null before
+  stalenessMean @19 :Float64;
+  stalenessMax @20 :UInt64;
+  workers @21 :Group;
+  shards @22 :Group;
+  members @23 :List(Member);
+  struct Evaluation {
+    loss @0 :Float64;
+    auc @1 :Float64;
+    accuracy @2 :Float64;
+  }
+  struct Group {
+    wanted @0 :UInt64;
+    joined @1 :UInt64;               # and still there
+    lost @2 :UInt64;                 # so far
+  }
+  struct Member {
+    name @0 :Text;                   # "worker 3"
+    role @1 :Text;
+    number @2 :UInt32;
+    label @3 :Text;                  # see JoinRequest
+    host @4 :Text;
+    pid @5 :UInt64;
+    state @6 :Text;
+    lastSign @7 :Float64;            # seconds since its last sign of life
+    joined @8 :Float64;              # seconds since it joined
+    minibatches @9 :UInt64;          # worker: finished
+    examples @10 :UInt64;            # worker: in these
+    rows @11 :UInt64;                # as in HeartbeatRequest
+    bytes @12 :UInt64;
+    pullsPerSecond @13 :Float64;
+    pushesPerSecond @14 :Float64;
+    lag @15 :UInt64;                 # minibatches
+  }
+}
+
+struct ScaleRequest $M.kind(82) $M.reply("Empty") $M.servedBy(master) $M.sentBy([admin]) {
+  # So many workers are wanted from now on. Surplus ones are drained, the youngest first; whoever starts processes adds missing ones.
+  workers @0 :UInt32;                # at least 1
+}
+
+struct DrainRequest $M.kind(83) $M.reply("Empty") $M.servedBy(master) $M.sentBy([admin]) {
+  # These workers finish what they hold and leave, and so many fewer are wanted. All of them or, when one cannot be, none.
+  members @0 :List(Text);            # names or labels: see StatusReply.Member
+}
+
+struct StopRequest $M.kind(84) $M.reply("Empty") $M.servedBy(master) $M.sentBy([admin]) {
+  # Finish what is under way, and end the job.
+  save @0 :Bool;                     # what the job was to save at its end; false: nothing
 }

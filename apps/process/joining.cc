@@ -41,13 +41,17 @@ Credentials credentials(const AccessOptions& options, const std::function<Secret
 
 JobAccess find_job(const JoinOptions& options) {
   const AccessOptions& access = options.access;
-  if (options.master.empty() && access.job_dir.empty())
-    fail(ErrorCode::kInvalid, "where is the master? Give --master HOST:PORT or --job-dir DIR");
-  return find_job({.master = access.job_dir.empty() ? options.master : "",
-                   .job_dir = access.job_dir,
-                   .secret_file = access.secret_file,
-                   .insecure = access.insecure,
-                   .connect_timeout = std::chrono::duration<double>(options.connect_timeout)});
+  JobLocation location =
+      with_environment({.master = options.master,
+                        .job_dir = access.job_dir,
+                        .secret_file = access.secret_file,
+                        .insecure = access.insecure,
+                        .connect_timeout = std::chrono::duration<double>(options.connect_timeout)});
+  if (location.master.empty() && location.job_dir.empty())
+    fail(ErrorCode::kInvalid,
+         "where is the master? Give --master HOST:PORT or --job-dir DIR, or set EMBERS_MASTER or "
+         "EMBERS_JOB_DIR in the environment");
+  return find_job(location);
 }
 
 std::chrono::duration<double> connection_silence(const job::Job& job) {

@@ -49,6 +49,7 @@ Message<wire::JoinRequest> owner_join_request(const Server& server, uint32_t mor
     b.setBootId(boot_id());
     b.setMore(more);
     b.setToken(random_number());
+    b.setLabel(label_from_environment());
     const auto endpoints = texts(server.endpoints());
     write_texts(b.initEndpoints(endpoints.size()), endpoints);
   });

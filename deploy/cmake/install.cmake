@@ -26,7 +26,9 @@ foreach(library base schema job data model)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${library}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/${library}
           FILES_MATCHING PATTERN "*.h")
 endforeach()
-install(FILES ${CMAKE_SOURCE_DIR}/client/session.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/client)
+foreach(header admin options session)
+  install(FILES ${CMAKE_SOURCE_DIR}/client/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/client)
+endforeach()
 install(DIRECTORY ${CMAKE_BINARY_DIR}/schema/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/schema
         FILES_MATCHING PATTERN "*.capnp.h" PATTERN "message_kinds.h" PATTERN CMakeFiles EXCLUDE)
 

@@ -87,6 +87,11 @@ struct Order {
   uint64_t value = 0;  // kHold, kRelease: the cut
 };
 
+// What a member has done since it joined, for people; see wire::HeartbeatRequest.
+struct Activity {
+  uint64_t rows = 0, bytes = 0, pulls = 0, pushes = 0, applied = 0, waiting = 0;
+};
+
 // --- what happens ----------------------------------------------------------------------------------
 
 struct Event {
@@ -102,6 +107,7 @@ struct Event {
     std::vector<std::string> model, numeric, settings;  // worker: what it must agree on
     uint32_t more = 0;                                  // owner: so many of its process join after it
     uint64_t token = 0;                                 // the same when it is asked again; 0: it never is
+    std::string label;  // given by whoever started it, or "": see wire::JoinRequest
   };
   struct Lease {
     Ticket ticket = 0;
@@ -122,6 +128,7 @@ struct Event {
     Ticket ticket = 0;
     uint64_t incarnation = 0;  // 0 before the join
     bool stop = false;         // the user asked this process to stop
+    Activity activity = {};
   };
   struct Owners {
     Ticket ticket = 0;
@@ -142,6 +149,20 @@ struct Event {
     Ticket ticket = 0;
     uint64_t incarnation = 0;
     std::string reason = {};  // why it cannot go on; "": it is done
+  };
+
+  // From those who steer the job.
+  struct Scale {
+    Ticket ticket = 0;
+    uint32_t workers = 0;  // wanted from now on
+  };
+  struct Drain {
+    Ticket ticket = 0;
+    std::vector<std::string> members;  // names or labels of workers
+  };
+  struct End {
+    Ticket ticket = 0;
+    bool save = true;
   };
 
   // From the master's own process.
@@ -208,9 +229,9 @@ struct Event {
   };
 
   Time at;
-  std::variant<Join, Lease, Done, Heartbeat, Owners, Orders, Fail, Leave, Stop, Tick, Reconnected, LinkDown,
-               Connected, NotConnected, OwnerDown, OwnerAnswered, OwnerFailed, OwnerTold, Prepared, Counted,
-               Scored, Saved, WorkFailed, EvaluationFailed>
+  std::variant<Join, Lease, Done, Heartbeat, Owners, Orders, Fail, Leave, Scale, Drain, End, Stop, Tick,
+               Reconnected, LinkDown, Connected, NotConnected, OwnerDown, OwnerAnswered, OwnerFailed,
+               OwnerTold, Prepared, Counted, Scored, Saved, WorkFailed, EvaluationFailed>
       what;
 };
 

@@ -12,7 +12,8 @@ constexpr auto kFailSeconds = std::chrono::seconds(3);  // for members to be tol
 void JobState::stop(const std::string& why) {
   if (stopped() || phase_ >= Phase::kEnding) return;
   report_.stopped_by = why;
-  say(fmt::format("{}: finishing what is under way{}", why, config_->output.empty() ? "" : ", then saving"));
+  say(fmt::format("{}: finishing what is under way{}", why,
+                  config_->output.empty() || !saves_ ? "" : ", then saving"));
   if (phase_ == Phase::kGathering) return finish();
   if (!sync()) train_book_.set_limit(train_book_.next());
 }

@@ -7,6 +7,7 @@ namespace embers {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kPaceSeconds = 15;
 
 }  // namespace
 
@@ -25,6 +26,7 @@ void JobState::begin_epoch(uint32_t number, uint64_t next, const std::vector<uin
     train_book_.set_limit(window_.limit());
   }
   clocks_ = Clocks(training.staleness_bound);
+  begin_pace();
   sums_ = {};
   sums_.start = now_;
   sums_.first_examples = stats_.examples;
@@ -77,7 +79,20 @@ void JobState::begin_evaluation() {
   evaluation_start_ = now_;
   evaluated_examples_ = counted_ = 0;
   eval_book_ = LeaseBook(config_->test_minibatches, 0, {}, last_lease());
+  begin_pace();
   limit_evaluation();
+}
+
+// How fast the phase goes that has just begun.
+void JobState::begin_pace() {
+  pace_ = examples_pace_ = Rate(kPaceSeconds);
+  measure_pace();
+}
+
+void JobState::measure_pace() {
+  if (phase_ != Phase::kTraining && phase_ != Phase::kEvaluating) return;
+  pace_.add(book().done(), now_);
+  examples_pace_.add(phase_ == Phase::kEvaluating ? evaluated_examples_ : trained_examples_, now_);
 }
 
 void JobState::limit_evaluation() {
@@ -101,6 +116,8 @@ void JobState::end_evaluation() {
 
 void JobState::take(const Event::Scored& e) {
   if (phase_ != Phase::kScoring) return;
+  evaluation_seconds_ = seconds_since(evaluation_start_);
+  evaluation_ = Status::Evaluation{e.loss, e.auc, e.accuracy};
   const auto set = [&](Period& p) {
     p.test_loss = e.loss;
     p.auc = e.auc;
@@ -151,8 +168,8 @@ void JobState::save_or_go_on() {
   const bool trained = trains && (!report_.epochs.empty() || !config_->resume.empty());
   last_save_ = is_last();
   const bool due = last_save_ || (config_->save_every > 0 && epoch_ % config_->save_every == 0);
-  effect(Effect::Save{trained && due && !config_->output.empty(),
-                      last_save_ && trains && !config_->dump_rows.empty(), cursor()});
+  effect(Effect::Save{saves_ && trained && due && !config_->output.empty(),
+                      saves_ && last_save_ && trains && !config_->dump_rows.empty(), cursor()});
 }
 
 void JobState::take(const Event::Saved& e) {

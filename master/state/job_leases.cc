@@ -55,13 +55,15 @@ void JobState::serve_leases() {
   for (const Waiting& w : waiting_leases_)  // all, before any is granted
     if (!deadlines_.is_late(w.incarnation)) clocks_.add(w.incarnation);
   std::erase_if(waiting_leases_, [&](const Waiting& w) {
-    if (phase_ >= Phase::kEnding) {  // those who wait when a job fails are told by fail_job()
+    // Those who wait when a job fails are told by fail_job().
+    if (phase_ >= Phase::kEnding || members_.find(w.incarnation)->draining) {
       effect(Effect::Answer{w.ticket, Reply::Lease{}});
       return true;
     }
     if (!may_grant() || deadlines_.is_late(w.incarnation)) return false;
     auto granted = book().grant(w.incarnation, most_to_grant(w.incarnation));
     if (!granted) return false;
+    if (!deadlines_.holds(w.incarnation)) members_.find(w.incarnation)->began_at = finished_;
     deadlines_.granted(w.incarnation, *granted, now_);
     const bool training = phase_ == Phase::kTraining;
     effect(Effect::Answer{
@@ -80,6 +82,7 @@ void JobState::take(const Event::Done& e) {
   const bool held = deadlines_.finished(e.incarnation, e.lease, e.minibatch, !e.returned, now_);
   if (held && !e.returned) {
     ++worker.done;
+    worker.examples += e.examples;
     worker.last_done = now_;
   }
   if (was_late && !deadlines_.is_late(e.incarnation)) no_longer_late(e.incarnation);
@@ -91,6 +94,7 @@ void JobState::take(const Event::Done& e) {
     } else {
       accepted = book().complete(e.lease, e.minibatch, e.attempt);
       if (accepted) {
+        ++finished_;
         report_.skipped_rows += e.skipped;
         report_.direct_rows += e.direct_rows;
         report_.owner_rows += e.owner_rows;
@@ -98,6 +102,7 @@ void JobState::take(const Event::Done& e) {
       }
     }
   }
+  if (held) worker.began_at = finished_;
   effect(Effect::Answer{e.ticket, Reply::Done{accepted}});
 }
 
@@ -107,6 +112,7 @@ void JobState::trained(const Event::Done& e) {
   sums_.keys += e.keys;
   sums_.cache_hits += e.cache_hits;
   sums_.stages.add(e.stages);
+  trained_examples_ += e.examples;
   trained_any_ |= e.examples > 0;
   report_.late_pulls += e.late_pulls;
   clocks_.advance(e.incarnation);

@@ -41,6 +41,7 @@ void JobState::take(const Event::Join& e) {
   member.link = e.link;
   member.more = e.more;
   member.token = e.token;
+  member.label = e.label;
   // Whoever is refused leaves nothing behind: everything is checked before anything is changed.
   if (member.owner) check_owner(member);
   if (member.worker()) check_worker(e);
@@ -49,8 +50,14 @@ void JobState::take(const Event::Join& e) {
   const Member& added = members_.add(std::move(member), now_);
   if (!e.owner) {
     say(fmt::format("{} joined", added.describe()));
-    if (added.worker()) alone_since_ = now_;
     waiting_joins_.push_back({e.ticket, added.incarnation, now_});
+    if (!added.worker()) return;
+    alone_since_ = now_;
+    // Whoever was started by hand is welcome, beside those that may come back. Others were started to make
+    // the wanted number true, which may have changed meanwhile.
+    if (added.label.empty())
+      wanted_workers_ = std::max(wanted_workers_, static_cast<uint32_t>(members_.staying_workers()));
+    drain_surplus();
     return;
   }
   Place& place = places_[added.number];
@@ -110,13 +117,13 @@ void JobState::check_worker(const Event::Join& e) const {
 // Of a worker that has passed all checks. The first one decides; when it has gone before the job starts,
 // nothing was computed with its settings, and the next one does.
 void JobState::accept_numeric_settings(const Event::Join& e) {
-  if (phase_ == Phase::kGathering && members_.connected_workers() == 0) numeric_settings_ = e.numeric;
+  if (phase_ == Phase::kGathering && members_.active_workers() == 0) numeric_settings_ = e.numeric;
   for (const std::string& difference : numeric_differences(e)) say(difference);
 }
 
 // Between the worker and the first one, in words.
 std::vector<std::string> JobState::numeric_differences(const Event::Join& e) const {
-  if (phase_ == Phase::kGathering && members_.connected_workers() == 0) return {};
+  if (phase_ == Phase::kGathering && members_.active_workers() == 0) return {};
   std::vector<std::string> differences;
   for (size_t i = 0; i < std::max(e.numeric.size(), numeric_settings_.size()); ++i) {
     const std::string a = i < numeric_settings_.size() ? numeric_settings_[i] : "nothing";
@@ -174,6 +181,11 @@ void JobState::take(const Event::Heartbeat& e) {
            "others",
            config_->job.job.heartbeat_timeout);
     member->last_seen = now_;
+    member->rows = e.activity.rows;
+    member->bytes = e.activity.bytes;
+    member->waiting = e.activity.waiting;
+    member->pulls.add(e.activity.pulls, now_);
+    member->pushes.add(e.activity.pushes, now_);
     if (e.stop && member->owner) stop(member->describe() + " was asked to stop");
   }
   effect(
@@ -224,7 +236,9 @@ void JobState::take(const Event::Reconnected& e) {
   member->last_seen = now_;
   if (std::exchange(member->connected, true)) return;
   say(fmt::format("{} is connected again", member->describe()));
-  if (member->worker() && !deadlines_.is_late(e.incarnation)) lease_to_it_alone(e.incarnation);
+  if (!member->worker()) return;
+  if (!deadlines_.is_late(e.incarnation)) lease_to_it_alone(e.incarnation);
+  drain_surplus();  // another one may have taken its place
 }
 
 // Of a worker, in words.

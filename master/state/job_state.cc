@@ -54,8 +54,10 @@ JobState::JobState(std::shared_ptr<const JobConfig> config, uint32_t local_owner
       clips_by_norm_(storage::Clipper(config_->model.tables).needs_norms()),
       now_(now),
       last_tick_(now),
+      wanted_workers_(config_->workers),
       places_(std::max(config_->shards, local_owners)),
-      deadlines_(LeaseDeadlines::Duration(config_->job.job.lease_timeout)) {
+      deadlines_(LeaseDeadlines::Duration(config_->job.job.lease_timeout)),
+      start_(now) {
   for (uint32_t number = 0; number < local_owners; ++number)
     places_[number].holder = Place::Holder::kConnected;
   report_.job = config_->job.job.name;
@@ -103,7 +105,7 @@ void JobState::enter(Phase next) {
 bool JobState::step() {
   switch (phase_) {
     case Phase::kGathering:
-      if (owners_there() < config_->shards || members_.connected_workers() < config_->workers) return false;
+      if (owners_there() < config_->shards || members_.active_workers() < workers_to_begin()) return false;
       enter(Phase::kPreparing);
       effect(Effect::Prepare{cursor()});
       return true;
@@ -179,6 +181,7 @@ void JobState::take(const Event::Tick&) {
   }
   answer_orders();
   if (phase_ >= Phase::kEnding) return;
+  measure_pace();
   check_silence();
   check_away();
   check_late();

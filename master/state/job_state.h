@@ -16,6 +16,7 @@
 #include "master/state/orders.h"
 #include "master/state/questions.h"
 #include "schema/partition.h"
+#include "schema/status.h"
 
 namespace embers {
 
@@ -46,6 +47,8 @@ class JobState {
   const Membership& members() const { return members_; }
   OwnerMap map() const;
   double beat() const;  // seconds between heartbeats, and between ticks
+  // All but what only the actor knows: the job's file, the task of people, metrics of recent minibatches.
+  Status status(Time now) const;
   // What it holds now, and may have to hold on to for a while.
   struct Held {
     size_t members = 0, requests = 0, questions = 0, minibatches = 0;
@@ -95,6 +98,9 @@ class JobState {
   void take(const Event::Orders& e);
   void take(const Event::Fail& e);
   void take(const Event::Leave& e);
+  void take(const Event::Scale& e);
+  void take(const Event::Drain& e);
+  void take(const Event::End& e);
   void take(const Event::Stop& e) { stop(e.why); }
   void take(const Event::Tick& e);
   void take(const Event::Reconnected& e);
@@ -155,6 +161,18 @@ class JobState {
   void check_silence();
   void wait(std::vector<Waiting>& list, Waiting request);
 
+  // --- who steers it (job_control.cc) ------------------------------------------------------------
+  void check_steerable() const;
+  Member& worker_named(const std::string& name);
+  void drain(Member& worker);
+  void drain_surplus();
+  uint32_t workers_to_begin() const { return std::min(config_->workers, wanted_workers_); }
+
+  // --- how it stands (job_status.cc) -------------------------------------------------------------
+  Status::Member describe(const Member& member, Time now) const;
+  std::string state_of(const Member& member) const;
+  double remaining(Time now) const;  // seconds
+
   // --- leases (job_leases.cc) --------------------------------------------------------------------
   void serve_leases();
   LeaseBook& book() { return phase_ == Phase::kEvaluating ? eval_book_ : train_book_; }
@@ -194,6 +212,8 @@ class JobState {
   uint64_t last_lease() const { return std::max(train_book_.last_lease(), eval_book_.last_lease()); }
   void begin_evaluation();
   void end_evaluation();
+  void begin_pace();
+  void measure_pace();
   void limit_evaluation();
   Cursor cursor() const;
   void save_or_go_on();
@@ -223,6 +243,7 @@ class JobState {
   Orders orders_;
   std::vector<std::string> numeric_settings_;  // of the first worker
   Time last_tick_;
+  uint32_t wanted_workers_;
   Time alone_since_;  // without any worker, while training or evaluating
   std::vector<Waiting> waiting_joins_, waiting_leases_, waiting_owners_;  // oldest first
 
@@ -246,9 +267,17 @@ class JobState {
   std::map<uint64_t, Time> idle_;  // workers that neither hold nor ask for work, and since when
   bool committing_ = false;
   bool stats_pending_ = false;
+  bool saves_ = true;       // at its end
   bool last_save_ = false;  // after the save that is under way the job ends
   EpochSums sums_;
   bool trained_any_ = false;  // a minibatch with examples, in this run
+  Time start_;
+  uint64_t finished_ = 0;          // minibatches, of training and evaluations
+  uint64_t trained_examples_ = 0;  // in this run
+  Rate pace_, examples_pace_;      // of the phase: minibatches; examples
+  double evaluation_seconds_ = 0;  // that the last evaluation took
+  std::optional<Status::Evaluation> evaluation_;
+  uint64_t owners_lost_ = 0;
   Time evaluation_start_;
   uint64_t evaluated_examples_ = 0;
   uint64_t counted_ = 0;  // minibatches of the evaluation that are summed up, in order

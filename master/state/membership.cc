@@ -8,18 +8,24 @@
 
 namespace embers {
 
+namespace {
+
+bool is_active(const Member& m) { return m.worker() && m.connected && !m.draining; }
+
+}  // namespace
+
+const char* Member::role() const { return owner ? "shard" : reader ? "reader" : "worker"; }
+
+std::string Member::name() const { return fmt::format("{} {}", role(), number); }
+
 std::string Member::describe() const {
-  return fmt::format("{} {} (pid {} on {})",
-                     owner    ? "shard"
-                     : reader ? "reader"
-                              : "worker",
-                     number, pid, host);
+  return fmt::format("{} ({}pid {} on {})", name(), label.empty() ? "" : label + ", ", pid, host);
 }
 
 Member& Membership::add(Member member, Time now) {
   member.incarnation = ++last_incarnation_;
   if (!member.owner) member.number = member.reader ? readers_joined_++ : workers_joined_++;
-  member.last_seen = now;
+  member.last_seen = member.joined = now;
   return members_[member.incarnation] = std::move(member);
 }
 
@@ -80,9 +86,21 @@ size_t Membership::workers() const {
   return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.second.worker(); });
 }
 
-size_t Membership::connected_workers() const {
+size_t Membership::staying_workers() const {
   return std::count_if(members_.begin(), members_.end(),
-                       [](const auto& m) { return m.second.worker() && m.second.connected; });
+                       [](const auto& m) { return m.second.worker() && !m.second.draining; });
+}
+
+size_t Membership::active_workers() const {
+  return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return is_active(m.second); });
+}
+
+// Incarnations grow as members join.
+std::vector<Member*> Membership::active() {
+  std::vector<Member*> found;
+  for (auto& [incarnation, member] : members_)
+    if (is_active(member)) found.push_back(&member);
+  return found;
 }
 
 size_t Membership::owners() const {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "master/state/rate.h"
+
 namespace embers {
 
 // A process (or an actor of this process) that joined the job.
@@ -24,11 +26,20 @@ struct Member {
   uint64_t token = 0;  // of its join; not 0: it can lose that connection and come back over another one
   bool connected = true;
   std::chrono::steady_clock::time_point last_seen;
-  uint64_t done = 0;  // a worker: minibatches that it has finished
+  std::string label;      // given by whoever started it, or ""
+  bool draining = false;  // a worker: was told to finish what it holds, and to leave
+  std::chrono::steady_clock::time_point joined;
+  uint64_t done = 0;      // a worker: minibatches that it has finished
+  uint64_t examples = 0;  // in these
+  uint64_t began_at = 0;  // a worker that holds work: what the job had finished when it began it
+  uint64_t rows = 0, bytes = 0, waiting = 0;  // an owner, as it says itself
+  Rate pulls, pushes;
   std::chrono::steady_clock::time_point last_done;
 
   bool worker() const { return !owner && !reader; }
-  std::string describe() const;  // "worker 2 (pid 4711 on host)"
+  const char* role() const;      // worker, shard, reader
+  std::string name() const;      // "worker 2"
+  std::string describe() const;  // "worker 2 (w1, pid 4711 on host)"; w1 is its label
 };
 
 // Who is in the job. Plain state, owned by the master.
@@ -55,7 +66,9 @@ class Membership {
   // owner of their process has joined.
   size_t kept_from(const Member& joining) const;
   size_t workers() const;
-  size_t connected_workers() const;
+  size_t staying_workers() const;  // not told to leave
+  size_t active_workers() const;   // of these, those that are connected
+  std::vector<Member*> active();   // the same, oldest first
   size_t owners() const;
   uint32_t workers_joined() const { return workers_joined_; }
   const std::map<uint64_t, Member>& all() const { return members_; }

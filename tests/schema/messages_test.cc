@@ -42,7 +42,9 @@ TEST(Messages, NeverChangeTheirNumbers) {
       {"JobRequest", 64},       {"JobReply", 65},       {"JoinRequest", 66},  {"JoinReply", 67},
       {"LeaseRequest", 68},     {"LeaseReply", 69},     {"DoneRequest", 70},  {"DoneReply", 71},
       {"HeartbeatRequest", 72}, {"HeartbeatReply", 73}, {"FailRequest", 74},  {"LeaveRequest", 75},
-      {"OwnersRequest", 76},    {"OwnersReply", 77},    {"OrderRequest", 78}, {"OrderReply", 79}};
+      {"OwnersRequest", 76},    {"OwnersReply", 77},    {"OrderRequest", 78}, {"OrderReply", 79},
+      {"StatusRequest", 80},    {"StatusReply", 81},    {"ScaleRequest", 82}, {"DrainRequest", 83},
+      {"StopRequest", 84}};
   for (const auto& [message, number] : expected)
     EXPECT_EQ(name(static_cast<Kind>(number)), message) << number;
 }
@@ -87,7 +89,9 @@ TEST(Messages, ThatChangeAnOwnersRowsOrEndAJobComeFromTheirRolesOnly) {
       {Kind::kCommitRequest, {MASTER}},       {Kind::kFenceRequest, {MASTER}},
       {Kind::kRestoreRequest, {MASTER}},      {Kind::kScanRequest, {MASTER}},
       {Kind::kEndRequest, {MASTER}},          {Kind::kLeaseRequest, {WORKER}},
-      {Kind::kDoneRequest, {WORKER}},         {Kind::kFailRequest, {OWNER, WORKER}}};
+      {Kind::kDoneRequest, {WORKER}},         {Kind::kFailRequest, {OWNER, WORKER}},
+      {Kind::kStatusRequest, {ADMIN}},        {Kind::kScaleRequest, {ADMIN}},
+      {Kind::kDrainRequest, {ADMIN}},         {Kind::kStopRequest, {ADMIN}}};
   for (const auto& [kind, roles] : expected)
     for (const wire::Role role : {WORKER, OWNER, READER, ADMIN, MASTER})
       EXPECT_EQ(may_send(role, kind), roles.contains(role)) << name(role) << " " << name(kind);

@@ -1,0 +1,158 @@
+#include "client/admin.h"
+
+#include "actors/ask.h"
+#include "actors/system_config.h"
+#include "actors/transport/transport.h"
+#include "base/mutex.h"
+#include "client/reach_master.h"
+#include "schema/codec.h"
+
+namespace embers::client {
+namespace {
+
+Status::Group read(wire::StatusReply::Group::Reader r) { return {r.getWanted(), r.getJoined(), r.getLost()}; }
+
+Status::Member read(wire::StatusReply::Member::Reader r) {
+  Status::Member m;
+  m.name = r.getName();
+  m.role = r.getRole();
+  m.number = r.getNumber();
+  m.label = r.getLabel();
+  m.host = r.getHost();
+  m.pid = r.getPid();
+  m.state = r.getState();
+  m.last_sign_s = r.getLastSign();
+  m.joined_s = r.getJoined();
+  m.minibatches = r.getMinibatches();
+  m.examples = r.getExamples();
+  m.rows = r.getRows();
+  m.bytes = r.getBytes();
+  m.pulls_per_s = r.getPullsPerSecond();
+  m.pushes_per_s = r.getPushesPerSecond();
+  m.lag = r.getLag();
+  return m;
+}
+
+Status read(wire::StatusReply::Reader r) {
+  Status s;
+  s.job = r.getJob();
+  s.id = r.getRun();
+  s.task = r.getTask();
+  s.mode = r.getMode();
+  s.phase = r.getPhase();
+  s.error = r.getError();
+  s.stopping = r.getStopping();
+  s.elapsed_s = r.getElapsed();
+  s.remaining_s = r.getRemaining();
+  s.epoch = r.getEpoch();
+  s.epochs = r.getEpochs();
+  s.version = r.getVersion();
+  s.minibatches_done = r.getMinibatchesDone();
+  s.minibatches = r.getMinibatches();
+  s.examples = r.getExamples();
+  s.examples_per_s = r.getExamplesPerSecond();
+  s.loss = r.getLoss();
+  s.auc = r.getAuc();
+  if (r.hasEvaluation()) {
+    const auto e = r.getEvaluation();
+    s.evaluation = Status::Evaluation{e.getLoss(), e.getAuc(), e.getAccuracy()};
+  }
+  s.staleness_mean = r.getStalenessMean();
+  s.staleness_max = r.getStalenessMax();
+  s.workers = read(r.getWorkers());
+  s.shards = read(r.getShards());
+  for (const auto member : r.getMembers()) s.members.push_back(read(member));
+  return s;
+}
+
+}  // namespace
+
+struct Admin::Impl {
+  explicit Impl(const AdminOptions& o)
+      : options(o), location(location_of(o, "AdminOptions")), system(config) {
+    // Without an address, that of the job directory is waited for only if that is wanted.
+    if (!o.wait_for_master) location.connect_timeout = {};
+    access = find_job(location);
+    transport.emplace(system, access.credentials);
+  }
+  ~Impl() { transport->stop(); }
+
+  // The connection of earlier calls, or a new one. Whatever is asked of a master may be asked twice.
+  MasterActor reach(bool anew) {
+    const MutexLock lock(mutex);
+    if (master && !anew) return *master;
+    const auto link = Link::open(*transport, access.address, access.find_master, {0, 0, wire::Role::ADMIN},
+                                 options.connect_timeout);
+    link->keep();
+    if (!options.wait_for_master) link->expect_listener();
+    return *(master = link->proxy<MasterInterface>(Destination::kMaster));
+  }
+
+  template <class T>
+  Message<typename KindOf<T>::Reply> ask_once(const MasterActor& whom, const Message<T>& question) {
+    using Answer = Message<typename KindOf<T>::Reply>;
+    caf::scoped_actor self{system};
+    const auto patience =
+        std::chrono::ceil<std::chrono::milliseconds>(options.connect_timeout + options.timeout);
+    try {
+      return receive_answer<Answer>(self.ptr(), self->request(whom, patience, question));
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::kTimeout) throw;
+      fail(ErrorCode::kTimeout,
+           "{} does not answer within {:g} s: it may still be reading its data; if not, check that its "
+           "process is "
+           "not stopped",
+           access.master, options.timeout.count());
+    }
+  }
+
+  template <class T>
+  Message<typename KindOf<T>::Reply> ask(const Message<T>& question) {
+    const bool had_one = is_connected();
+    try {
+      return ask_once(reach(false), question);
+    } catch (const Error& e) {
+      // Only a connection that was made before may have ended without this job being at its end.
+      const bool broken = e.code() == ErrorCode::kUnavailable || e.code() == ErrorCode::kUnreachable;
+      if (!broken || !had_one) throw;
+    }
+    return ask_once(reach(true), question);
+  }
+
+  bool is_connected() {
+    const MutexLock lock(mutex);
+    return master.has_value();
+  }
+
+  const AdminOptions options;
+  JobLocation location;
+  JobAccess access;
+  SystemConfig config;
+  caf::actor_system system;
+  std::optional<Transport> transport;
+  Mutex mutex;
+  std::optional<MasterActor> master ABSL_GUARDED_BY(mutex);
+};
+
+Admin::Admin(const AdminOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Admin::~Admin() = default;
+
+Status Admin::status() {
+  const auto reply = impl_->ask(make_message<wire::StatusRequest>());
+  return decoding(Kind::kStatusReply, [&] { return read(reply.get()); });
+}
+
+void Admin::scale(uint32_t workers) {
+  impl_->ask(make_message<wire::ScaleRequest>([&](wire::ScaleRequest::Builder b) { b.setWorkers(workers); }));
+}
+
+void Admin::drain(const std::vector<std::string>& members) {
+  impl_->ask(make_message<wire::DrainRequest>(
+      [&](wire::DrainRequest::Builder b) { write_texts(b.initMembers(members.size()), members); }));
+}
+
+void Admin::stop(bool save) {
+  impl_->ask(make_message<wire::StopRequest>([&](wire::StopRequest::Builder b) { b.setSave(save); }));
+}
+
+}  // namespace embers::client

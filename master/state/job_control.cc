@@ -1,0 +1,84 @@
+// What those who steer the job ask of it.
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "master/state/job_state.h"
+
+namespace embers {
+
+void JobState::check_steerable() const {
+  if (error_) throw Error(ErrorCode::kJobFailed, fmt::format("the job has failed: {}", error_->what()));
+  if (phase_ >= Phase::kEnding) fail(ErrorCode::kEnded, "the job '{}' has ended", config_->job.job.name);
+}
+
+void JobState::take(const Event::Scale& e) {
+  check_steerable();
+  if (e.workers < 1) fail(ErrorCode::kInvalid, "a job needs at least one worker (embers stop ends a job)");
+  if (std::exchange(wanted_workers_, e.workers) != e.workers)
+    say(fmt::format("{} worker{} wanted from now on", e.workers, e.workers == 1 ? " is" : "s are"));
+  drain_surplus();
+  effect(Effect::Answer{e.ticket, Reply::Empty{}});
+}
+
+// All of them or none. Whoever is being drained already is not counted twice.
+void JobState::take(const Event::Drain& e) {
+  check_steerable();
+  if (e.members.empty()) fail(ErrorCode::kInvalid, "which workers are to be drained?");
+  std::set<uint64_t> leaving;
+  for (const std::string& name : e.members)
+    if (const Member& worker = worker_named(name); !worker.draining) leaving.insert(worker.incarnation);
+  if (leaving.size() >= wanted_workers_)
+    fail(ErrorCode::kInvalid,
+         "no worker would be wanted any more ({} now): let another one join first, or end the job (embers "
+         "stop)",
+         wanted_workers_);
+  wanted_workers_ -= static_cast<uint32_t>(leaving.size());
+  for (const uint64_t incarnation : leaving) drain(*members_.find(incarnation));
+  effect(Effect::Answer{e.ticket, Reply::Empty{}});
+}
+
+void JobState::take(const Event::End& e) {
+  check_steerable();
+  saves_ &= e.save;
+  stop(e.save ? "embers stop" : "embers stop --no-save");
+  effect(Effect::Answer{e.ticket, Reply::Empty{}});
+}
+
+// By its label, its name ("worker 3", "worker-3") or its number.
+Member& JobState::worker_named(const std::string& name) {
+  std::vector<Member*> found;
+  std::vector<std::string> known;
+  for (const auto& [incarnation, m] : members_.all()) {
+    Member& member = *members_.find(incarnation);
+    const std::string number = std::to_string(m.number);
+    const bool full = name == m.name() || name == fmt::format("{}-{}", m.role(), number);
+    if (full && !m.worker())
+      fail(ErrorCode::kInvalid, "{} cannot be drained: only workers come and go while a job runs", m.name());
+    if (!m.worker()) continue;
+    known.push_back(m.label.empty() ? m.name() : fmt::format("{} ({})", m.name(), m.label));
+    if (full || name == number) return member;
+    if (!m.label.empty() && name == m.label) found.push_back(&member);
+  }
+  if (found.size() == 1) return *found.front();
+  if (found.size() > 1)
+    fail(ErrorCode::kInvalid, "{} workers have the label '{}': name one of {}", found.size(), name,
+         fmt::join(known, ", "));
+  fail(ErrorCode::kInvalid, "there is no worker '{}'; {}", name,
+       known.empty() ? std::string("none has joined") : fmt::format("there are {}", fmt::join(known, ", ")));
+}
+
+void JobState::drain(Member& worker) {
+  worker.draining = true;
+  orders_.give(worker.incarnation, Order::What::kDrain, 0, now_);
+  say(fmt::format("{} is to finish what it holds, and to leave", worker.describe()));
+  answer_orders();
+}
+
+// The youngest ones go. Those whose connection is broken may never come back, and are not counted.
+void JobState::drain_surplus() {
+  std::vector<Member*> active = members_.active();
+  for (; active.size() > wanted_workers_; active.pop_back()) drain(*active.back());
+}
+
+}  // namespace embers
