@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "apps/command_line/command_line.h"
+#include "apps/launch/guard.h"
+#include "apps/launch/launch.h"
+#include "apps/launch/remote_member.h"
 #include "apps/process/program.h"
 #include "apps/process/runtime.h"
 #include "apps/shard/shard.h"
@@ -22,6 +25,9 @@ int main(int argc, char** argv) {
     return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
                                  [](const SynthOptions& o) { return synth_criteo(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
+                                 [](const LaunchOptions& o) { return launch::launch(o); },
+                                 [](const GuardOptions& o) { return launch::run_guard(o.mark); },
+                                 [](const MemberOptions& o) { return launch::run_remote_member(o); },
                                  [&](const BenchOptions&) { return bench(); },
                                  [&](const BenchPartOptions&) { return bench(); },
                                  [&](const auto&) -> int { become("embers-compute", words); }},

@@ -62,6 +62,29 @@ struct WorkerOptions {
   JoinOptions join;
 };
 
+struct LaunchOptions {
+  MasterOptions master;              // with no address to listen on: one that suits the hosts
+  std::vector<std::string> command;  // after "--": runs as worker, instead of embers worker
+  uint32_t max_restarts = 3;         // of a member, in a row
+  bool dry_run = false;              // --dry-run
+  std::vector<std::string> hosts;    // --hosts a,b: shards and workers run there
+  std::string ssh = "ssh";           // --ssh "ssh -F FILE"
+  std::string remote_program;        // --remote-program: embers on these hosts; "": where it is here
+};
+
+// A process that ends whatever a launcher leaves behind; not for users.
+struct GuardOptions {
+  std::string mark;
+};
+
+// A member that a launcher on another host started; not for users.
+struct MemberOptions {
+  std::string directory;                 // to start in, if there is one of this name
+  bool secret = false;                   // the first line of standard input is the job's secret
+  std::vector<std::string> environment;  // NAME=VALUE
+  std::vector<std::string> command;      // after "--"
+};
+
 struct EvaluateOptions {
   JobOptions job;                 // resume: the model's directory
   std::vector<std::string> data;  // files instead of the job's test files
@@ -104,9 +127,9 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command =
-    std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, EvaluateOptions, PredictOptions,
-                 CheckOptions, SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+using Command = std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, LaunchOptions,
+                             GuardOptions, MemberOptions, EvaluateOptions, PredictOptions, CheckOptions,
+                             SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>

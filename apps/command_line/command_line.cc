@@ -6,10 +6,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "apps/command_line/describe.h"
 #include "apps/command_line/op_help.h"
@@ -126,12 +128,13 @@ void add_task(CLI::App& master, MasterOptions& o) {
     o.job.resume = o.task == Task::kTrain ? o.job.resume : words->second;
     const auto needs = [&](const char* option) {
       if (master.count(option) == 0)
-        fail(ErrorCode::kInvalid, "--task {} needs {}; see embers help master", task, option);
+        fail(ErrorCode::kInvalid, "--task {} needs {}; see embers help {}", task, option, master.get_name());
     };
     const auto refuses = [&](std::initializer_list<const char*> options) {
       for (const char* option : options)
         if (master.count(option) > 0)
-          fail(ErrorCode::kInvalid, "{} means nothing with --task {}; see embers help master", option, task);
+          fail(ErrorCode::kInvalid, "{} means nothing with --task {}; see embers help {}", option, task,
+               master.get_name());
     };
     if (o.task == Task::kTrain) return refuses({"--model", "--data", "--out"});
     refuses({"--output", "--save-every", "--resume", "--dump-rows"});
@@ -140,23 +143,85 @@ void add_task(CLI::App& master, MasterOptions& o) {
   });
 }
 
+// Of a job in several processes. --shards and --workers, for more to be said about them.
+std::pair<CLI::Option*, CLI::Option*> add_master_options(CLI::App& app, MasterOptions& o) {
+  add_job_options(app, o.job, true);
+  add_task(app, o);
+  CLI::Option* const shards = app.add_option(
+      "--shards,--owners", o.shards,
+      "shards to wait for: the sum of --owners over all shard processes (default: storage.shards)");
+  CLI::Option* const workers =
+      app.add_option("--workers", o.workers, "workers to wait for (default: training.workers)");
+  app.add_option("--connect-timeout", o.connect_timeout, "seconds to keep trying to reach an owner")
+      ->check(kSeconds)
+      ->capture_default_str();
+  return {shards, workers};
+}
+
 void add_master(CLI::App& app, Chosen& chosen) {
   const auto [master, options] = add_command<MasterOptions>(
       app, chosen, "master", "run the master of a job that shard and worker processes join");
-  add_job_options(*master, options.job, true);
-  add_task(*master, options);
+  add_master_options(*master, options);
   master->add_option("--listen", options.listen, "HOST:PORT or unix:/path (may be repeated)")
       ->capture_default_str()
       ->allow_extra_args(false);
   add_access(*master, options.access,
              "directory for the master's address and the job's secret, which is made at first use");
-  master->add_option(
-      "--shards,--owners", options.shards,
-      "shards to wait for: the sum of --owners over all shard processes (default: storage.shards)");
-  master->add_option("--workers", options.workers, "workers to wait for (default: training.workers)");
-  master->add_option("--connect-timeout", options.connect_timeout, "seconds to keep trying to reach an owner")
-      ->check(kSeconds)
+}
+
+void add_launch(CLI::App& app, Chosen& chosen) {
+  const auto [launch, options] =
+      add_command<LaunchOptions>(app, chosen, "launch", "start all processes of a job and look after them");
+  const auto [shards, workers] = add_master_options(*launch, options.master);
+  shards->description("shards to start, a process each (default: storage.shards)")
+      ->check(CLI::Range(1, kMostOwners));
+  workers
+      ->description(
+          "workers to start (default: training.workers); embers scale changes their number while the job "
+          "runs")
+      ->check(CLI::Range(1, INT32_MAX));
+  options.master.listen.clear();
+  launch
+      ->add_option("--listen", options.master.listen,
+                   "HOST:PORT or unix:/path for the master (may be repeated; default: a free port of the "
+                   "loopback, or with --hosts of all addresses)")
+      ->allow_extra_args(false);
+  add_access(*launch, options.master.access,
+             "directory of the job: address, secret, and logs (default: a temporary one)");
+  launch
+      ->add_option("--max-restarts", options.max_restarts,
+                   "how often in a row a member that got nothing done is started again")
       ->capture_default_str();
+  launch->add_flag("--dry-run", options.dry_run, "print the commands that would be run, and run none");
+  launch
+      ->add_option("--hosts", options.hosts,
+                   "hosts for shards and workers, in turn: names for ssh, separated by commas")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(kNotEmpty);
+  launch->add_option("--ssh", options.ssh, "the ssh command for --hosts, with options of its own")
+      ->capture_default_str()
+      ->check(kNotEmpty);
+  launch
+      ->add_option("--remote-program", options.remote_program,
+                   "path of embers on these hosts (default: where it is on this one)")
+      ->check(kNotEmpty);
+  launch->footer(
+      "embers launch JOB [OPTIONS] -- COMMAND ...  starts this command as each worker, with EMBERS_MASTER, "
+      "EMBERS_JOB_DIR, EMBERS_SECRET_FILE and EMBERS_LABEL in its environment.");
+}
+
+// What a launcher starts; not for users.
+void add_launched(CLI::App& app, Chosen& chosen) {
+  const auto [guard, guard_options] =
+      add_command<GuardOptions>(app, chosen, "guard", "end what a launcher leaves behind");
+  guard->group("")->add_option("MARK", guard_options.mark)->required();
+  const auto [member, options] =
+      add_command<MemberOptions>(app, chosen, "member", "run a command for a launcher on another host");
+  member->group("");
+  member->add_option("--dir", options.directory, "directory to start in");
+  member->add_flag("--secret", options.secret, "read the job's secret from standard input");
+  member->add_option("ENVIRONMENT", options.environment, "NAME=VALUE ...");
 }
 
 void add_shard(CLI::App& app, Chosen& chosen) {
@@ -297,25 +362,45 @@ void add_help(CLI::App& app, Chosen& chosen) {
   });
 }
 
+// Commands that take another command after "--". What belongs to that is not for the parser.
+bool takes_command(std::string_view name) { return name == "launch" || name == "member"; }
+
+// How many words at the end are "--" and such a command.
+int cut_off_command(int argc, const char* const* argv) {
+  if (argc < 2 || !takes_command(argv[1])) return 0;
+  const auto end = argv + argc;
+  return static_cast<int>(end - std::find(argv, end, std::string_view("--")));
+}
+
+void add_cut_off(Command& command, std::vector<std::string> words) {
+  if (words.empty()) return;
+  if (words.size() == 1) fail(ErrorCode::kInvalid, "there is no command after --");
+  words.erase(words.begin());
+  if (auto* const launch = std::get_if<LaunchOptions>(&command)) launch->command = std::move(words);
+  if (auto* const member = std::get_if<MemberOptions>(&command)) member->command = std::move(words);
+}
+
 int parse_and_run(int argc, const char* const* argv, const std::function<int(const Command&)>& run) {
   CLI::App app{"embers: embedding row server. Trains models whose embedding tables outgrow one machine.",
                "embers"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "embers " EMBERS_VERSION);
   Chosen chosen;
-  for (const auto add :
-       {add_train, add_master, add_shard, add_worker, add_using, add_synth, add_bench, add_op, add_help})
+  for (const auto add : {add_train, add_launch, add_launched, add_master, add_shard, add_worker, add_using,
+                         add_synth, add_bench, add_op, add_help})
     add(app, chosen);
   CLI::App* command = &app;
   for (int i = 1;
        i < argc && argv[i][0] != '-' && !command->get_subcommands([](CLI::App*) { return true; }).empty();
        ++i)
     command = find_command(*command, argv[i]);
+  const int words = argc - cut_off_command(argc, argv);
   try {
-    app.parse(argc, argv);
+    app.parse(words, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
+  add_cut_off(*chosen, {argv + words, argv + argc});
   return run(*chosen);
 }
 

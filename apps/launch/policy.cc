@@ -109,7 +109,8 @@ void Policy::start_shards(Seconds now, Members& members) {
   for (uint32_t number = 0; number < options_.shards; ++number) {
     const State state = shards_.places[number].state;
     if (state == State::kFree) start(shards_, number, now, members);
-    if (state != State::kWaiting || !start_again(shards_, number, now, members)) continue;
+    if (state != State::kWaiting || !view_.misses_shards || !start_again(shards_, number, now, members))
+      continue;
     if (shards_.places[number].state == State::kGivenUp) hopeless_ = last_given_up_;
   }
 }

@@ -20,6 +20,7 @@ struct JobView {
   };
   uint32_t workers_wanted = 0;
   uint32_t other_workers = 0;             // in the job, and not started by this launcher
+  bool misses_shards = false;             // fewer have joined than it needs
   bool begun = false;                     // all that it waited for have joined
   bool ending = false;                    // it is over, or stopping
   std::map<std::string, Joined> members;  // by label
@@ -51,6 +52,7 @@ struct PolicyOptions {
 //   without having got something done.
 // - The job is given up on when a shard is, or when a worker is and no other is left to do its work. Until a
 //   job has begun, it needs all of them.
+// - A shard that ended comes back only where the master misses one: some jobs need none.
 // - A shard that has joined a job which cannot do without it is not started again: its master ends the job.
 class Policy {
  public:

@@ -49,6 +49,7 @@ class PolicyTest : public testing::Test {
   void ends(const Member& member, const Ending& ending) {
     now_ += kStep;
     view_.members.erase(member.label());
+    view_.misses_shards |= member.kind == Kind::kShard;
     policy_->on_end(member, ending, now_);
   }
   // Lets time pass, with an answer of the master at every step; who is started then, and when from now.
@@ -301,6 +302,15 @@ TEST_F(PolicyTest, AShardThatHasJoinedAJobWithoutAJournalIsLeftToItsMaster) {
   due();
   joins("s0", false);
   ends(shard(0), kKilled);
+  EXPECT_EQ(wait(60).size(), 0);
+  EXPECT_FALSE(policy_->hopeless());
+}
+
+TEST_F(PolicyTest, AShardThatNobodyMissesIsNotStartedAgain) {
+  launch({.shards = 1, .workers = 1, .shards_return = true, .max_restarts = 0});
+  due();
+  ends(shard(0), kBadly);
+  view_.misses_shards = false;  // the model has no embedding tables
   EXPECT_EQ(wait(60).size(), 0);
   EXPECT_FALSE(policy_->hopeless());
 }

@@ -1,0 +1,37 @@
+#include "apps/launch/host_starter.h"
+
+#include <csignal>
+
+namespace embers::launch {
+
+ProcessGroups::Child HostStarter::child(const Order& order) const {
+  ProcessGroups::Child child;
+  child.words = order.words;
+  child.environment = order.environment;
+  child.log = order.log;
+  child.own_output = order.member.kind == Kind::kMaster;
+  return child;
+}
+
+Words HostStarter::words(const Order& order) const { return child(order).words; }
+
+void HostStarter::start(const Order& order) {
+  const std::string label = order.member.label();
+  groups_.start(label, child(order));
+  members_[label] = order.member;
+  on_started(order);
+}
+
+std::vector<Ended> HostStarter::ended() {
+  std::vector<Ended> ended;
+  for (const auto& [label, ending] : groups_.ended()) {
+    ended.push_back({members_.at(label), ending});
+    members_.erase(label);
+  }
+  return ended;
+}
+
+void HostStarter::ask_to_end(const Member& member) { groups_.signal(member.label(), SIGTERM); }
+void HostStarter::kill(const Member& member) { groups_.kill(member.label()); }
+
+}  // namespace embers::launch

@@ -1,0 +1,262 @@
+// embers launch: a loop in one thread. It looks at what its members did and said, and at what the master
+// wants, and does what the policy says.
+#include "apps/launch/launch.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "actors/transport/job_dir.h"
+#include "apps/launch/host_starter.h"
+#include "apps/launch/job_watch.h"
+#include "apps/launch/launch_dir.h"
+#include "apps/launch/log_follower.h"
+#include "apps/launch/orders.h"
+#include "apps/launch/policy.h"
+#include "apps/launch/ssh_starter.h"
+#include "base/errors.h"
+#include "base/log/standard_error.h"
+
+namespace embers::launch {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr auto kTick = std::chrono::milliseconds(50);
+// How long members may take to end after their master has: well, or with an error of which they have no news.
+constexpr Seconds kFarewell = 30, kShortFarewell = 3;
+constexpr size_t kLastLines = 10;
+
+Seconds now() { return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count(); }
+
+void show(const std::string& who, const std::string& line) {
+  standard_error().line(fmt::format("{:6} | {}", who, line));
+}
+void say(const std::string& line) { show("launch", std::string(at_present(line))); }
+
+// The address that a program is told: one that other hosts reach, if there is one.
+std::string address_in(const std::string& job_dir) {
+  const auto endpoints = find_address(job_dir);
+  if (!endpoints) return "";
+  const auto tcp =
+      std::find_if(endpoints->begin(), endpoints->end(), [](const Endpoint& e) { return !e.unix_socket; });
+  return (tcp == endpoints->end() ? endpoints->front() : *tcp).text();
+}
+
+std::unique_ptr<Starter> starter_for(const Plan& plan, const std::function<std::string()>& secret) {
+  const LaunchOptions& o = plan.options;
+  if (o.hosts.empty()) return std::make_unique<HostStarter>(plan.program);
+  SshOptions ssh;
+  ssh.hosts = o.hosts;
+  std::istringstream words(o.ssh);
+  ssh.ssh.clear();
+  for (std::string word; words >> word;) ssh.ssh.push_back(word);
+  ssh.program = o.remote_program;
+  ssh.directory = ::get_current_dir_name();
+  ssh.secret = secret();
+  ssh.shards = plan.shards;
+  return std::make_unique<SshStarter>(plan.program, ssh);
+}
+
+class Launcher {
+ public:
+  Launcher(const Plan& plan, std::unique_ptr<Starter> starter)
+      : plan_(plan),
+        policy_({plan.shards, plan.workers, plan.shards_return, plan.options.max_restarts}),
+        follower_(show),
+        starter_(std::move(starter)) {}
+  ~Launcher() {
+    starter_.reset();  // no member outlives it; and the watch need not wait for a master
+  }
+
+  // The exit status.
+  int run() {
+    watch_signals();
+    tick();
+    io_.run();
+    return status_;
+  }
+
+ private:
+  // --- signals ---------------------------------------------------------------------------------
+
+  void watch_signals() {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction action {};
+      ::sigaction(number, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) signals_.add(number);  // nohup
+    }
+    next_signal();
+  }
+  void next_signal() {
+    signals_.async_wait([this](const boost::system::error_code& error, int number) {
+      if (error) return;
+      const bool again = std::exchange(signalled_, true);
+      if (again || master_status_) return end(128 + number);
+      say(fmt::format("{}: the master saves and ends the job; a second one ends everything at once",
+                      number == SIGINT    ? "SIGINT"
+                      : number == SIGTERM ? "SIGTERM"
+                                          : "SIGHUP"));
+      stop();
+      next_signal();
+    });
+  }
+  void stop() {
+    policy_.on_stop();
+    stopping_ = true;
+    starter_->ask_to_end({Kind::kMaster});
+  }
+  void end(int status) {
+    status_ = status;
+    io_.stop();
+  }
+
+  // --- the loop --------------------------------------------------------------------------------
+
+  void tick() {
+    follower_.poll();
+    for (const Ended& ended : starter_->ended()) on_end(ended);
+    if (!master_status_) look_for_master();
+    if (watch_) look_at_job();
+    for (const Member& member : policy_.due(now())) start(member);
+    for (const Policy::GivenUp& member : policy_.take_given_up()) give_up(member);
+    if (policy_.hopeless() && !stopping_) {
+      say("the job cannot go on without it: the master saves and ends the job");
+      stop();
+    }
+    if (master_status_ && (running_.empty() || now() > farewell_)) return end(exit_status());
+    timer_.expires_after(kTick);
+    timer_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) tick();
+    });
+  }
+
+  int exit_status() const {
+    if (policy_.hopeless()) return policy_.hopeless()->ending.status == 2 ? 2 : 1;
+    return *master_status_;
+  }
+
+  void look_for_master() {
+    if (!address_.empty() || (address_ = address_in(plan_.job_dir)).empty()) return;
+    const AccessOptions& access = plan_.options.master.access;
+    client::AdminOptions options;
+    options.job_dir = plan_.job_dir;
+    options.secret_file = access.secret_file;
+    options.insecure = access.insecure;
+    options.timeout = std::chrono::seconds(5);
+    watch_.emplace(options, now);
+    policy_.on_master_listens();
+    say(fmt::format("starting {} and {}; job directory {}", counted(plan_.shards, "shard"),
+                    counted(plan_.workers, "worker"), plan_.job_dir));
+  }
+  static std::string counted(uint32_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  }
+
+  void look_at_job() {
+    if (const auto answer = watch_->take_answer())
+      policy_.on_view(view_of(answer->status, labels_), answer->asked);
+    if (const auto trouble = watch_->take_trouble(); trouble && !master_status_ && !stopping_)
+      say("cannot ask the master how the job stands: " + *trouble);
+  }
+
+  void start(const Member& member) {
+    const Order order = order_for(plan_, member, address_);
+    follower_.follow(member.label(), order.log);
+    labels_.insert(member.label());
+    if (member.restart > 0)
+      say(fmt::format("starting {} again, for the {}. time", member.label(), member.restart));
+    try {
+      starter_->start(order);
+      running_.insert(member.label());
+    } catch (const Error& e) {
+      on_end({member, {127, e.what()}});
+    }
+  }
+
+  void on_end(const Ended& ended) {
+    const std::string label = ended.member.label();
+    follower_.finish(label);
+    running_.erase(label);
+    const bool master = ended.member.kind == Kind::kMaster;
+    if (master) {
+      master_status_ = ended.ending.status;
+      farewell_ = now() + (ended.ending.status == 0 ? kFarewell : kShortFarewell);
+    }
+    if (ended.ending.status != 0) say(fmt::format("{} ended: {}", label, ended.ending.how));
+    policy_.on_end(ended.member, ended.ending, now());
+  }
+
+  void give_up(const Policy::GivenUp& member) {
+    const std::string label = member.member.label();
+    say(
+        fmt::format("gave up on {}, which was started {} times and got nothing done: {}. Its last lines, of "
+                    "{}/logs/{}.log:",
+                    label, member.starts, member.ending.how, plan_.job_dir, label));
+    for (const std::string& line : follower_.last_lines(label, kLastLines)) say("  " + line);
+  }
+
+  const Plan& plan_;
+  boost::asio::io_context io_{1};
+  boost::asio::signal_set signals_{io_};
+  boost::asio::steady_timer timer_{io_};
+  Policy policy_;
+  LogFollower follower_;
+  std::optional<JobWatch> watch_;
+  std::unique_ptr<Starter> starter_;
+  std::string address_;                     // of the master, once it listens
+  std::set<std::string> labels_, running_;  // of members ever started, and of those that run
+  std::optional<int> master_status_;        // once it has ended
+  Seconds farewell_ = 0;                    // when the others must have ended
+  bool signalled_ = false, stopping_ = false;
+  int status_ = 0;
+};
+
+int dry_run(Plan plan) {
+  plan.job_dir = plan.options.master.access.job_dir.empty() ? "JOB_DIR" : plan.job_dir;
+  const auto starter = starter_for(plan, [] { return "SECRET"; });
+  std::vector<Member> members{{Kind::kMaster}};
+  for (uint32_t i = 0; i < plan.shards; ++i) members.push_back({Kind::kShard, i});
+  for (uint32_t i = 0; i < plan.workers; ++i) members.push_back({Kind::kWorker, i});
+  for (const Member& member : members) {
+    const Order order = order_for(plan, member, "MASTER_ADDRESS");
+    fmt::print("{}\n", command_line(order, starter->words(order)));
+  }
+  return 0;
+}
+
+std::string secret_of(const Plan& plan, const LaunchDir& dir) {
+  const AccessOptions& access = plan.options.master.access;
+  if (access.insecure) return "";
+  return access.secret_file.empty() ? dir.secret() : read_secret(access.secret_file).bytes();
+}
+
+}  // namespace
+
+int launch(const LaunchOptions& options) {
+  Plan plan = make_plan(options);
+  if (options.dry_run) return dry_run(plan);
+  LaunchDir dir(options.master.access.job_dir);
+  plan.job_dir = dir.path();
+  int status = 0;
+  {
+    Launcher launcher(plan, starter_for(plan, [&] { return secret_of(plan, dir); }));
+    status = launcher.run();
+  }
+  if (status == 0)
+    dir.drop();
+  else if (dir.is_temporary())
+    say("the logs are in " + dir.path() + "/logs");
+  return status;
+}
+
+}  // namespace embers::launch

@@ -1,0 +1,126 @@
+#include "apps/launch/orders.h"
+
+#include <fmt/format.h>
+
+#include "apps/launch/quoted.h"
+#include "apps/process/program.h"
+#include "base/errors.h"
+#include "job/job.h"
+
+namespace embers::launch {
+namespace {
+
+class Line {
+ public:
+  explicit Line(Words words) : words_(std::move(words)) {}
+  Line& add(const std::string& option, const std::string& value) {
+    if (!value.empty()) words_.insert(words_.end(), {option, value});
+    return *this;
+  }
+  Line& add(const std::string& option, const std::vector<std::string>& values) {
+    for (const std::string& value : values) add(option, value);
+    return *this;
+  }
+  Line& flag(const std::string& flag, bool given) {
+    if (given) words_.push_back(flag);
+    return *this;
+  }
+  Words words() const { return words_; }
+
+ private:
+  Words words_;
+};
+
+std::string text(Task task) {
+  switch (task) {
+    case Task::kTrain:
+      return "";
+    case Task::kEvaluate:
+      return "evaluate";
+    case Task::kPredict:
+      return "predict";
+  }
+  return "";
+}
+
+std::vector<std::string> listens(const LaunchOptions& options) {
+  if (!options.master.listen.empty()) return options.master.listen;
+  return {options.hosts.empty() ? "127.0.0.1:0" : "0.0.0.0:0"};
+}
+
+Words master_words(const Plan& plan) {
+  const MasterOptions& o = plan.options.master;
+  Line line({plan.program, "master", o.job.job});
+  line.add("--task", text(o.task)).add(o.task == Task::kTrain ? "--resume" : "--model", o.job.resume);
+  line.add("--out", o.out).add("--set", o.job.set).add("--report", o.job.report);
+  line.add("--output", o.job.output).add("--dump-rows", o.job.dump_rows);
+  if (o.job.save_every > 0) line.add("--save-every", std::to_string(o.job.save_every));
+  line.add("--listen", listens(plan.options)).add("--job-dir", plan.job_dir);
+  line.add("--secret-file", o.access.secret_file).flag("--insecure", o.access.insecure);
+  line.add("--shards", std::to_string(plan.shards)).add("--workers", std::to_string(plan.workers));
+  line.add("--connect-timeout", fmt::format("{:g}", o.connect_timeout));
+  return line.add("--data", o.data).words();
+}
+
+}  // namespace
+
+Plan make_plan(const LaunchOptions& options) {
+  const MasterOptions& o = options.master;
+  job::Job job = job::parse_job(job::read_job(o.job.job, o.job.set));
+  Plan plan;
+  plan.options = options;
+  plan.shards = o.shards > 0 ? o.shards : job.storage.shards;
+  plan.workers = o.workers > 0 ? o.workers : job.training.workers;
+  plan.shards_return = o.task == Task::kTrain && !job.storage.journal.empty();
+  plan.program = program_beside("embers");
+  for (const std::string& address : o.listen)
+    if (!options.hosts.empty() && address.starts_with("unix:"))
+      fail(ErrorCode::kInvalid,
+           "--listen {}: members on other hosts cannot reach a Unix socket; give HOST:PORT, where port 0 is "
+           "a free one",
+           address);
+  if (options.hosts.empty() && !options.remote_program.empty())
+    fail(ErrorCode::kInvalid, "--remote-program is for the hosts of --hosts");
+  if (plan.options.remote_program.empty()) plan.options.remote_program = plan.program;
+  return plan;
+}
+
+Order order_for(const Plan& plan, const Member& member, const std::string& master) {
+  const AccessOptions& access = plan.options.master.access;
+  const bool remote = !plan.options.hosts.empty() && member.kind != Kind::kMaster;
+  Order order;
+  order.member = member;
+  order.environment["EMBERS_LABEL"] = member.label();
+  order.log = plan.job_dir + "/logs/" + member.label() + ".log";
+  if (member.kind == Kind::kMaster) {
+    order.words = master_words(plan);
+    return order;
+  }
+  if (member.kind == Kind::kWorker && !plan.options.command.empty()) {
+    order.words = plan.options.command;
+    order.environment["EMBERS_MASTER"] = master;
+    if (remote) return order;
+    order.environment["EMBERS_JOB_DIR"] = plan.job_dir;
+    if (!access.insecure)
+      order.environment["EMBERS_SECRET_FILE"] =
+          access.secret_file.empty() ? plan.job_dir + "/secret" : access.secret_file;
+    return order;
+  }
+  Line line({remote ? plan.options.remote_program : plan.program,
+             member.kind == Kind::kShard ? "shard" : "worker"});
+  remote ? line.add("--master", master) : line.add("--job-dir", plan.job_dir);
+  if (!remote) line.add("--secret-file", access.secret_file);
+  line.flag("--insecure", access.insecure);
+  order.words =
+      line.add("--connect-timeout", fmt::format("{:g}", plan.options.master.connect_timeout)).words();
+  return order;
+}
+
+std::string command_line(const Order& order, const Words& words) {
+  std::string line;
+  if (words == order.words)
+    for (const auto& [name, value] : order.environment) line += name + "=" + quoted(value) + " ";
+  return line + quoted(words);
+}
+
+}  // namespace embers::launch

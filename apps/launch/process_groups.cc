@@ -1,0 +1,178 @@
+#include "apps/launch/process_groups.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/process/args.hpp>
+#include <boost/process/child.hpp>
+#include <boost/process/env.hpp>
+#include <boost/process/environment.hpp>
+#include <boost/process/extend.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "apps/launch/guard.h"
+#include "apps/process/child.h"
+#include "base/errors.h"
+#include "base/random_number.h"
+
+namespace embers::launch {
+namespace {
+
+// An open file that is not for other children.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+Descriptor open_file(const std::string& path, int flags) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0600));
+  if (file.get() < 0) fail(file_error_code(errno), "cannot open '{}': {}", path, std::strerror(errno));
+  return file;
+}
+
+Ending ending_of(int status) {
+  if (WIFEXITED(status)) return {WEXITSTATUS(status), fmt::format("status {}", WEXITSTATUS(status))};
+  const int number = WTERMSIG(status);
+  return {128 + number, fmt::format("signal {} ({})", number, ::strsignal(number))};
+}
+
+// Whether it has ended. It stays a zombie, so that nobody else gets its number.
+bool has_ended(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
+}
+
+}  // namespace
+
+struct ProcessGroups::Impl {
+  struct Group {
+    boost::process::child leader;
+    Descriptor line;  // to its standard input
+  };
+
+  explicit Impl(const std::string& path)
+      : embers(path), mark(fmt::format("{:016x}", random_number())), guard(std::in_place, embers, mark) {}
+
+  void look_after_guard() {
+    if (guard && guard->lives()) return;
+    spdlog::warn("the guard process of this launcher was ended; another one takes its place");
+    guard.emplace(embers, mark);
+    for (const auto& [name, group] : groups) guard->add(group.leader.id());
+  }
+
+  // What became of a leader that has ended, after the rest of its group.
+  Ending bury(Group& group) {
+    const pid_t pid = group.leader.id();
+    ::kill(-pid, SIGKILL);
+    if (guard) guard->remove(pid);
+    std::error_code gone;
+    group.leader.wait(gone);
+    return ending_of(group.leader.native_exit_code());
+  }
+
+  const std::string embers, mark;
+  std::optional<Guard> guard;
+  std::map<std::string, Group> groups;  // by name
+};
+
+ProcessGroups::ProcessGroups(const std::string& embers) : impl_(std::make_unique<Impl>(embers)) {}
+
+ProcessGroups::~ProcessGroups() {
+  for (auto& [name, group] : impl_->groups) ::kill(-group.leader.id(), SIGKILL);
+  for (auto& [name, group] : impl_->groups) impl_->bury(group);
+}
+
+void ProcessGroups::start(const std::string& name, const Child& child) {
+  impl_->look_after_guard();
+  Descriptor in, log;
+  Impl::Group group;
+  if (child.line) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      fail(ErrorCode::kInternal, "cannot make a pipe: {}", std::strerror(errno));
+    in = Descriptor(ends[0]);
+    group.line = Descriptor(ends[1]);
+    ::fcntl(group.line.get(), F_SETFL, O_NONBLOCK);
+  } else {
+    in = open_file("/dev/null", O_RDONLY);
+  }
+  if (!child.log.empty()) log = open_file(child.log, O_WRONLY | O_APPEND | O_CREAT);
+  boost::process::environment environment = boost::this_process::environment();
+  for (const auto& [key, value] : child.environment) environment[key] = value;
+  environment[Guard::kMark] = impl_->mark;
+  // env would take a path with '=' for a variable; it is only for names.
+  const bool is_path = child.words.at(0).find('/') != std::string::npos;
+  const std::string program = is_path ? child.words[0] : kFindInPath;
+  const Words arguments(child.words.begin() + (is_path ? 1 : 0), child.words.end());
+  const auto set_up = ends_with_this_process([&, guard = &*impl_->guard] {
+    ::setsid();
+    guard->add_this_process();
+    ::dup2(in.get(), STDIN_FILENO);
+    if (log.get() >= 0) {
+      if (!child.own_output) ::dup2(log.get(), STDOUT_FILENO);
+      ::dup2(log.get(), STDERR_FILENO);
+    }
+    std::signal(SIGPIPE, SIG_DFL);  // this process ignores it; other programs may rely on it
+  });
+  try {
+    group.leader = boost::process::child(program, boost::process::args(arguments), environment, set_up);
+  } catch (const boost::process::process_error& e) {
+    fail(ErrorCode::kInvalid, "cannot start '{}': {}", child.words[0], e.code().message());
+  }
+  impl_->groups.insert_or_assign(name, std::move(group));
+}
+
+std::vector<std::pair<std::string, Ending>> ProcessGroups::ended() {
+  impl_->look_after_guard();
+  std::vector<std::pair<std::string, Ending>> ended;
+  for (auto it = impl_->groups.begin(); it != impl_->groups.end();) {
+    if (!has_ended(it->second.leader.id())) {
+      ++it;
+      continue;
+    }
+    ended.emplace_back(it->first, impl_->bury(it->second));
+    it = impl_->groups.erase(it);
+  }
+  return ended;
+}
+
+void ProcessGroups::signal(const std::string& name, int number) {
+  const auto group = impl_->groups.find(name);
+  if (group != impl_->groups.end()) ::kill(group->second.leader.id(), number);
+}
+
+void ProcessGroups::say(const std::string& name, const std::string& text) {
+  const auto group = impl_->groups.find(name);
+  if (group == impl_->groups.end()) return;
+  // Whoever does not read is not waited for.
+  [[maybe_unused]] const ssize_t n = ::write(group->second.line.get(), text.data(), text.size());
+}
+
+void ProcessGroups::kill(const std::string& name) {
+  const auto group = impl_->groups.find(name);
+  if (group != impl_->groups.end()) ::kill(-group->second.leader.id(), SIGKILL);
+}
+
+}  // namespace embers::launch
