@@ -39,7 +39,7 @@ struct MasterOptions {
   Task task = Task::kTrain;       // --task
   std::vector<std::string> data;  // --data: files instead of the job's test files
   std::string out;                // --out: CSV file
-  std::vector<std::string> listen{"127.0.0.1:7700"};
+  std::vector<std::string> listen{"127.0.0.1:7700"};  // the default; empty where none was given
   uint32_t shards = 0, workers = 0;  // 0: as the job file says
   double connect_timeout = 20;       // seconds
 };

@@ -165,6 +165,7 @@ void add_master(CLI::App& app, Chosen& chosen) {
   master->add_option("--listen", options.listen, "HOST:PORT or unix:/path (may be repeated)")
       ->capture_default_str()
       ->allow_extra_args(false);
+  options.listen.clear();  // shown, but not given
   add_access(*master, options.access,
              "directory for the master's address and the job's secret, which is made at first use");
 }

@@ -1,0 +1,83 @@
+#include "apps/launch/slurm/places.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/errors.h"
+
+namespace embers::launch {
+
+SlurmPlaces::SlurmPlaces(std::vector<Node> nodes, uint32_t worker_cores) : worker_cores_(worker_cores) {
+  for (Node& node : nodes) places_.push_back({std::move(node.name), node.cores, false});
+}
+
+SlurmPlaces::Place* SlurmPlaces::choose(const Member& member) {
+  if (member.kind == Kind::kMaster) return places_.data();
+  // Shards fill up nodes on which a worker would leave cores over anyway; otherwise all spread.
+  const auto rest = [&](const Place& p) {
+    return member.kind == Kind::kShard && p.free > 0 && p.free % worker_cores_ != 0;
+  };
+  Place* best = nullptr;
+  for (Place& place : places_) {
+    if (place.lost) continue;
+    if (best == nullptr || std::pair(rest(place), place.free) > std::pair(rest(*best), best->free)) best = &place;
+  }
+  const bool fits = best != nullptr && (member.kind == Kind::kShard || best->free >= int64_t{worker_cores_});
+  return fits ? best : nullptr;
+}
+
+std::optional<std::string> SlurmPlaces::take(const Member& member) {
+  Place* const place = choose(member);
+  if (place == nullptr) return std::nullopt;
+  place->free -= cores_of(member);
+  taken_[member.label()] = static_cast<size_t>(place - places_.data());
+  return place->name;
+}
+
+void SlurmPlaces::give_back(const Member& member) {
+  const auto taken = taken_.find(member.label());
+  if (taken == taken_.end()) return;
+  places_[taken->second].free += cores_of(member);
+  taken_.erase(taken);
+}
+
+void SlurmPlaces::keep_only(const std::vector<std::string>& names) {
+  for (Place& place : places_) place.lost = std::find(names.begin(), names.end(), place.name) == names.end();
+}
+
+std::vector<uint32_t> parse_cpus_per_node(const std::string& text) {
+  std::vector<uint32_t> cores;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&] {
+    uint32_t value = 0;
+    const auto [rest, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || value == 0 || value > 1'000'000)
+      fail(ErrorCode::kInvalid, "SLURM_JOB_CPUS_PER_NODE={}: not what Slurm sets", text);
+    at = rest;
+    return value;
+  };
+  const auto take = [&](std::string_view what) {
+    const bool there = std::string_view(at, static_cast<size_t>(end - at)).starts_with(what);
+    if (there) at += what.size();
+    return there;
+  };
+  do {
+    const uint32_t of_each = number();
+    uint32_t nodes = 1;
+    if (take("(x")) {
+      nodes = number();
+      if (!take(")")) fail(ErrorCode::kInvalid, "SLURM_JOB_CPUS_PER_NODE={}: not what Slurm sets", text);
+    }
+    cores.insert(cores.end(), nodes, of_each);
+  } while (take(","));
+  if (at != end) fail(ErrorCode::kInvalid, "SLURM_JOB_CPUS_PER_NODE={}: not what Slurm sets", text);
+  return cores;
+}
+
+uint32_t tasks_for(uint32_t shards, uint32_t workers, uint32_t worker_cores) {
+  return workers + (1 + shards + worker_cores - 1) / worker_cores;
+}
+
+}  // namespace embers::launch
