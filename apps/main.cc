@@ -25,7 +25,10 @@ int main(int argc, char** argv) {
     return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
                                  [](const SynthOptions& o) { return synth_criteo(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
-                                 [](const LaunchOptions& o) { return launch::launch(o); },
+                                 [&](LaunchOptions o) {
+                                   o.words.assign(std::find(words.begin(), words.end(), "launch") + 1, words.end());
+                                   return launch::launch(o);
+                                 },
                                  [](const GuardOptions& o) { return launch::run_guard(o.mark); },
                                  [](const MemberOptions& o) { return launch::run_remote_member(o); },
                                  [&](const BenchOptions&) { return bench(); },

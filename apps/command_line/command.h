@@ -62,6 +62,17 @@ struct WorkerOptions {
   JoinOptions join;
 };
 
+// --scheduler and what goes with it.
+struct SchedulerOptions {
+  bool slurm = false;
+  std::string partition, account, time;  // as sbatch has them
+  uint32_t nodes = 0;                    // 0: as many as Slurm chooses
+  uint32_t cpus_per_worker = 1;
+  uint32_t room = 0;               // workers that the allocation has room for; 0: those to begin with
+  std::vector<std::string> sbatch;  // other options of sbatch, a word each
+  bool wait = false;                // until the job has ended
+};
+
 struct LaunchOptions {
   MasterOptions master;              // with no address to listen on: one that suits the hosts
   std::vector<std::string> command;  // after "--": runs as worker, instead of embers worker
@@ -70,6 +81,8 @@ struct LaunchOptions {
   std::vector<std::string> hosts;    // --hosts a,b: shards and workers run there
   std::string ssh = "ssh";           // --ssh "ssh -F FILE"
   std::string remote_program;        // --remote-program: embers on these hosts; "": where it is here
+  SchedulerOptions scheduler;
+  std::vector<std::string> words = {};  // all that came after "launch" on the command line
 };
 
 // A process that ends whatever a launcher leaves behind; not for users.

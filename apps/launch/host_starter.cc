@@ -32,6 +32,5 @@ std::vector<Ended> HostStarter::ended() {
 }
 
 void HostStarter::ask_to_end(const Member& member) { groups_.signal(member.label(), SIGTERM); }
-void HostStarter::kill(const Member& member) { groups_.kill(member.label()); }
 
 }  // namespace embers::launch

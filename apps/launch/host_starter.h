@@ -16,7 +16,6 @@ class HostStarter : public Starter {
   void start(const Order& order) override;
   std::vector<Ended> ended() override;
   void ask_to_end(const Member& member) override;
-  void kill(const Member& member) override;
 
  protected:
   // The child that start() starts for it.

@@ -30,18 +30,24 @@ std::string made(const std::string& given) {
   return name;
 }
 
+std::unique_ptr<const DirectoryLock> lock(const std::string& path) {
+  try {
+    return DirectoryLock::take(path + "/logs");
+  } catch (const Error& e) {
+    if (!fs::is_directory(path + "/logs")) throw;
+    fail(e.code(),
+         "another embers launch uses job directory '{}': choose another one, or wait until its job has ended",
+         path);
+  }
+}
+
 }  // namespace
 
 LaunchDir::LaunchDir(const std::string& given) : temporary_(given.empty()), path_(made(given)) {
-  const JobDir job_dir(path_);  // nobody's master is there
-  try {
-    lock_ = DirectoryLock::take(path_ + "/logs");
-  } catch (const Error& e) {
-    if (!fs::is_directory(path_ + "/logs")) throw;
-    fail(e.code(),
-         "another embers launch uses job directory '{}': choose another one, or wait until its job has ended",
-         path_);
-  }
+  const bool used = fs::is_directory(path_ + "/logs");
+  if (used) lock_ = lock(path_);  // says more than that its master is there
+  const JobDir job_dir(path_);    // nobody else's master is
+  if (!used) lock_ = lock(path_);
   ::unlink((path_ + "/address").c_str());  // of a master that was killed
 }
 

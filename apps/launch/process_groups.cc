@@ -170,9 +170,4 @@ void ProcessGroups::say(const std::string& name, const std::string& text) {
   [[maybe_unused]] const ssize_t n = ::write(group->second.line.get(), text.data(), text.size());
 }
 
-void ProcessGroups::kill(const std::string& name) {
-  const auto group = impl_->groups.find(name);
-  if (group != impl_->groups.end()) ::kill(-group->second.leader.id(), SIGKILL);
-}
-
 }  // namespace embers::launch

@@ -35,8 +35,6 @@ class ProcessGroups {
   // To the leader alone.
   void signal(const std::string& name, int number);
   void say(const std::string& name, const std::string& text);
-  // The whole group.
-  void kill(const std::string& name);
 
  private:
   struct Impl;

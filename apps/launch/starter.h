@@ -57,8 +57,6 @@ class Starter {
   virtual std::vector<Ended> ended() = 0;
   // Asks the member to end, as SIGTERM does: a master saves and ends its job, a worker finishes what it has.
   virtual void ask_to_end(const Member& member) = 0;
-  // Ends the member at once, with all that it has started.
-  virtual void kill(const Member& member) = 0;
 };
 
 }  // namespace embers::launch

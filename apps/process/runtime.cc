@@ -14,17 +14,13 @@
 #include "base/log/standard_error.h"
 
 namespace embers {
-namespace {
 
-// Makes calls that wait go on after the signal. Without this, those of libraries would fail.
 void restart_calls_after(int signal) {
   struct sigaction action {};
   ::sigaction(signal, nullptr, &action);
   action.sa_flags |= SA_RESTART;
   ::sigaction(signal, &action, nullptr);
 }
-
-}  // namespace
 
 void run_as_batch() {
   const sched_param none{};

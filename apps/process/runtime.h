@@ -16,6 +16,10 @@ namespace embers {
 // middle of its rows. Leaves alone a policy that the process was given (chrt).
 void run_as_batch();
 
+// Makes calls of the system that wait go on after this signal, which is handled. Without it those of
+// libraries would fail.
+void restart_calls_after(int signal);
+
 // While it lives, calls `stop` with the signal's name (in a thread of its own) at the first SIGINT or
 // SIGTERM; a second one ends the process at once with status 128 + its number. One at a time.
 class SignalWatch {

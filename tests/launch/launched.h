@@ -37,6 +37,21 @@ inline std::vector<pid_t> processes_about(const std::string& word) {
   return found;
 }
 
+// The processes that it has started, and theirs.
+inline std::vector<pid_t> descendants(pid_t of) {
+  std::vector<pid_t> found;
+  for (const auto& folder : std::filesystem::directory_iterator("/proc")) {
+    const pid_t pid = std::atoi(folder.path().filename().c_str());
+    if (pid <= 0 || !runs(pid)) continue;
+    const std::string stat = read_file(folder.path() / "stat");
+    const size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos || std::atoi(stat.c_str() + name_end + 4) != of) continue;
+    found.push_back(pid);
+    for (const pid_t below : descendants(pid)) found.push_back(below);
+  }
+  return found;
+}
+
 // The number that a process has written to the file, once it is there.
 inline pid_t pid_in(const std::string& path) {
   wait_until([&] { return read_file(path).find('\n') != std::string::npos; }, 20);

@@ -81,7 +81,7 @@ TEST_F(ProcessGroupsTest, EndWithTheirLeader) {
   EXPECT_FALSE(runs(pid_in(path("pid"))));
 }
 
-TEST_F(ProcessGroupsTest, ASignalIsForTheLeaderAndAKillForAll) {
+TEST_F(ProcessGroupsTest, ASignalIsForTheLeaderAndWithItEndsTheGroup) {
   start_shell("a", "trap 'exit 9' TERM; sleep 1000 & echo $! > " + path("pid") + "; wait");
   const pid_t sleeper = pid_in(path("pid"));
   groups_->signal("a", SIGTERM);
@@ -89,7 +89,7 @@ TEST_F(ProcessGroupsTest, ASignalIsForTheLeaderAndAKillForAll) {
   EXPECT_FALSE(runs(sleeper));
   start_shell("b", "echo $$ > " + path("other") + "; sleep 1000");
   EXPECT_TRUE(runs(pid_in(path("other"))));
-  groups_->kill("b");
+  groups_->signal("b", SIGKILL);
   EXPECT_EQ(ending().status, 137);
 }
 
@@ -128,7 +128,7 @@ TEST_F(ProcessGroupsTest, ALineReachesTheirStandardInput) {
   EXPECT_TRUE(wait_until([&] { return read_file(path("log")) == "got this\n"; }, 20))
       << read_file(path("log"));
   EXPECT_TRUE(groups_->ended().empty());
-  groups_->kill("a");
+  groups_->signal("a", SIGKILL);
   EXPECT_EQ(ending().status, 137);
 }
 

@@ -53,7 +53,7 @@ class SlurmJob : public testing::Test {
 
   // Of one run of a job; `restart` as Slurm counts.
   nlohmann::json report(int restart) const {
-    return nlohmann::json::parse(read_file(job_dir() + "/report-" + std::to_string(restart) + ".json"));
+    return nlohmann::json::parse(read_file(job_dir() + "/report.json" + (restart < 0 ? "" : "." + std::to_string(restart))));
   }
 
   JobFolder folder_;

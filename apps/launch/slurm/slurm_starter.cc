@@ -66,7 +66,10 @@ SlurmStarter::SlurmStarter(const std::string& embers, SlurmAllocation allocation
       stop_master_(std::move(stop_master)),
       places_(allocation_.nodes, options_.cpus_per_worker) {}
 
-SlurmStarter::~SlurmStarter() = default;
+// The node is chosen when it is started.
+Words SlurmStarter::words(const Order& order) const {
+  return step_words(order, "NODE", order.member.kind == Kind::kWorker ? options_.cpus_per_worker : 1);
+}
 
 void SlurmStarter::start(const Order& order) {
   if (std::exchange(look_again_, false)) {

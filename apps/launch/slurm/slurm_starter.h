@@ -1,6 +1,7 @@
 #pragma once
 
-#include <memory>
+#include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,8 +33,8 @@ class SlurmStarter final : public HostStarter {
   // `stop_master` asks the master to save and end its job; srun would kill it.
   SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options,
                std::function<void()> stop_master);
-  ~SlurmStarter() override;
 
+  Words words(const Order& order) const override;
   void start(const Order& order) override;
   std::vector<Ended> ended() override;
   void ask_to_end(const Member& member) override;

@@ -1,0 +1,316 @@
+// Whole jobs by `embers launch`, on this host: what it starts, and that nothing of it is left.
+#include <csignal>
+
+#include "tests/launch/launcher.h"
+#include "tests/support/servers.h"
+
+namespace embers::testing_support {
+namespace {
+
+const Words kTwoByTwo{"--shards", "2", "--workers", "2"};
+
+TEST(Launch, RunsAJobAndShowsItsResult) {
+  JobFolder folder;
+  Launcher launcher(folder, kTwoByTwo);
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+  EXPECT_EQ(folder.report()["examples"], 2 * JobFolder::kRecords);
+  for (const char* text : {"\n2000 examples in ", "master | ", "s1     | ", "w0     | "})
+    EXPECT_TRUE(launcher.process().has_printed(text)) << text << " in " << launcher.output();
+  for (const char* label : {"master", "s0", "s1", "w0", "w1"}) EXPECT_NE(launcher.log(label), "") << label;
+  EXPECT_EQ(launcher.log("master").find(" examples in "), std::string::npos);
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, WithoutAJobDirectoryNothingIsLeftOnTheDiskAfterAGoodEnd) {
+  JobFolder folder;
+  std::filesystem::create_directory(folder.path("tmp"));
+  setenv("TMPDIR", folder.path("tmp").c_str(), 1);
+  EXPECT_EQ(folder.run({"launch", folder.job()}), 0) << folder.output();
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("tmp")));
+  EXPECT_EQ(folder.run(Words{"launch", folder.job()} + set({"model.name=nonsense"})), 2);
+  unsetenv("TMPDIR");
+  EXPECT_NE(folder.output().find("the logs are in " + folder.path("tmp")), std::string::npos)
+      << folder.output();
+  EXPECT_FALSE(std::filesystem::is_empty(folder.path("tmp")));
+}
+
+TEST(Launch, ReachesTheAccuracyOfCensusWhileItIsScaled) {
+  SKIP_WITHOUT_CENSUS();
+  JobFolder folder;
+  Process process({path_of(EMBERS_COMMAND), "launch", path_of(EMBERS_CENSUS_JOB), "--shards", "2",
+                   "--workers", "2", "--job-dir", folder.path("job"), "--report", folder.path("out.json"),
+                   "--set", "data.dir=" + census_dir()},
+                  folder.path("log"));
+  client::Admin admin({{.job_dir = folder.path("job")}, true});
+  ASSERT_TRUE(wait_until([&] { return admin.status().minibatches_done > 0; }, 60)) << process.output();
+  admin.scale(4);
+  EXPECT_TRUE(wait_until([&] { return admin.status().workers.joined == 4; }, 30)) << process.output();
+  EXPECT_EQ(process.wait(), 0) << process.output();
+  EXPECT_GE(folder.report()["accuracy"], 0.870);
+  EXPECT_EQ(folder.report()["examples"], 5 * 32561);
+}
+
+TEST(Launch, FollowsTheNumberOfWorkersThatIsWanted) {
+  JobFolder folder;
+  Launcher launcher(folder, Words{"--shards", "1", "--workers", "1"} + endless(folder));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  launcher.scale(3);
+  EXPECT_TRUE(launcher.becomes([](const Status& s) { return Launcher::working(s) == 3; }))
+      << launcher.output();
+  const pid_t first = launcher.pid("w0"), last = launcher.pid("w2");
+  launcher.scale(1);
+  EXPECT_TRUE(launcher.becomes([](const Status& s) { return s.workers.joined == 1; })) << launcher.output();
+  EXPECT_TRUE(wait_until([&] { return !runs(last); })) << launcher.output();
+  EXPECT_TRUE(runs(first));
+  // Nobody takes the place of those that were drained.
+  const auto begin = launcher.status().elapsed_s;
+  EXPECT_TRUE(launcher.becomes([&](const Status& s) { return s.elapsed_s > begin + 3; }));
+  EXPECT_EQ(launcher.status().workers.joined, 1);
+  EXPECT_EQ(launcher.status().workers.lost, 0);
+  EXPECT_FALSE(launcher.process().has_printed("again")) << launcher.output();
+}
+
+TEST(Launch, AWorkerThatIsKilledIsStartedAgainAndEachRecordCountsOnce) {
+  JobFolder folder;
+  Launcher launcher(folder, kTwoByTwo + counting(folder, 6) + Words{"--dump-rows", folder.path("rows")});
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  const pid_t first = launcher.pid("w1");
+  ::kill(first, SIGKILL);
+  EXPECT_TRUE(launcher.becomes([&](const Status&) {
+    const auto again = launcher.member("w1");
+    return again && static_cast<pid_t>(again->pid) != first;
+  })) << launcher.output();
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("w1 ended: signal 9 (Killed)")) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("starting w1 again")) << launcher.output();
+  expect_each_record_applied_once(folder, 6);
+  EXPECT_EQ(folder.report()["workers_lost"], 1);
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, AShardOfAJobWithAJournalThatIsKilledComesBack) {
+  JobFolder folder;
+  const ServerProcess server = ServerProcess::redis();
+  Launcher launcher(folder, kTwoByTwo + counting(folder, 6) + Words{"--dump-rows", folder.path("rows")} +
+                                set({"storage.backend=redis", "storage.servers=" + server.address(),
+                                     "storage.journal=" + folder.path("journal")}));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  ::kill(launcher.pid("s1"), SIGKILL);
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("starting s1 again")) << launcher.output();
+  expect_each_record_applied_once(folder, 6);
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, WithoutAJournalTheLossOfAShardEndsTheJob) {
+  JobFolder folder;
+  Launcher launcher(folder, kTwoByTwo + endless(folder));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  ::kill(launcher.pid("s1"), SIGKILL);
+  EXPECT_EQ(launcher.process().wait(), 1) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("lost shard")) << launcher.output();
+  EXPECT_FALSE(launcher.process().has_printed("again")) << launcher.output();
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, OneInterruptSavesAndEndsTheJob) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    JobFolder folder;
+    Launcher launcher(folder, kTwoByTwo + endless(folder) + Words{"--output", folder.path("saved")});
+    ASSERT_TRUE(launcher.trains()) << launcher.output();
+    launcher.process().signal(signal);
+    EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+    EXPECT_TRUE(std::filesystem::exists(folder.path("saved"))) << launcher.output();
+    EXPECT_EQ(folder.run({"evaluate", folder.job(), "--model", folder.path("saved"), "--set",
+                          "model.library=" + path_of(EMBERS_PROBE_MODEL), "--set", "model.name=count"}),
+              0)
+        << folder.output();
+    EXPECT_TRUE(launcher.leaves_nothing());
+  }
+}
+
+TEST(Launch, ASecondInterruptEndsEverythingAtOnce) {
+  JobFolder folder;
+  // A worker that does not end while it is asked to.
+  Launcher launcher(folder, kTwoByTwo + endless(folder) +
+                                set({"model.hang_file=" + folder.path("hang"), "job.lease_timeout=600"}));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  folder.write("hang", std::to_string(launcher.pid("w0")));
+  launcher.process().signal(SIGINT);
+  ASSERT_TRUE(wait_until([&] { return launcher.process().has_printed("SIGINT: the master saves"); }));
+  EXPECT_EQ(launcher.process().wait(1), -1) << launcher.output();
+  launcher.process().signal(SIGINT);
+  EXPECT_EQ(launcher.process().wait(), 130) << launcher.output();
+  EXPECT_TRUE(launcher.leaves_nothing(0));
+}
+
+TEST(Launch, NothingIsLeftWhenItIsKilled) {
+  JobFolder folder;
+  Launcher launcher(folder, kTwoByTwo + endless(folder));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  EXPECT_GE(launcher.processes().size(), 7u);  // itself, its guard, and five members
+  launcher.process().signal(SIGKILL);
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, NothingIsLeftWhenItsGuardIsKilledAndThenItself) {
+  JobFolder folder;
+  Launcher launcher(folder, kTwoByTwo + endless(folder));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  const pid_t guard = launcher.guard();
+  ASSERT_GT(guard, 0);
+  ::kill(guard, SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return launcher.guard() > 0 && launcher.guard() != guard; }))
+      << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("another one takes its place")) << launcher.output();
+  EXPECT_TRUE(launcher.trains()) << launcher.output();
+  launcher.process().signal(SIGKILL);
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, WhenTheMasterIsKilledEverybodyEndsAndItsStatusIsTheJobs) {
+  JobFolder folder;
+  Launcher launcher(folder, kTwoByTwo + endless(folder));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  for (const pid_t pid : launcher.processes())
+    if (read_file("/proc/" + std::to_string(pid) + "/cmdline").find(std::string("\0master\0", 8)) !=
+        std::string::npos)
+      ::kill(pid, SIGKILL);
+  EXPECT_EQ(launcher.process().wait(), 137) << launcher.output();
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+// --- a command as worker -----------------------------------------------------------------------
+
+TEST(Launch, ACommandRunsAsWorkerAndFindsItsJobInTheEnvironment) {
+  JobFolder folder;
+  const std::string script = "echo \"label $EMBERS_LABEL master $EMBERS_MASTER\"; " +
+                             path_of(EMBERS_COMMAND) + " worker; echo over $?";
+  Launcher launcher(folder, kTwoByTwo + Words{"--", "sh", "-c", script});
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+  EXPECT_EQ(folder.report()["examples"], 2 * JobFolder::kRecords);
+  EXPECT_NE(launcher.log("w1").find("label w1 master 127.0.0.1:"), std::string::npos) << launcher.log("w1");
+  EXPECT_NE(launcher.log("w1").find("over 0"), std::string::npos) << launcher.log("w1");
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, NothingIsLeftOfACommandEitherHoweverDeepItsProcessesAre) {
+  JobFolder folder;
+  const std::string script = "sleep 1000 & (setsid sleep 1000 &) ; " + path_of(EMBERS_COMMAND) + " worker";
+  Launcher launcher(folder, kTwoByTwo + endless(folder) + Words{"--", "sh", "-c", script});
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  EXPECT_GE(launcher.processes().size(), 7u + 2 * 3);
+  launcher.process().signal(SIGKILL);
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, ACommandThatNeverWorksIsGivenUpOnAndSaysWhy) {
+  JobFolder folder;
+  Launcher launcher(folder, Words{"--max-restarts", "1", "--shards", "1", "--workers", "2", "--", "sh", "-c",
+                                  "echo nothing to read on $EMBERS_LABEL; exit 2"});
+  EXPECT_EQ(launcher.process().wait(), 2) << launcher.output();
+  for (const char* text : {"gave up on w", "started 2 times", "status 2", "logs/w", "  nothing to read on w",
+                           "the job cannot go on"})
+    EXPECT_TRUE(launcher.process().has_printed(text)) << text << " in " << launcher.output();
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, AProgramThatIsNotThereIsNamed) {
+  JobFolder folder;
+  Launcher launcher(folder, Words{"--max-restarts", "0", "--", folder.path("no-such-program")});
+  EXPECT_EQ(launcher.process().wait(), 1) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("cannot start '" + folder.path("no-such-program")))
+      << launcher.output();
+}
+
+// --- bad input ---------------------------------------------------------------------------------
+
+TEST(Launch, ASecondOneOnTheSameJobDirectoryIsRefused) {
+  JobFolder folder;
+  Launcher launcher(folder, kTwoByTwo + endless(folder));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  EXPECT_EQ(folder.run({"launch", folder.job(), "--job-dir", launcher.job_dir()}), 2) << folder.output();
+  EXPECT_NE(folder.output().find("another embers launch uses job directory '" + launcher.job_dir()),
+            std::string::npos)
+      << folder.output();
+  EXPECT_TRUE(launcher.trains()) << launcher.output();
+}
+
+TEST(Launch, AJobDirectoryWithAnotherMasterIsRefused) {
+  JobFolder folder;
+  const auto master = folder.start({"master", folder.job(), "--listen", "127.0.0.1:0", "--job-dir",
+                                    folder.path("job"), "--shards", "1", "--workers", "1"});
+  ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(folder.path("job/address")); }));
+  EXPECT_EQ(folder.run({"launch", folder.job(), "--job-dir", folder.path("job")}), 2) << folder.output();
+  EXPECT_NE(folder.output().find("another job"), std::string::npos) << folder.output();
+  EXPECT_TRUE(std::filesystem::exists(folder.path("job/address")));
+}
+
+TEST(Launch, TheAddressOfAMasterThatWasKilledMisleadsNobody) {
+  JobFolder folder;
+  std::filesystem::create_directory(folder.path("job"));
+  std::filesystem::permissions(folder.path("job"), std::filesystem::perms::owner_all);
+  folder.write("job/address", "127.0.0.1:9\n");
+  Launcher launcher(folder, kTwoByTwo);
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+}
+
+TEST(Launch, MistakesEndItBeforeAnythingIsStarted) {
+  JobFolder folder;
+  const auto refused = [&](const Words& words, const std::string& text) {
+    EXPECT_EQ(folder.run(Words{"launch"} + words), 2) << folder.output();
+    EXPECT_NE(folder.output().find(text), std::string::npos) << text << " in " << folder.output();
+  };
+  refused({}, "JOB is required");
+  refused({"--", "true"}, "JOB is required");
+  refused({folder.job(), "--"}, "no command after --");
+  refused({folder.job(), "--workers", "0"}, "--workers");
+  refused({folder.job(), "--task", "predict"}, "needs --model");
+  refused(Words{folder.job()} + set({"training.epoks=1"}), "epoks");
+  refused({folder.path("none.toml")}, "none.toml");
+  refused({folder.job(), "--hosts", "a,b", "--listen", "unix:/tmp/x"}, "unix:/tmp/x");
+  refused({folder.job(), "--job-dir", "/dev/null"}, "/dev/null");
+}
+
+TEST(Launch, AMistakeThatOnlyTheMasterSeesEndsItWithItsStatus) {
+  JobFolder folder;
+  Launcher launcher(folder, set({"model.name=nonsense"}));
+  EXPECT_EQ(launcher.process().wait(), 2) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("nonsense")) << launcher.output();
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(Launch, ADryRunPrintsCommandsThatRunTheJob) {
+  JobFolder folder;
+  ASSERT_EQ(folder.run({"launch", folder.job(), "--shards", "1", "--workers", "2", "--job-dir",
+                        folder.path("job"), "--report", folder.path("out.json"), "--dry-run"}),
+            0);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("job")));
+  std::string script;
+  int lines = 0;
+  std::istringstream commands(folder.output());
+  for (std::string line; std::getline(commands, line); ++lines) script += line + " &\n";
+  EXPECT_EQ(lines, 4) << folder.output();
+  Process shell({"/bin/sh", "-c", script + "wait"}, folder.path("log"));
+  EXPECT_EQ(shell.wait(), 0) << shell.output();
+  EXPECT_EQ(folder.report()["examples"], 2 * JobFolder::kRecords) << shell.output();
+}
+
+TEST(Launch, AModelWithoutEmbeddingsNeedsNoShards) {
+  JobFolder folder;
+  Launcher launcher(folder, Words{"--max-restarts", "0"} + folder.probe("dense_only"));
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+}
+
+TEST(Launch, EvaluatesAndPredictsToo) {
+  JobFolder folder;
+  folder.train({"--output", folder.path("model")});
+  Launcher launcher(folder, kTwoByTwo + Words{"--task", "predict", "--model", folder.path("model"), "--out",
+                                              folder.path("p.csv")});
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+  const std::string scores = folder.read("p.csv");
+  EXPECT_EQ(std::count(scores.begin(), scores.end(), '\n'), JobFolder::kTestRecords + 1);
+}
+
+}  // namespace
+}  // namespace embers::testing_support
