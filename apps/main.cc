@@ -26,7 +26,8 @@ int main(int argc, char** argv) {
                                  [](const SynthOptions& o) { return synth_criteo(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
                                  [&](LaunchOptions o) {
-                                   o.words.assign(std::find(words.begin(), words.end(), "launch") + 1, words.end());
+                                   o.words.assign(std::find(words.begin(), words.end(), "launch") + 1,
+                                                  words.end());
                                    return launch::launch(o);
                                  },
                                  [](const GuardOptions& o) { return launch::run_guard(o.mark); },

@@ -36,12 +36,12 @@ enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 struct MasterOptions {
   JobOptions job;  // resume: to evaluate or predict, the model's directory
   AccessOptions access;
-  Task task = Task::kTrain;       // --task
-  std::vector<std::string> data;  // --data: files instead of the job's test files
-  std::string out;                // --out: CSV file
+  Task task = Task::kTrain;                           // --task
+  std::vector<std::string> data;                      // --data: files instead of the job's test files
+  std::string out;                                    // --out: CSV file
   std::vector<std::string> listen{"127.0.0.1:7700"};  // the default; empty where none was given
-  uint32_t shards = 0, workers = 0;  // 0: as the job file says
-  double connect_timeout = 20;       // seconds
+  uint32_t shards = 0, workers = 0;                   // 0: as the job file says
+  double connect_timeout = 20;                        // seconds
 };
 
 struct JoinOptions {
@@ -68,7 +68,7 @@ struct SchedulerOptions {
   std::string partition, account, time;  // as sbatch has them
   uint32_t nodes = 0;                    // 0: as many as Slurm chooses
   uint32_t cpus_per_worker = 1;
-  uint32_t room = 0;               // workers that the allocation has room for; 0: those to begin with
+  uint32_t room = 0;                // workers that the allocation has room for; 0: those to begin with
   std::vector<std::string> sbatch;  // other options of sbatch, a word each
   bool wait = false;                // until the job has ended
 };

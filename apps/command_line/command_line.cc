@@ -186,8 +186,10 @@ void add_scheduler(CLI::App& launch, SchedulerOptions& o) {
   };
   add("--partition", o.partition, "Slurm's partition")->check(kNotEmpty);
   add("--account", o.account, "account that Slurm charges")->check(kNotEmpty);
-  add("--time", o.time, "time limit, as sbatch has it; then the job saves and is queued again")->check(kNotEmpty);
-  add("--nodes", o.nodes, "nodes of the allocation (default: as Slurm chooses)")->check(CLI::Range(1, INT32_MAX));
+  add("--time", o.time, "time limit, as sbatch has it; then the job saves and is queued again")
+      ->check(kNotEmpty);
+  add("--nodes", o.nodes, "nodes of the allocation (default: as Slurm chooses)")
+      ->check(CLI::Range(1, INT32_MAX));
   add("--cpus-per-worker", o.cpus_per_worker, "cores of a worker; master and shards have one each")
       ->check(CLI::Range(1, INT32_MAX))
       ->capture_default_str();

@@ -21,8 +21,8 @@
 #include "apps/launch/log_follower.h"
 #include "apps/launch/orders.h"
 #include "apps/launch/policy.h"
-#include "apps/launch/slurm/slurm_starter.h"
-#include "apps/launch/slurm/submit.h"
+#include "apps/launch/slurm_starter.h"
+#include "apps/launch/slurm_submit.h"
 #include "apps/launch/ssh_starter.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
@@ -68,13 +68,14 @@ client::AdminOptions watching(const Plan& plan) {
 std::unique_ptr<Starter> starter_for(const Plan& plan, const std::function<std::string()>& secret) {
   const LaunchOptions& o = plan.options;
   if (o.scheduler.slurm)
-    return std::make_unique<SlurmStarter>(plan.program, slurm_allocation(), o.scheduler, [location = watching(plan)] {
-      try {
-        client::Admin(location).stop(true);
-      } catch (const Error& e) {
-        say(std::string("cannot ask the master to end the job: ") + e.what());
-      }
-    });
+    return std::make_unique<SlurmStarter>(
+        plan.program, slurm_allocation(), o.scheduler, [location = watching(plan)] {
+          try {
+            client::Admin(location).stop(true);
+          } catch (const Error& e) {
+            say(std::string("cannot ask the master to end the job: ") + e.what());
+          }
+        });
   if (o.hosts.empty()) return std::make_unique<HostStarter>(plan.program);
   SshOptions ssh;
   ssh.hosts = o.hosts;

@@ -33,6 +33,11 @@ PRCTL = ctypes.CDLL(None, use_errno=True).prctl  # looked up here: a child betwe
 
 class Failed(Exception):
     """Of which the user is told; nothing else is wrong."""
+    status = 1
+
+
+class NotInstalled(Failed):
+    status = 77  # as tests say that they are skipped
 
 
 # --- processes -----------------------------------------------------------------------------------
@@ -249,7 +254,7 @@ class Cluster:
 def check(directory):
     missing = [name for name in NEEDED if not shutil.which(name)]
     if missing:
-        raise Failed(f"{', '.join(missing)} not found: apt-get install slurm-wlm slurmdbd munge mariadb-server")
+        raise NotInstalled(f"{', '.join(missing)} not found: apt-get install slurm-wlm slurmdbd munge mariadb-server")
     if len(directory) > LONGEST_DIR:
         raise Failed(f"{directory}: too long a name for the Unix sockets in it ({LONGEST_DIR} characters at most); give a shorter --dir")
     if set(directory) & set(" \t#%,=$"):
@@ -316,7 +321,7 @@ def main():
         return options.do(options) or 0
     except Failed as error:
         print(f"cluster.py: {error}", file=sys.stderr)
-        return 1
+        return error.status
     except KeyboardInterrupt:
         return 130
 

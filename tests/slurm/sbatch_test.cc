@@ -42,7 +42,7 @@ TEST_F(Sbatch, AJobThatIsQueuedAgainSavesAndGoesOn) {
   cluster_->show_accounts(id);
   EXPECT_EQ(report(0)["stopped"], true);
   EXPECT_GT(report(0)["examples"], 0);
-  EXPECT_EQ(report(0)["examples"].get<int>() + report(1)["examples"].get<int>(), 20 * JobFolder::kRecords);
+  EXPECT_EQ(report(0)["examples"].get<int>() + report()["examples"].get<int>(), 20 * JobFolder::kRecords);
 }
 
 TEST_F(Sbatch, APreemptedJobSavesMakesRoomAndGoesOn) {
@@ -54,7 +54,7 @@ TEST_F(Sbatch, APreemptedJobSavesMakesRoomAndGoesOn) {
   ASSERT_TRUE(wait_until([&] { return has_said("going on from " + folder_.path("model")); }));
   EXPECT_EQ(cluster_->wait_for_end(id), "COMPLETED");
   cluster_->show_accounts(id);
-  EXPECT_EQ(report(0)["examples"].get<int>() + report(1)["examples"].get<int>(), 20 * JobFolder::kRecords);
+  EXPECT_EQ(report(0)["examples"].get<int>() + report()["examples"].get<int>(), 20 * JobFolder::kRecords);
 }
 
 TEST_F(Sbatch, ACancelledJobSavesAndDoesNotComeBack) {
@@ -73,8 +73,8 @@ TEST_F(Sbatch, AnotherNodeThatFailsTakesOnlyItsWorkerAlong) {
   EXPECT_EQ(cluster_->wait_for_end(id), "COMPLETED");
   cluster_->show_accounts(id);
   EXPECT_TRUE(has_said("lost worker"));
-  EXPECT_EQ(report(0)["workers_lost"], 1);
-  EXPECT_EQ(report(0)["examples"], 20 * JobFolder::kRecords);
+  EXPECT_EQ(report()["workers_lost"], 1);
+  EXPECT_EQ(report()["examples"], 20 * JobFolder::kRecords);
 }
 
 TEST_F(Sbatch, TheJobOfAScriptWhoseNodeFailsStartsAgainFromItsCheckpoint) {
@@ -87,7 +87,7 @@ TEST_F(Sbatch, TheJobOfAScriptWhoseNodeFailsStartsAgainFromItsCheckpoint) {
   ASSERT_TRUE(wait_until([&] { return has_said("going on from " + folder_.path("model")); }));
   EXPECT_EQ(cluster_->wait_for_end(id), "COMPLETED");
   cluster_->show_accounts(id);
-  EXPECT_EQ(report(1)["epochs"].back()["epoch"], 20);
+  EXPECT_EQ(report()["epochs"].back()["epoch"], 20);
 }
 
 TEST_F(Sbatch, WithoutAJobSaysHowToGiveOne) {

@@ -51,9 +51,10 @@ class SlurmJob : public testing::Test {
     return wait_until([&] { return has_said("going on from", runs - 1) && has_said(" examples  ", runs); });
   }
 
-  // Of one run of a job; `restart` as Slurm counts.
-  nlohmann::json report(int restart) const {
-    return nlohmann::json::parse(read_file(job_dir() + "/report.json" + (restart < 0 ? "" : "." + std::to_string(restart))));
+  // Of the last run of a job, or of one before, as Slurm counts restarts.
+  nlohmann::json report(int restart = -1) const {
+    return nlohmann::json::parse(
+        read_file(job_dir() + "/report.json" + (restart < 0 ? "" : "." + std::to_string(restart))));
   }
 
   JobFolder folder_;

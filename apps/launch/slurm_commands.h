@@ -17,8 +17,8 @@ struct SlurmAnswer {
   std::string first_line() const;
 };
 
-// Runs it to its end, which takes some hundredths of a second, or five seconds where Slurm's controller does not
-// answer.
+// Runs it to its end, which takes some hundredths of a second, or five seconds where Slurm's controller does
+// not answer.
 SlurmAnswer run_slurm(const Words& words);
 
 // sbatch's words for where a job runs, and for how long.

@@ -15,12 +15,12 @@ bool submits(const LaunchOptions& options);
 // The job directory of a launcher in an allocation: as given, or as whoever submitted the job said.
 std::string job_dir_in_slurm(const LaunchOptions& options);
 
-// The words that submit a job: a script that calls `embers launch` again, with the words that this process was
-// called with.
+// The words that submit a job: a script that calls `embers launch` again, with the words that this process
+// was called with.
 Words submission(const Plan& plan, const std::string& script);
 
-// Submits it, or prints how (--dry-run). With --wait, waits until it has ended, and shows its log. Returns the
-// exit status. kInvalid when there is no sbatch, or it refuses the job, with its reason.
+// Submits it, or prints how (--dry-run). With --wait, waits until it has ended, and shows its log. Returns
+// the exit status. kInvalid when there is no sbatch, or it refuses the job, with its reason.
 int submit(Plan plan);
 
 }  // namespace embers::launch

@@ -8,7 +8,7 @@
 
 #include "apps/command_line/command.h"
 #include "apps/launch/host_starter.h"
-#include "apps/launch/slurm/places.h"
+#include "apps/launch/slurm_places.h"
 #include "client/slurm.h"
 
 namespace embers::launch {
@@ -19,12 +19,13 @@ struct SlurmAllocation {
   std::string name;                      // of the job
   std::vector<SlurmPlaces::Node> nodes;  // the first one is that of the batch script
 };
-// Asks Slurm. kInvalid where this process is not in an allocation of a job, or Slurm does not say what is in it.
+// Asks Slurm. kInvalid where this process is not in an allocation of a job, or Slurm does not say what is in
+// it.
 SlurmAllocation slurm_allocation();
 
-// Members are steps of the allocation, each started by an srun, which is a child of this process. A worker for
-// which the allocation has no cores left gets a job of its own, of the same name, which joins as any other
-// worker: its child is an sbatch that waits for its end.
+// Members are steps of the allocation, each started by an srun, which is a child of this process. A worker
+// for which the allocation has no cores left gets a job of its own, of the same name, which joins as any
+// other worker: its child is an sbatch that waits for its end.
 //
 // An srun ends with status 0 when its node fails. That is good enough for a worker: whoever asks for it gets
 // another one as long as the master wants it.

@@ -1,11 +1,11 @@
-#include "apps/launch/slurm/slurm_starter.h"
+#include "apps/launch/slurm_starter.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
 
 #include "apps/launch/quoted.h"
-#include "apps/launch/slurm/slurm_commands.h"
+#include "apps/launch/slurm_commands.h"
 #include "base/errors.h"
 
 namespace embers::launch {
@@ -48,8 +48,9 @@ Words step_words(const Order& order, const std::string& node, uint32_t cores) {
 }
 
 Words job_words(const Order& order, const SlurmAllocation& allocation, const SchedulerOptions& options) {
-  Words words{"sbatch", "--wait", "--parsable", "--job-name=" + allocation.name, "--ntasks=1",
-              fmt::format("--cpus-per-task={}", options.cpus_per_worker)};
+  Words words{"sbatch",     "--wait",
+              "--parsable", "--job-name=" + allocation.name,
+              "--ntasks=1", fmt::format("--cpus-per-task={}", options.cpus_per_worker)};
   const Words more = place_words(options);
   words.insert(words.end(), more.begin(), more.end());
   // Its number says to the job whose worker it is, which ends it.
@@ -73,7 +74,8 @@ Words SlurmStarter::words(const Order& order) const {
 
 void SlurmStarter::start(const Order& order) {
   if (std::exchange(look_again_, false)) {
-    const SlurmAnswer left = run_slurm({"squeue", "--noheader", "--job=" + allocation_.job.id, "--format=%N"});
+    const SlurmAnswer left =
+        run_slurm({"squeue", "--noheader", "--job=" + allocation_.job.id, "--format=%N"});
     const SlurmAnswer names = run_slurm({"scontrol", "show", "hostnames", left.first_line()});
     if (left.status == 0 && names.status == 0) places_.keep_only(names.lines());
   }

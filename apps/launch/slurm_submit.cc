@@ -1,4 +1,4 @@
-#include "apps/launch/slurm/submit.h"
+#include "apps/launch/slurm_submit.h"
 
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 #include "apps/launch/launch_dir.h"
 #include "apps/launch/log_follower.h"
 #include "apps/launch/quoted.h"
-#include "apps/launch/slurm/places.h"
-#include "apps/launch/slurm/slurm_commands.h"
+#include "apps/launch/slurm_places.h"
+#include "apps/launch/slurm_commands.h"
 #include "base/errors.h"
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
@@ -27,7 +27,7 @@ namespace embers::launch {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(200);  // at the log
-constexpr int kLooksPerQuestion = 10;                    // to Slurm's controller
+constexpr int kLooksPerQuestion = 10;                   // to Slurm's controller
 
 void say(const std::string& line) { standard_error().line(line); }
 
@@ -44,7 +44,8 @@ std::string log_of(const Plan& plan, const std::string& id) {
 std::string make_job_dir() {
   std::string name = (std::filesystem::current_path() / "embers-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr)  // of mode 700
-    fail(ErrorCode::kInvalid, "cannot make a job directory '{}': {}; give --job-dir, a directory that all nodes share", name,
+    fail(ErrorCode::kInvalid,
+         "cannot make a job directory '{}': {}; give --job-dir, a directory that all nodes share", name,
          std::strerror(errno));
   return name;
 }
@@ -67,7 +68,8 @@ std::optional<int> status_of(const std::string& id) {
   const SlurmAnswer job = run_slurm({"scontrol", "--oneliner", "show", "job", id});
   if (job.status != 0) return std::nullopt;  // the controller may be away for a moment
   const std::string state = value_of(" " + job.output, "JobState");
-  for (const char* const on : {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "PREEMPTED"})
+  for (const char* const on :
+       {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "PREEMPTED"})
     if (state == on) return std::nullopt;
   if (state == "COMPLETED") return 0;
   say(fmt::format("job {} ended: {}", id, state));
@@ -127,10 +129,12 @@ int submit(Plan plan) {
   for (const auto& [name, value] : environment(plan)) ::setenv(name.c_str(), value.c_str(), 1);
   const SlurmAnswer answer = run_slurm(submission(plan, script));
   if (answer.status == 127)
-    fail(ErrorCode::kInvalid, "--scheduler slurm: there is no sbatch in PATH; is this a host of a Slurm cluster?");
+    fail(ErrorCode::kInvalid,
+         "--scheduler slurm: there is no sbatch in PATH; is this a host of a Slurm cluster?");
   if (answer.status != 0)
     fail(ErrorCode::kInvalid, "Slurm refuses the job: {}",
-         answer.errors.empty() ? fmt::format("sbatch ended with status {}", answer.status) : trimmed(answer.errors));
+         answer.errors.empty() ? fmt::format("sbatch ended with status {}", answer.status)
+                               : trimmed(answer.errors));
   const std::string id = answer.first_line().substr(0, answer.first_line().find(';'));
   say(fmt::format("job {} ('{}') is submitted; job directory {}", id, plan.name, plan.job_dir));
   if (plan.options.scheduler.wait) return wait_for(plan, id);

@@ -1,4 +1,4 @@
-#include "apps/launch/slurm/places.h"
+#include "apps/launch/slurm_places.h"
 
 #include <algorithm>
 #include <charconv>
@@ -21,7 +21,8 @@ SlurmPlaces::Place* SlurmPlaces::choose(const Member& member) {
   Place* best = nullptr;
   for (Place& place : places_) {
     if (place.lost) continue;
-    if (best == nullptr || std::pair(rest(place), place.free) > std::pair(rest(*best), best->free)) best = &place;
+    if (best == nullptr || std::pair(rest(place), place.free) > std::pair(rest(*best), best->free))
+      best = &place;
   }
   const bool fits = best != nullptr && (member.kind == Kind::kShard || best->free >= int64_t{worker_cores_});
   return fits ? best : nullptr;

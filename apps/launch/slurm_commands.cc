@@ -1,4 +1,4 @@
-#include "apps/launch/slurm/slurm_commands.h"
+#include "apps/launch/slurm_commands.h"
 
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ SlurmAnswer run_slurm(const Words& words) {
   if (!output || !errors) fail(ErrorCode::kInvalid, "cannot make a temporary file; is TMPDIR full?");
   SlurmAnswer answer;
   try {
-    bp::child child(kFindInPath, bp::args(words), bp::std_in < bp::null, bp::std_out > output.get(),
+    bp::child child(kFindInPath, bp::args(words), bp::std_in<bp::null, bp::std_out> output.get(),
                     bp::std_err > errors.get(), ends_with_this_process());
     child.wait();
     answer.status = child.exit_code();
