@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "base/errors.h"
@@ -9,21 +11,20 @@
 namespace embers::launch {
 
 SlurmPlaces::SlurmPlaces(std::vector<Node> nodes, uint32_t worker_cores) : worker_cores_(worker_cores) {
-  for (Node& node : nodes) places_.push_back({std::move(node.name), node.cores, false});
+  for (Node& node : nodes) places_.push_back({std::move(node.name), node.cores});
 }
 
 SlurmPlaces::Place* SlurmPlaces::choose(const Member& member) {
   if (member.kind == Kind::kMaster) return places_.data();
-  // Shards fill up nodes on which a worker would leave cores over anyway; otherwise all spread.
-  const auto rest = [&](const Place& p) {
-    return member.kind == Kind::kShard && p.free > 0 && p.free % worker_cores_ != 0;
+  // Where most cores are free. But first shards fill up nodes on which a worker would leave cores over
+  // anyway.
+  const auto rank = [&](const Place& p) {
+    const bool rest = member.kind == Kind::kShard && p.free > 0 && p.free % worker_cores_ != 0;
+    return std::tuple(rest, p.free, -p.members);
   };
   Place* best = nullptr;
-  for (Place& place : places_) {
-    if (place.lost) continue;
-    if (best == nullptr || std::pair(rest(place), place.free) > std::pair(rest(*best), best->free))
-      best = &place;
-  }
+  for (Place& place : places_)
+    if (!place.lost && (best == nullptr || rank(place) > rank(*best))) best = &place;
   const bool fits = best != nullptr && (member.kind == Kind::kShard || best->free >= int64_t{worker_cores_});
   return fits ? best : nullptr;
 }
@@ -32,6 +33,7 @@ std::optional<std::string> SlurmPlaces::take(const Member& member) {
   Place* const place = choose(member);
   if (place == nullptr) return std::nullopt;
   place->free -= cores_of(member);
+  ++place->members;
   taken_[member.label()] = static_cast<size_t>(place - places_.data());
   return place->name;
 }
@@ -40,6 +42,7 @@ void SlurmPlaces::give_back(const Member& member) {
   const auto taken = taken_.find(member.label());
   if (taken == taken_.end()) return;
   places_[taken->second].free += cores_of(member);
+  --places_[taken->second].members;
   taken_.erase(taken);
 }
 

@@ -31,7 +31,8 @@ class SlurmPlaces {
  private:
   struct Place {
     std::string name;
-    int64_t free = 0;  // negative where more runs than there are cores
+    int64_t free = 0;  // cores; negative where more runs than there are
+    int64_t members = 0;
     bool lost = false;
   };
   uint32_t cores_of(const Member& member) const { return member.kind == Kind::kWorker ? worker_cores_ : 1; }

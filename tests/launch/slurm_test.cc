@@ -1,6 +1,6 @@
 // Where members go in a Slurm allocation, and what is submitted.
-#include "apps/launch/slurm_places.h"
 #include "apps/launch/slurm_commands.h"
+#include "apps/launch/slurm_places.h"
 #include "apps/launch/slurm_starter.h"
 #include "apps/launch/slurm_submit.h"
 #include "tests/support/expect_error.h"
@@ -20,6 +20,14 @@ TEST(SlurmPlaces, TheMasterIsOnTheFirstNodeAndOthersSpread) {
   std::vector<std::string> rest;
   for (uint32_t i = 1; i <= 3; ++i) rest.push_back(places.take(worker(i)).value_or("none"));
   EXPECT_EQ(rest, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(places.take(worker(4)), std::nullopt);
+}
+
+TEST(SlurmPlaces, WhereAsManyCoresAreFreeTheEmptierNodeIsTaken) {
+  SlurmPlaces places({{"a", 3}, {"b", 3}, {"c", 2}}, 1);
+  EXPECT_EQ(places.take(kMaster), "a");
+  EXPECT_EQ(places.take(shard(0)), "b");
+  EXPECT_EQ(places.take(worker(0)), "c");
 }
 
 TEST(SlurmPlaces, AWorkerFindsNoPlaceWhereItsCoresAreTaken) {
