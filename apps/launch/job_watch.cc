@@ -39,7 +39,7 @@ struct JobWatch::Impl {
       try {
         if (!admin) admin.emplace(options);
         const Status status = admin->status();
-        tell({status, asked}, "");
+        tell(Answer{status, asked}, "");
       } catch (const Error& e) {
         tell(std::nullopt, e.what());
       }

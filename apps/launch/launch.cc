@@ -125,7 +125,9 @@ class Launcher {
     signals_.async_wait([this](const boost::system::error_code& error, int number) {
       if (error) return;
       const bool again = std::exchange(signalled_, true);
-      if (again || master_status_) return end(128 + number);
+      if (again && number == SIGHUP) return next_signal();  // the end of a terminal gives two
+      if (again) return end(128 + number);
+      if (master_status_) return end(exit_status());
       say(fmt::format("{}: the master saves and ends the job; a second one ends everything at once",
                       number == SIGINT    ? "SIGINT"
                       : number == SIGTERM ? "SIGTERM"

@@ -72,12 +72,11 @@ struct ProcessGroups::Impl {
     Descriptor line;  // to its standard input
   };
 
-  explicit Impl(const std::string& path)
-      : embers(path), mark(fmt::format("{:016x}", random_number())), guard(std::in_place, embers, mark) {}
+  explicit Impl(const std::string& path) : embers(path), mark(fmt::format("{:016x}", random_number())) {}
 
   void look_after_guard() {
     if (guard && guard->lives()) return;
-    spdlog::warn("the guard process of this launcher was ended; another one takes its place");
+    if (guard) spdlog::warn("the guard process of this launcher was ended; another one takes its place");
     guard.emplace(embers, mark);
     for (const auto& [name, group] : groups) guard->add(group.leader.id());
   }
@@ -93,7 +92,7 @@ struct ProcessGroups::Impl {
   }
 
   const std::string embers, mark;
-  std::optional<Guard> guard;
+  std::optional<Guard> guard;           // since the first child
   std::map<std::string, Group> groups;  // by name
 };
 
@@ -145,8 +144,8 @@ void ProcessGroups::start(const std::string& name, const Child& child) {
 }
 
 std::vector<std::pair<std::string, Ending>> ProcessGroups::ended() {
-  impl_->look_after_guard();
   std::vector<std::pair<std::string, Ending>> ended;
+  if (!impl_->groups.empty()) impl_->look_after_guard();
   for (auto it = impl_->groups.begin(); it != impl_->groups.end();) {
     if (!has_ended(it->second.leader.id())) {
       ++it;

@@ -12,7 +12,7 @@ std::string quoted(const std::string& word) {
 
 std::string quoted(const Words& words) {
   std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + quoted(word);
+  for (const std::string& word : words) text.append(text.empty() ? "" : " ").append(quoted(word));
   return text;
 }
 

@@ -48,6 +48,15 @@ class OrdersTest : public testing::Test {
   }
   std::string words(const Member& member) { return quoted(order_for(plan(), member, "10.0.0.1:77").words); }
 
+  SshOptions ssh() const {
+    SshOptions ssh;
+    ssh.hosts = options_.hosts;
+    ssh.program = "/bin/embers";
+    ssh.secret = "hush";
+    ssh.shards = 2;
+    return ssh;
+  }
+
   testing_support::TempDir dir_;
   LaunchOptions options_;
 };
@@ -67,7 +76,8 @@ TEST_F(OrdersTest, NumbersComeFromTheJobFileUnlessTheyAreGiven) {
 TEST_F(OrdersTest, AMistakeInTheJobFileIsFoundBeforeAnybodyIsStarted) {
   options_.master.job.set = {"training.wrokers=4"};
   expect_error(ErrorCode::kInvalid, {"wrokers"}, [&] { plan(); });
-  options_.master.job = {.job = "/nowhere.toml"};
+  options_.master.job.set.clear();
+  options_.master.job.job = "/nowhere.toml";
   expect_error(ErrorCode::kInvalid, {"/nowhere.toml"}, [&] { plan(); });
 }
 
@@ -144,8 +154,7 @@ TEST_F(OrdersTest, OtherHostsCannotReachAUnixSocket) {
 
 TEST_F(OrdersTest, MembersGoToTheHostsInTurnAndAWorkerThatFailsMovesOn) {
   options_.hosts = {"a", "b", "c"};
-  SshOptions ssh{.hosts = options_.hosts, .program = "/bin/embers", .secret = "hush", .shards = 2};
-  const SshStarter starter("/bin/true", ssh);
+  const SshStarter starter("/bin/true", ssh());
   const auto host = [&](const Member& member) {
     const Words words = starter.words(order_for(plan(), member, "10.0.0.1:77"));
     return words.at(words.size() - 2);
@@ -165,8 +174,7 @@ TEST_F(OrdersTest, MembersGoToTheHostsInTurnAndAWorkerThatFailsMovesOn) {
 TEST_F(OrdersTest, TheSecretIsNoWordOfAnyProcess) {
   options_.hosts = {"a"};
   options_.command = {"train", "it's"};
-  const SshStarter starter(
-      "/bin/true", {.hosts = options_.hosts, .program = "/bin/embers", .secret = "hush", .shards = 2});
+  const SshStarter starter("/bin/true", ssh());
   const Words words = starter.words(order_for(plan(), {Kind::kWorker, 0}, "10.0.0.1:77"));
   EXPECT_EQ(quoted(words).find("hush"), std::string::npos);
   EXPECT_EQ(words.back(),

@@ -78,7 +78,8 @@ TEST_F(ProcessGroupsTest, AProgramThatIsNotThereIsAnError) {
 TEST_F(ProcessGroupsTest, EndWithTheirLeader) {
   start_shell("a", "sleep 1000 & echo $! > " + path("pid") + "; exit 3");
   EXPECT_EQ(ending().status, 3);
-  EXPECT_FALSE(runs(pid_in(path("pid"))));
+  const pid_t sleeper = pid_in(path("pid"));
+  EXPECT_TRUE(wait_until([&] { return !runs(sleeper); }));
 }
 
 TEST_F(ProcessGroupsTest, ASignalIsForTheLeaderAndWithItEndsTheGroup) {
@@ -86,7 +87,7 @@ TEST_F(ProcessGroupsTest, ASignalIsForTheLeaderAndWithItEndsTheGroup) {
   const pid_t sleeper = pid_in(path("pid"));
   groups_->signal("a", SIGTERM);
   EXPECT_EQ(ending().status, 9);
-  EXPECT_FALSE(runs(sleeper));
+  EXPECT_TRUE(wait_until([&] { return !runs(sleeper); }));
   start_shell("b", "echo $$ > " + path("other") + "; sleep 1000");
   EXPECT_TRUE(runs(pid_in(path("other"))));
   groups_->signal("b", SIGKILL);
@@ -122,8 +123,11 @@ TEST_F(ProcessGroupsTest, AGuardThatIsKilledHasASuccessorThatKnowsEverybody) {
 }
 
 TEST_F(ProcessGroupsTest, ALineReachesTheirStandardInput) {
-  groups_->start("a",
-                 {.words = {"sh", "-c", "read line; echo got $line; cat"}, .log = path("log"), .line = true});
+  ProcessGroups::Child child;
+  child.words = {"sh", "-c", "read line; echo got $line; cat"};
+  child.log = path("log");
+  child.line = true;
+  groups_->start("a", child);
   groups_->say("a", "this\n");
   EXPECT_TRUE(wait_until([&] { return read_file(path("log")) == "got this\n"; }, 20))
       << read_file(path("log"));
