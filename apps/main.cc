@@ -32,7 +32,11 @@ int main(int argc, char** argv) {
                                  [](const StopOptions& o) { return stop(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
                                  [](const TopOptions& o) { return serve_top(o); },
-                                 [](const LaunchOptions& o) { return launch::launch(o); },
+                                 [&](LaunchOptions o) {
+                                   o.words.assign(std::find(words.begin(), words.end(), "launch") + 1,
+                                                  words.end());
+                                   return launch::launch(o);
+                                 },
                                  [](const GuardOptions& o) { return launch::run_guard(o.mark); },
                                  [](const MemberOptions& o) { return launch::run_remote_member(o); },
                                  [&](const BenchOptions&) { return bench(); },

@@ -9,6 +9,7 @@
 #include "actors/transport/job_dir.h"
 #include "base/host.h"
 #include "base/random_number.h"
+#include "client/slurm.h"
 
 namespace embers {
 namespace {
@@ -37,6 +38,8 @@ JobLocation with_environment(JobLocation given) {
   if (!given.master.empty() || !given.job_dir.empty()) return given;
   given.master = variable("EMBERS_MASTER");
   given.job_dir = variable("EMBERS_JOB_DIR");
+  const auto slurm = slurm_job();
+  if (slurm && given.master.empty() && given.job_dir.empty()) given.job_dir = slurm->job_dir();
   return given;
 }
 

@@ -30,8 +30,8 @@ struct JobLocation {
 // Where these options say that the job is, or the environment; kInvalid, naming the options' type, when
 // neither does, or the options name two places.
 JobLocation location_of(const client::Options& options, const char* type);
-// Where the environment of this process says that its job is: EMBERS_MASTER and EMBERS_JOB_DIR. Nothing is
-// taken from it when `given` names a master or a directory.
+// Where the environment of this process says that its job is: EMBERS_MASTER and EMBERS_JOB_DIR, or else Slurm
+// (slurm.h). Nothing is taken from it when `given` names a master or a directory.
 JobLocation with_environment(JobLocation given);
 // The name that whoever started this process gave it: EMBERS_LABEL, or "".
 std::string label_from_environment();

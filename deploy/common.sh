@@ -9,13 +9,14 @@ die() {
   exit 1
 }
 
-# The packages of the list that are not installed.
+# The packages of the list that are not installed. $1: "build", or "test" for those that only tests need.
 missing_packages() {
-  local installed package
+  local wanted=(sed '/# test$/d') installed package
+  [ "$1" = build ] || wanted=(grep '# test$')
   installed="$(dpkg-query -W -f '${binary:Package} ${db:Status-Status}\n' | sed -n 's/\(:[a-z0-9]*\)\? installed$//p')"
   while read -r package; do
     grep -qxF "$package" <<<"$installed" || echo "$package"
-  done < <(sed 's/#.*//; /^\s*$/d' "$root/deploy/packages.txt")
+  done < <("${wanted[@]}" "$root/deploy/packages.txt" | sed 's/\s*#.*//; /^\s*$/d')
 }
 
 # Runs a command as root. $1 says what the user must run where that is not possible.
@@ -31,13 +32,15 @@ as_root() {
   fi
 }
 
+# Packages of the tests bring daemons, which Debian would start and start again at each boot: neither happens.
 install_packages() {
   command -v dpkg-query >/dev/null || die "this is not Debian: install what deploy/packages.txt lists, then run cmake"
-  local packages
-  packages="$(missing_packages | xargs)"
+  local kind="${1:-build}" packages
+  packages="$(missing_packages "$kind" | xargs)"
   [ -n "$packages" ] || return 0
   local install="apt-get install -y --no-install-recommends $packages"
   say "installing $packages"
+  if [ "$kind" = test ]; then install="$root/deploy/without_services.sh $install"; fi
   as_root "apt-get update && $install" apt-get update -qq || die "apt-get update failed"
   # shellcheck disable=SC2086  # one word per package
   as_root "$install" env DEBIAN_FRONTEND=noninteractive $install -qq >/dev/null || die "failed: $install"

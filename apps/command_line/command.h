@@ -37,12 +37,12 @@ enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 struct MasterOptions {
   JobOptions job;  // resume: to evaluate or predict, the model's directory
   AccessOptions access;
-  Task task = Task::kTrain;       // --task
-  std::vector<std::string> data;  // --data: files instead of the job's test files
-  std::string out;                // --out: CSV file
-  std::vector<std::string> listen{"127.0.0.1:7700"};
-  uint32_t shards = 0, workers = 0;  // 0: as the job file says
-  double connect_timeout = 20;       // seconds
+  Task task = Task::kTrain;                           // --task
+  std::vector<std::string> data;                      // --data: files instead of the job's test files
+  std::string out;                                    // --out: CSV file
+  std::vector<std::string> listen{"127.0.0.1:7700"};  // the default; empty where none was given
+  uint32_t shards = 0, workers = 0;                   // 0: as the job file says
+  double connect_timeout = 20;                        // seconds
 };
 
 struct JoinOptions {
@@ -93,6 +93,17 @@ struct TopOptions {
   double interval = 1;                     // --interval SECONDS
 };
 
+// --scheduler and what goes with it.
+struct SchedulerOptions {
+  bool slurm = false;
+  std::string partition, account, time;  // as sbatch has them
+  uint32_t nodes = 0;                    // 0: as many as Slurm chooses
+  uint32_t cpus_per_worker = 1;
+  uint32_t room = 0;                // workers that the allocation has room for; 0: those to begin with
+  std::vector<std::string> sbatch;  // other options of sbatch, a word each
+  bool wait = false;                // until the job has ended
+};
+
 struct LaunchOptions {
   MasterOptions master;              // with no address to listen on: one that suits the hosts
   std::vector<std::string> command;  // after "--": runs as worker, instead of embers worker
@@ -101,6 +112,8 @@ struct LaunchOptions {
   std::vector<std::string> hosts;    // --hosts a,b: shards and workers run there
   std::string ssh = "ssh";           // --ssh "ssh -F FILE"
   std::string remote_program;        // --remote-program: embers on these hosts; "": where it is here
+  SchedulerOptions scheduler;
+  std::vector<std::string> words = {};  // all that came after "launch" on the command line
 };
 
 // A process that ends whatever a launcher leaves behind; not for users.

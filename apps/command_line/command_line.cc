@@ -179,8 +179,42 @@ void add_master(CLI::App& app, Chosen& chosen) {
   master->add_option("--listen", options.listen, "HOST:PORT or unix:/path (may be repeated)")
       ->capture_default_str()
       ->allow_extra_args(false);
+  options.listen.clear();  // shown, but not given
   add_access(*master, options.access,
              "directory for the master's address and the job's secret, which is made at first use");
+}
+
+const CLI::Validator kScheduler(
+    [](const std::string& text) {
+      return text == "slurm" ? std::string() : "unknown scheduler '" + text + "'; known: slurm";
+    },
+    "slurm", "scheduler");
+
+void add_scheduler(CLI::App& launch, SchedulerOptions& o) {
+  CLI::Option* const scheduler = launch.add_option_function<std::string>(
+      "--scheduler", [&o](const std::string&) { o.slurm = true; },
+      "slurm: submit the job; in an allocation, run it there");
+  scheduler->check(kScheduler);
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return launch.add_option(name, value, text)->needs(scheduler);
+  };
+  add("--partition", o.partition, "Slurm's partition")->check(kNotEmpty);
+  add("--account", o.account, "account that Slurm charges")->check(kNotEmpty);
+  add("--time", o.time, "time limit, as sbatch has it; then the job saves and is queued again")
+      ->check(kNotEmpty);
+  add("--nodes", o.nodes, "nodes of the allocation (default: as Slurm chooses)")
+      ->check(CLI::Range(1, INT32_MAX));
+  add("--cpus-per-worker", o.cpus_per_worker, "cores of a worker; master and shards have one each")
+      ->check(CLI::Range(1, INT32_MAX))
+      ->capture_default_str();
+  add("--room", o.room,
+      "workers that the allocation has room for (default: --workers); others run in further jobs")
+      ->check(CLI::Range(1, INT32_MAX));
+  add("--sbatch", o.sbatch, "another option for sbatch, such as --sbatch=--exclusive (may be repeated)")
+      ->allow_extra_args(false)
+      ->check(kNotEmpty);
+  launch.add_flag("--wait", o.wait, "wait until the job has ended: show its log, return its exit status")
+      ->needs(scheduler);
 }
 
 void add_launch(CLI::App& app, Chosen& chosen) {
@@ -220,6 +254,7 @@ void add_launch(CLI::App& app, Chosen& chosen) {
       ->add_option("--remote-program", options.remote_program,
                    "path of embers on these hosts (default: where it is on this one)")
       ->check(kNotEmpty);
+  add_scheduler(*launch, options.scheduler);
   launch->footer(
       "embers launch JOB [OPTIONS] -- COMMAND ...  starts this command as each worker, with EMBERS_MASTER, "
       "EMBERS_JOB_DIR, EMBERS_SECRET_FILE and EMBERS_LABEL in its environment.");

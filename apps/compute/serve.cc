@@ -43,7 +43,8 @@ Error farewell(const JobResult& result, const std::string& job) {
 
 // --- master --------------------------------------------------------------------------------------
 
-int serve_master(const MasterOptions& options) {
+int serve_master(const MasterOptions& given) {
+  const MasterOptions options = with_place(given);
   std::vector<std::string> overrides;
   if (options.shards > 0) overrides.push_back(fmt::format("storage.shards={}", options.shards));
   if (options.workers > 0) overrides.push_back(fmt::format("training.workers={}", options.workers));

@@ -21,6 +21,8 @@
 #include "apps/launch/log_follower.h"
 #include "apps/launch/orders.h"
 #include "apps/launch/policy.h"
+#include "apps/launch/slurm_starter.h"
+#include "apps/launch/slurm_submit.h"
 #include "apps/launch/ssh_starter.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
@@ -52,8 +54,28 @@ std::string address_in(const std::string& job_dir) {
   return (tcp == endpoints->end() ? endpoints->front() : *tcp).text();
 }
 
+// How the launcher talks with the master.
+client::AdminOptions watching(const Plan& plan) {
+  const AccessOptions& access = plan.options.master.access;
+  client::AdminOptions options;
+  options.job_dir = plan.job_dir;
+  options.secret_file = access.secret_file;
+  options.insecure = access.insecure;
+  options.timeout = std::chrono::seconds(5);
+  return options;
+}
+
 std::unique_ptr<Starter> starter_for(const Plan& plan, const std::function<std::string()>& secret) {
   const LaunchOptions& o = plan.options;
+  if (o.scheduler.slurm)
+    return std::make_unique<SlurmStarter>(
+        plan.program, slurm_allocation(), o.scheduler, [location = watching(plan)] {
+          try {
+            client::Admin(location).stop(true);
+          } catch (const Error& e) {
+            say(std::string("cannot ask the master to end the job: ") + e.what());
+          }
+        });
   if (o.hosts.empty()) return std::make_unique<HostStarter>(plan.program);
   SshOptions ssh;
   ssh.hosts = o.hosts;
@@ -151,13 +173,7 @@ class Launcher {
 
   void look_for_master() {
     if (!address_.empty() || (address_ = address_in(plan_.job_dir)).empty()) return;
-    const AccessOptions& access = plan_.options.master.access;
-    client::AdminOptions options;
-    options.job_dir = plan_.job_dir;
-    options.secret_file = access.secret_file;
-    options.insecure = access.insecure;
-    options.timeout = std::chrono::seconds(5);
-    watch_.emplace(options, now);
+    watch_.emplace(watching(plan_), now);
     policy_.on_master_listens();
     say(fmt::format("starting {} and {}; job directory {}", counted(plan_.shards, "shard"),
                     counted(plan_.workers, "worker"), plan_.job_dir));
@@ -249,8 +265,9 @@ std::string secret_of(const Plan& plan, const LaunchDir& dir) {
 
 int launch(const LaunchOptions& options) {
   Plan plan = make_plan(options);
+  if (submits(options)) return submit(std::move(plan));
   if (options.dry_run) return dry_run(plan);
-  LaunchDir dir(options.master.access.job_dir);
+  LaunchDir dir(options.scheduler.slurm ? job_dir_in_slurm(options) : options.master.access.job_dir);
   plan.job_dir = dir.path();
   int status = 0;
   {

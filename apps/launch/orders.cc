@@ -44,7 +44,7 @@ std::string text(Task task) {
 }
 
 std::vector<std::string> listens(const LaunchOptions& options) {
-  if (!options.master.listen.empty()) return options.master.listen;
+  if (!options.master.listen.empty() || options.scheduler.slurm) return options.master.listen;
   return {options.hosts.empty() ? "127.0.0.1:0" : "0.0.0.0:0"};
 }
 
@@ -69,6 +69,7 @@ Plan make_plan(const LaunchOptions& options) {
   job::Job job = job::parse_job(job::read_job(o.job.job, o.job.set));
   Plan plan;
   plan.options = options;
+  plan.name = job.job.name;
   plan.shards = o.shards > 0 ? o.shards : job.storage.shards;
   plan.workers = o.workers > 0 ? o.workers : job.training.workers;
   plan.shards_return = o.task == Task::kTrain && !job.storage.journal.empty();
@@ -79,6 +80,8 @@ Plan make_plan(const LaunchOptions& options) {
            "--listen {}: members on other hosts cannot reach a Unix socket; give HOST:PORT, where port 0 is "
            "a free one",
            address);
+  if (options.scheduler.slurm && !options.hosts.empty())
+    fail(ErrorCode::kInvalid, "--hosts and --scheduler do not go together: Slurm chooses the hosts");
   if (options.hosts.empty() && !options.remote_program.empty())
     fail(ErrorCode::kInvalid, "--remote-program is for the hosts of --hosts");
   if (plan.options.remote_program.empty()) plan.options.remote_program = plan.program;

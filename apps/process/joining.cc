@@ -8,7 +8,9 @@
 #include <chrono>
 
 #include "apps/process/runtime.h"
+#include "base/host.h"
 #include "base/log/standard_error.h"
+#include "client/slurm.h"
 
 namespace embers {
 
@@ -32,6 +34,36 @@ bool is_of_this_host(const Endpoint& endpoint) {
   return !found.empty() && std::all_of(found.begin(), found.end(), [](const auto& address) {
     return address.endpoint().address().is_loopback();
   });
+}
+
+namespace {
+
+// Whether a process of this host can listen there, and others reach it.
+bool is_address_of_this_host(const std::string& name) {
+  namespace ip = boost::asio::ip;
+  boost::asio::io_context io;
+  boost::system::error_code failed;
+  const auto found = ip::tcp::resolver(io).resolve(name, "0", failed);
+  return !found.empty() && std::all_of(found.begin(), found.end(), [&](const auto& entry) {
+    const ip::tcp::endpoint endpoint = entry.endpoint();
+    ip::tcp::socket socket(io, endpoint.protocol());
+    return !endpoint.address().is_loopback() && !socket.bind(endpoint, failed);
+  });
+}
+
+}  // namespace
+
+MasterOptions with_place(MasterOptions given) {
+  if (!given.listen.empty()) return given;
+  const auto slurm = slurm_job();
+  given.listen = MasterOptions().listen;
+  if (!slurm) return given;
+  const std::string node = slurm->node.empty() ? host_name() : slurm->node;
+  given.listen = {(is_address_of_this_host(node) ? node : "0.0.0.0") + ":0"};
+  std::string& dir = given.access.job_dir;
+  if (dir.empty()) dir = with_environment(JobLocation()).job_dir;
+  if (dir.empty()) dir = slurm->job_dir();  // the environment names a master: the one that this will be
+  return given;
 }
 
 Credentials credentials(const AccessOptions& options, const std::function<Secret()>& from_dir) {

@@ -21,6 +21,10 @@ std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
 // Whether only processes of this host reach it: a Unix socket, or a host whose addresses are all loopback.
 bool is_of_this_host(const Endpoint& endpoint);
 
+// Where a master listens that was not told: on the loopback. In a Slurm job, by the name of its node, or on
+// every address where that name leads elsewhere, with the directory that members look into.
+MasterOptions with_place(MasterOptions given);
+
 // What a master proves itself with; `from_dir` makes the secret of its job directory, or finds it.
 Credentials credentials(const AccessOptions& options, const std::function<Secret()>& from_dir);
 

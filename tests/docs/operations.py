@@ -6,7 +6,7 @@ that fails. A mark before a code block says where it belongs:
 
     <!-- run: SECTION -->
 
-They run in an empty folder with examples/ of the tree and build/ as the only things in it. What they print is printed. Fails if a
+They run in an empty folder with examples/ and deploy/ of the tree and build/ as the only things in it. What they print is printed. Fails if a
 command fails, if nothing is marked, or if a process is left behind."""
 import glob
 import os
@@ -110,7 +110,8 @@ def main():
     root, build, section = sys.argv[1:]
 
     def setup(folder):
-        shutil.copytree(os.path.join(root, "examples"), os.path.join(folder, "examples"))
+        for part in ("examples", "deploy"):
+            shutil.copytree(os.path.join(root, part), os.path.join(folder, part))
         os.symlink(os.path.abspath(build), os.path.join(folder, "build"))
 
     mistakes = run(os.path.join(root, "docs/operations.md"), section, setup)

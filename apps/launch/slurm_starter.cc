@@ -1,0 +1,115 @@
+#include "apps/launch/slurm_starter.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "apps/launch/quoted.h"
+#include "apps/launch/slurm_commands.h"
+#include "base/errors.h"
+
+namespace embers::launch {
+namespace {
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+SlurmAllocation slurm_allocation() {
+  const auto job = slurm_job();
+  if (!job) fail(ErrorCode::kInvalid, "this process is not in a Slurm job (SLURM_JOB_ID)");
+  SlurmAllocation allocation{*job, variable("SLURM_JOB_NAME"), {}};
+  const std::vector<uint32_t> cores = parse_cpus_per_node(variable("SLURM_JOB_CPUS_PER_NODE"));
+  const auto nodes = run_slurm({"scontrol", "show", "hostnames", variable("SLURM_JOB_NODELIST")}).lines();
+  if (nodes.size() != cores.size())
+    fail(ErrorCode::kInvalid, "Slurm says that job {} has {} nodes (SLURM_JOB_NODELIST) and the cores of {}",
+         job->id, nodes.size(), cores.size());
+  for (size_t i = 0; i < nodes.size(); ++i) allocation.nodes.push_back({nodes[i], cores[i]});
+  return allocation;
+}
+
+Words step_words(const Order& order, const std::string& node, uint32_t cores) {
+  // Placed here, so that no step waits for another one, and none is ended because another one was.
+  Words words{"srun",
+              "--job-name=" + order.member.label(),
+              "--nodes=1",
+              "--ntasks=1",
+              fmt::format("--cpus-per-task={}", cores),
+              "--nodelist=" + node,
+              "--overlap",
+              "--no-kill",
+              "--unbuffered",
+              "--export=ALL"};
+  words.insert(words.end(), order.words.begin(), order.words.end());
+  return words;
+}
+
+Words job_words(const Order& order, const SlurmAllocation& allocation, const SchedulerOptions& options) {
+  Words words{"sbatch",     "--wait",
+              "--parsable", "--job-name=" + allocation.name,
+              "--ntasks=1", fmt::format("--cpus-per-task={}", options.cpus_per_worker)};
+  const Words more = place_words(options);
+  words.insert(words.end(), more.begin(), more.end());
+  // Its number says to the job whose worker it is, which ends it.
+  words.insert(words.end(), {"--comment=embers " + allocation.job.id, "--no-requeue", "--open-mode=append",
+                             "--output=" + order.log, "--export=ALL", "--wrap=exec " + quoted(order.words)});
+  return words;
+}
+
+SlurmStarter::SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options,
+                           std::function<void()> stop_master)
+    : HostStarter(embers),
+      allocation_(std::move(allocation)),
+      options_(std::move(options)),
+      stop_master_(std::move(stop_master)),
+      places_(allocation_.nodes, options_.cpus_per_worker) {}
+
+// The node is chosen when it is started.
+Words SlurmStarter::words(const Order& order) const {
+  return step_words(order, "NODE", order.member.kind == Kind::kWorker ? options_.cpus_per_worker : 1);
+}
+
+void SlurmStarter::start(const Order& order) {
+  if (std::exchange(look_again_, false)) {
+    const SlurmAnswer left =
+        run_slurm({"squeue", "--noheader", "--job=" + allocation_.job.id, "--format=%N"});
+    const SlurmAnswer names = run_slurm({"scontrol", "show", "hostnames", left.first_line()});
+    if (left.status == 0 && names.status == 0) places_.keep_only(names.lines());
+  }
+  if (const auto node = places_.take(order.member)) nodes_[order.member.label()] = *node;
+  try {
+    HostStarter::start(order);
+  } catch (...) {
+    places_.give_back(order.member);
+    nodes_.erase(order.member.label());
+    throw;
+  }
+}
+
+ProcessGroups::Child SlurmStarter::child(const Order& order) const {
+  ProcessGroups::Child child = HostStarter::child(order);
+  const auto node = nodes_.find(order.member.label());
+  const bool worker = order.member.kind == Kind::kWorker;
+  child.words = node == nodes_.end() ? job_words(order, allocation_, options_)
+                                     : step_words(order, node->second, worker ? options_.cpus_per_worker : 1);
+  return child;
+}
+
+std::vector<Ended> SlurmStarter::ended() {
+  std::vector<Ended> all = HostStarter::ended();
+  for (const Ended& ended : all) {
+    places_.give_back(ended.member);
+    nodes_.erase(ended.member.label());
+    look_again_ = true;
+  }
+  return all;
+}
+
+void SlurmStarter::ask_to_end(const Member& member) {
+  if (member.kind == Kind::kMaster && !stopping_.joinable()) stopping_ = std::jthread(stop_master_);
+}
+
+}  // namespace embers::launch

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "apps/command_line/command.h"
+#include "apps/launch/host_starter.h"
+#include "apps/launch/slurm_places.h"
+#include "client/slurm.h"
+
+namespace embers::launch {
+
+// What a starter needs to know of the Slurm job that it runs in.
+struct SlurmAllocation {
+  SlurmJob job;
+  std::string name;                      // of the job
+  std::vector<SlurmPlaces::Node> nodes;  // the first one is that of the batch script
+};
+// Asks Slurm. kInvalid where this process is not in an allocation of a job, or Slurm does not say what is in
+// it.
+SlurmAllocation slurm_allocation();
+
+// Members are steps of the allocation, each started by an srun, which is a child of this process. A worker
+// for which the allocation has no cores left gets a job of its own, of the same name, which joins as any
+// other worker: its child is an sbatch that waits for its end.
+//
+// An srun ends with status 0 when its node fails. That is good enough for a worker: whoever asks for it gets
+// another one as long as the master wants it.
+class SlurmStarter final : public HostStarter {
+ public:
+  // `stop_master` asks the master to save and end its job; srun would kill it.
+  SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options,
+               std::function<void()> stop_master);
+
+  Words words(const Order& order) const override;
+  void start(const Order& order) override;
+  std::vector<Ended> ended() override;
+  void ask_to_end(const Member& member) override;
+
+ private:
+  ProcessGroups::Child child(const Order& order) const override;
+
+  const SlurmAllocation allocation_;
+  const SchedulerOptions options_;
+  const std::function<void()> stop_master_;
+  SlurmPlaces places_;
+  std::map<std::string, std::string> nodes_;  // of members, by label; those not in it have jobs of their own
+  bool look_again_ = false;                   // nodes may have failed
+  std::jthread stopping_;
+};
+
+// The words of the step on a node, or of the job of its own, that runs a member.
+Words step_words(const Order& order, const std::string& node, uint32_t cores);
+Words job_words(const Order& order, const SlurmAllocation& allocation, const SchedulerOptions& options);
+
+}  // namespace embers::launch

@@ -1,0 +1,145 @@
+#include "apps/launch/slurm_submit.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "apps/launch/launch_dir.h"
+#include "apps/launch/log_follower.h"
+#include "apps/launch/quoted.h"
+#include "apps/launch/slurm_commands.h"
+#include "apps/launch/slurm_places.h"
+#include "base/errors.h"
+#include "base/files/output_file.h"
+#include "base/log/standard_error.h"
+#include "client/reach_master.h"
+#include "client/slurm.h"
+
+namespace embers::launch {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(200);  // at the log
+constexpr int kLooksPerQuestion = 10;                   // to Slurm's controller
+
+void say(const std::string& line) { standard_error().line(line); }
+
+// What the script reads; see there.
+Environment environment(const Plan& plan) {
+  return {{"EMBERS", plan.program}, {"EMBERS_LAUNCHER", "1"}, {"EMBERS_JOB_DIR", plan.job_dir}};
+}
+
+std::string log_of(const Plan& plan, const std::string& id) {
+  return fmt::format("{}/logs/slurm-{}.log", plan.job_dir, id);
+}
+
+// Beside the data and the job file, which other hosts reach as well.
+std::string make_job_dir() {
+  std::string name = (std::filesystem::current_path() / "embers-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr)  // of mode 700
+    fail(ErrorCode::kInvalid,
+         "cannot make a job directory '{}': {}; give --job-dir, a directory that all nodes share", name,
+         std::strerror(errno));
+  return name;
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
+  return text;
+}
+
+// "KEY=VALUE" of `scontrol show job`.
+std::string value_of(const std::string& text, const std::string& key) {
+  const size_t at = text.find(" " + key + "=");
+  if (at == std::string::npos) return "";
+  const size_t begin = at + key.size() + 2;
+  return text.substr(begin, text.find_first_of(" \n", begin) - begin);
+}
+
+// How a job ended, once it has: its exit status, or 1 where Slurm ended it.
+std::optional<int> status_of(const std::string& id) {
+  const SlurmAnswer job = run_slurm({"scontrol", "--oneliner", "show", "job", id});
+  if (job.status != 0) return std::nullopt;  // the controller may be away for a moment
+  const std::string state = value_of(" " + job.output, "JobState");
+  for (const char* const on :
+       {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "PREEMPTED"})
+    if (state == on) return std::nullopt;
+  if (state == "COMPLETED") return 0;
+  say(fmt::format("job {} ended: {}", id, state));
+  const int status = std::atoi(value_of(" " + job.output, "ExitCode").c_str());  // "STATUS:SIGNAL"
+  return status == 0 ? 1 : status;
+}
+
+int wait_for(const Plan& plan, const std::string& id) {
+  LogFollower log([](const std::string&, const std::string& line) { say(line); });
+  log.follow("job", log_of(plan, id));
+  for (int i = 1;; ++i) {
+    const std::optional<int> status = i % kLooksPerQuestion == 0 ? status_of(id) : std::nullopt;
+    log.poll();
+    if (status) return *status;
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+}  // namespace
+
+bool submits(const LaunchOptions& options) { return options.scheduler.slurm && !slurm_job(); }
+
+std::string job_dir_in_slurm(const LaunchOptions& options) {
+  if (!options.master.access.job_dir.empty()) return options.master.access.job_dir;
+  return with_environment(JobLocation()).job_dir;
+}
+
+Words submission(const Plan& plan, const std::string& script) {
+  const SchedulerOptions& o = plan.options.scheduler;
+  const uint32_t room = std::max(plan.workers, o.room);
+  Words words{"sbatch", "--parsable", "--job-name=" + plan.name,
+              fmt::format("--ntasks={}", tasks_for(plan.shards, room, o.cpus_per_worker)),
+              fmt::format("--cpus-per-task={}", o.cpus_per_worker)};
+  if (o.nodes > 0) words.push_back(fmt::format("--nodes={}", o.nodes));
+  const Words more = place_words(o);
+  words.insert(words.end(), more.begin(), more.end());
+  words.insert(words.end(), {"--output=" + log_of(plan, "%j"), "--export=ALL", script});
+  words.insert(words.end(), plan.options.words.begin(), plan.options.words.end());
+  return words;
+}
+
+int submit(Plan plan) {
+  std::string given = plan.options.master.access.job_dir;
+  if (plan.options.dry_run) {
+    plan.job_dir = given.empty() ? "JOB_DIR" : given;
+    std::string line;
+    for (const auto& [name, value] : environment(plan)) line += name + "=" + quoted(value) + " ";
+    fmt::print("{}{}\n", line, quoted(submission(plan, "embers.sbatch")));
+    return 0;
+  }
+  {
+    const LaunchDir dir(given.empty() ? make_job_dir() : given);  // no other launcher uses it
+    plan.job_dir = dir.path();
+  }
+  const std::string script = plan.job_dir + "/embers.sbatch";
+  write_file(script, kBatchScript);
+  for (const auto& [name, value] : environment(plan)) ::setenv(name.c_str(), value.c_str(), 1);
+  const SlurmAnswer answer = run_slurm(submission(plan, script));
+  if (answer.status == 127)
+    fail(ErrorCode::kInvalid,
+         "--scheduler slurm: there is no sbatch in PATH; is this a host of a Slurm cluster?");
+  if (answer.status != 0)
+    fail(ErrorCode::kInvalid, "Slurm refuses the job: {}",
+         answer.errors.empty() ? fmt::format("sbatch ended with status {}", answer.status)
+                               : trimmed(answer.errors));
+  const std::string id = answer.first_line().substr(0, answer.first_line().find(';'));
+  say(fmt::format("job {} ('{}') is submitted; job directory {}", id, plan.name, plan.job_dir));
+  if (plan.options.scheduler.wait) return wait_for(plan, id);
+  fmt::print("{}\n", id);
+  return 0;
+}
+
+}  // namespace embers::launch

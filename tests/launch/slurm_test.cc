@@ -1,0 +1,135 @@
+// Where members go in a Slurm allocation, and what is submitted.
+#include "apps/launch/slurm_commands.h"
+#include "apps/launch/slurm_places.h"
+#include "apps/launch/slurm_starter.h"
+#include "apps/launch/slurm_submit.h"
+#include "tests/support/expect_error.h"
+
+namespace embers::launch {
+namespace {
+
+const Member kMaster{Kind::kMaster};
+Member shard(uint32_t number) { return {Kind::kShard, number}; }
+Member worker(uint32_t number) { return {Kind::kWorker, number}; }
+
+TEST(SlurmPlaces, TheMasterIsOnTheFirstNodeAndOthersSpread) {
+  SlurmPlaces places({{"a", 2}, {"b", 2}, {"c", 2}}, 1);
+  EXPECT_EQ(places.take(kMaster), "a");
+  EXPECT_EQ(places.take(shard(0)), "b");
+  EXPECT_EQ(places.take(worker(0)), "c");
+  std::vector<std::string> rest;
+  for (uint32_t i = 1; i <= 3; ++i) rest.push_back(places.take(worker(i)).value_or("none"));
+  EXPECT_EQ(rest, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(places.take(worker(4)), std::nullopt);
+}
+
+TEST(SlurmPlaces, WhereAsManyCoresAreFreeTheEmptierNodeIsTaken) {
+  SlurmPlaces places({{"a", 3}, {"b", 3}, {"c", 2}}, 1);
+  EXPECT_EQ(places.take(kMaster), "a");
+  EXPECT_EQ(places.take(shard(0)), "b");
+  EXPECT_EQ(places.take(worker(0)), "c");
+}
+
+TEST(SlurmPlaces, AWorkerFindsNoPlaceWhereItsCoresAreTaken) {
+  SlurmPlaces places({{"a", 4}, {"b", 4}}, 3);
+  places.take(kMaster);
+  EXPECT_EQ(places.take(worker(0)), "b");
+  EXPECT_EQ(places.take(worker(1)), "a");
+  EXPECT_EQ(places.take(worker(2)), std::nullopt);
+  places.give_back(worker(0));
+  EXPECT_EQ(places.take(worker(2)), "b");
+}
+
+TEST(SlurmPlaces, AsManyTasksAsAreAskedForHoldAllMembers) {
+  for (uint32_t cores = 1; cores <= 5; ++cores)
+    for (uint32_t shards = 1; shards <= 6; ++shards)
+      for (uint32_t workers = 1; workers <= 6; ++workers)
+        for (const bool together : {true, false}) {
+          const uint32_t tasks = tasks_for(shards, workers, cores);
+          std::vector<SlurmPlaces::Node> nodes{{"all", tasks * cores}};
+          if (!together) nodes.assign(tasks, {"one", cores});
+          SlurmPlaces places(nodes, cores);
+          places.take(kMaster);
+          for (uint32_t i = 0; i < shards; ++i) EXPECT_TRUE(places.take(shard(i)));
+          for (uint32_t i = 0; i < workers; ++i)
+            EXPECT_TRUE(places.take(worker(i)))
+                << cores << " cores, " << shards << " shards, " << workers << " workers";
+        }
+}
+
+TEST(SlurmPlaces, ShardsShareCoresWhereNoneAreLeft) {
+  SlurmPlaces places({{"a", 1}}, 1);
+  places.take(kMaster);
+  EXPECT_EQ(places.take(shard(0)), "a");
+  EXPECT_EQ(places.take(worker(0)), std::nullopt);
+}
+
+TEST(SlurmPlaces, NobodyIsSentToANodeThatFailed) {
+  SlurmPlaces places({{"a", 2}, {"b", 8}}, 1);
+  places.take(kMaster);
+  EXPECT_EQ(places.take(worker(0)), "b");
+  places.keep_only({"a"});
+  places.give_back(worker(0));
+  EXPECT_EQ(places.take(worker(0)), "a");
+  EXPECT_EQ(places.take(worker(1)), std::nullopt);
+}
+
+TEST(CpusPerNode, IsReadAsSlurmWritesIt) {
+  EXPECT_EQ(parse_cpus_per_node("4"), (std::vector<uint32_t>{4}));
+  EXPECT_EQ(parse_cpus_per_node("4(x2),3"), (std::vector<uint32_t>{4, 4, 3}));
+  for (const char* const wrong : {"", "x", "4(x2", "4(2)", "0", "4,", "4 "})
+    testing_support::expect_error(ErrorCode::kInvalid, {"SLURM_JOB_CPUS_PER_NODE", "not what Slurm sets"},
+                                  [&] { parse_cpus_per_node(wrong); });
+}
+
+Plan plan() {
+  Plan plan;
+  plan.name = "census";
+  plan.shards = 2;
+  plan.workers = 3;
+  plan.job_dir = "/shared/job";
+  plan.program = "/opt/embers";
+  plan.options.scheduler = {true, "main", "", "1:00:00", 4, 2, 0, {"--exclusive"}, false};
+  plan.options.words = {"census.toml", "--scheduler", "slurm"};
+  return plan;
+}
+
+TEST(Submission, AsksForTheCoresOfAllMembersAndCallsTheLauncherAgain) {
+  EXPECT_EQ(
+      submission(plan(), "script"),
+      (Words{"sbatch", "--parsable", "--job-name=census", "--ntasks=5", "--cpus-per-task=2", "--nodes=4",
+             "--partition=main", "--time=1:00:00", "--exclusive", "--output=/shared/job/logs/slurm-%j.log",
+             "--export=ALL", "script", "census.toml", "--scheduler", "slurm"}));
+}
+
+TEST(Submission, MayAskForMoreRoom) {
+  Plan wide = plan();
+  wide.options.scheduler.room = 10;
+  EXPECT_EQ(submission(wide, "script").at(3), "--ntasks=12");
+  wide.options.scheduler.room = 1;  // less than the workers to begin with
+  EXPECT_EQ(submission(wide, "script").at(3), "--ntasks=5");
+}
+
+TEST(JobOfItsOwn, HasTheNameOfTheJobAndItsNumber) {
+  Order order;
+  order.member = worker(7);
+  order.words = {"/opt/embers", "worker", "--job-dir", "/shared/my job"};
+  order.log = "/shared/my job/logs/w7.log";
+  EXPECT_EQ(job_words(order, {{"12", "node1", "/home"}, "census", {}}, plan().options.scheduler),
+            (Words{"sbatch", "--wait", "--parsable", "--job-name=census", "--ntasks=1", "--cpus-per-task=2",
+                   "--partition=main", "--time=1:00:00", "--exclusive", "--comment=embers 12", "--no-requeue",
+                   "--open-mode=append", "--output=/shared/my job/logs/w7.log", "--export=ALL",
+                   "--wrap=exec /opt/embers worker --job-dir '/shared/my job'"}));
+}
+
+TEST(RunSlurm, SaysWhatACommandSaid) {
+  const SlurmAnswer answer = run_slurm({"sh", "-c", "echo one; echo two; echo wrong >&2; exit 3"});
+  EXPECT_EQ(answer.status, 3);
+  EXPECT_EQ(answer.lines(), (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(answer.first_line(), "one");
+  EXPECT_EQ(answer.errors, "wrong\n");
+  EXPECT_EQ(run_slurm({"no-such-command-of-slurm"}).status, 127);
+}
+
+}  // namespace
+}  // namespace embers::launch

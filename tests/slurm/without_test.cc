@@ -1,0 +1,38 @@
+// What users are told where there is no Slurm, or where they ask for what there is not.
+#include "tests/integration/jobs.h"
+
+namespace embers::testing_support {
+namespace {
+
+void expect_refused(JobFolder& folder, const Words& words, const std::string& why) {
+  EXPECT_EQ(folder.run(Words{"launch", folder.job(), "--job-dir", folder.path("job")} + words), 2);
+  EXPECT_NE(folder.output().find(why), std::string::npos) << folder.output();
+}
+
+TEST(LaunchWithoutSlurm, SaysThatThereIsNoSbatch) {
+  JobFolder folder;
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", folder.path("").c_str(), 1);
+  expect_refused(folder, {"--scheduler", "slurm"}, "there is no sbatch in PATH");
+  setenv("PATH", path.c_str(), 1);
+}
+
+TEST(LaunchWithoutSlurm, KnowsItsSchedulers) {
+  JobFolder folder;
+  expect_refused(folder, {"--scheduler", "pbs"}, "unknown scheduler 'pbs'; known: slurm");
+  expect_refused(folder, {"--partition", "main"}, "--partition requires --scheduler");
+  expect_refused(folder, {"--scheduler", "slurm", "--hosts", "a"}, "Slurm chooses the hosts");
+}
+
+TEST(LaunchWithoutSlurm, ShowsWhatItWouldSubmit) {
+  JobFolder folder;
+  EXPECT_EQ(folder.run({"launch", folder.job(), "--scheduler", "slurm", "--dry-run", "--workers", "4",
+                        "--cpus-per-worker", "2"}),
+            0);
+  EXPECT_NE(folder.output().find("sbatch --parsable --job-name=small --ntasks=5 --cpus-per-task=2"),
+            std::string::npos)
+      << folder.output();
+}
+
+}  // namespace
+}  // namespace embers::testing_support
