@@ -227,7 +227,8 @@ class Launcher {
 };
 
 int dry_run(Plan plan) {
-  plan.job_dir = plan.options.master.access.job_dir.empty() ? "JOB_DIR" : plan.job_dir;
+  const std::string& job_dir = plan.options.master.access.job_dir;
+  plan.job_dir = job_dir.empty() ? "JOB_DIR" : std::filesystem::absolute(job_dir).string();
   const auto starter = starter_for(plan, [] { return "SECRET"; });
   std::vector<Member> members{{Kind::kMaster}};
   for (uint32_t i = 0; i < plan.shards; ++i) members.push_back({Kind::kShard, i});
