@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "apps/command_line/command_line.h"
+#include "apps/control/control.h"
 #include "apps/launch/guard.h"
 #include "apps/launch/launch.h"
 #include "apps/launch/remote_member.h"
@@ -12,6 +13,7 @@
 #include "apps/process/runtime.h"
 #include "apps/shard/shard.h"
 #include "apps/synth.h"
+#include "apps/top/top.h"
 
 int main(int argc, char** argv) {
   using namespace embers;
@@ -24,7 +26,12 @@ int main(int argc, char** argv) {
     };
     return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
                                  [](const SynthOptions& o) { return synth_criteo(o); },
+                                 [](const StatusOptions& o) { return show_status(o); },
+                                 [](const ScaleOptions& o) { return scale(o); },
+                                 [](const DrainOptions& o) { return drain(o); },
+                                 [](const StopOptions& o) { return stop(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
+                                 [](const TopOptions& o) { return serve_top(o); },
                                  [](const LaunchOptions& o) { return launch::launch(o); },
                                  [](const GuardOptions& o) { return launch::run_guard(o.mark); },
                                  [](const MemberOptions& o) { return launch::run_remote_member(o); },
