@@ -24,6 +24,7 @@
 #include "apps/launch/slurm_starter.h"
 #include "apps/launch/slurm_submit.h"
 #include "apps/launch/ssh_starter.h"
+#include "apps/process/progress_display.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
 #include "base/log/standard_error.h"
@@ -40,7 +41,15 @@ constexpr size_t kLastLines = 10;
 
 Seconds now() { return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count(); }
 
+// Whether a line of the master says how far the job is. On a terminal, a line that is redrawn says so.
+bool is_progress(const std::string& line) {
+  const size_t text = line.find(' ');  // after the time of day
+  return text != std::string::npos && line.find(" examples  ", text) != std::string::npos &&
+         (line.compare(text, 7, " epoch ") == 0 || line.compare(text, 12, " evaluating ") == 0);
+}
+
 void show(const std::string& who, const std::string& line) {
+  if (who == "master" && standard_error().is_terminal() && is_progress(line)) return;
   standard_error().line(fmt::format("{:6} | {}", who, line));
 }
 void say(const std::string& line) { show("launch", std::string(at_present(line))); }
@@ -183,8 +192,12 @@ class Launcher {
   }
 
   void look_at_job() {
-    if (const auto answer = watch_->take_answer())
-      policy_.on_view(view_of(answer->status, labels_), answer->asked);
+    if (const auto answer = watch_->take_answer()) {
+      const JobView view = view_of(answer->status, labels_);
+      policy_.on_view(view, answer->asked);
+      if (standard_error().is_terminal() && view.begun && !master_status_)
+        progress_.show(figures_of(answer->status));
+    }
     if (const auto trouble = watch_->take_trouble(); trouble && !master_status_ && !stopping_)
       say("cannot ask the master how the job stands: " + *trouble);
   }
@@ -210,6 +223,7 @@ class Launcher {
     running_.erase(label);
     const bool master = ended.member.kind == Kind::kMaster;
     if (master) {
+      progress_.finish();
       master_status_ = ended.ending.status;
       farewell_ = now() + (ended.ending.status == 0 ? kFarewell : kShortFarewell);
     }
@@ -232,6 +246,7 @@ class Launcher {
   boost::asio::steady_timer timer_{io_};
   Policy policy_;
   LogFollower follower_;
+  ProgressDisplay progress_{standard_error()};
   std::optional<JobWatch> watch_;
   std::unique_ptr<Starter> starter_;
   std::string address_;                     // of the master, once it listens
@@ -243,7 +258,8 @@ class Launcher {
 };
 
 int dry_run(Plan plan) {
-  plan.job_dir = plan.options.master.access.job_dir.empty() ? "JOB_DIR" : plan.job_dir;
+  const std::string& job_dir = plan.options.master.access.job_dir;
+  plan.job_dir = job_dir.empty() ? "JOB_DIR" : std::filesystem::absolute(job_dir).string();
   const auto starter = starter_for(plan, [] { return "SECRET"; });
   std::vector<Member> members{{Kind::kMaster}};
   for (uint32_t i = 0; i < plan.shards; ++i) members.push_back({Kind::kShard, i});

@@ -59,7 +59,7 @@ Words master_words(const Plan& plan) {
   line.add("--secret-file", o.access.secret_file).flag("--insecure", o.access.insecure);
   line.add("--shards", std::to_string(plan.shards)).add("--workers", std::to_string(plan.workers));
   line.add("--connect-timeout", fmt::format("{:g}", o.connect_timeout));
-  return line.add("--data", o.data).words();
+  return line.flag("--verbose", o.job.verbose).add("--data", o.data).words();
 }
 
 }  // namespace
