@@ -11,7 +11,7 @@
 
 // Steers a running job from another process. Installed as part of embers::client, without libtorch.
 //
-//   embers::client::Admin admin({.job_dir = "/shared/job"});
+//   embers::client::Admin admin({{.job_dir = "/shared/job"}});
 //   if (admin.status().workers.joined < 4) admin.scale(4);
 namespace embers::client {
 

@@ -1,5 +1,6 @@
 #include "client/session_actor.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <deque>
@@ -39,8 +40,10 @@ struct SessionState {
   uint32_t reading = 0;
   uint32_t in_pipeline = 0;  // from pull to done
   bool lease_pending = false;
-  uint64_t last_lease = 0;  // received
-  bool leaving = false;     // no more leases
+  uint64_t last_lease = 0;         // received
+  uint64_t last_order = 0;         // received, and carried out
+  uint64_t pulls = 0, pushes = 0;  // minibatches, for people
+  bool leaving = false;            // no more leases
   bool over = false;
   std::optional<Error> failure;  // waits for the master's verdict
   bool gave_up = false;          // on that verdict: the master is told why this session goes
@@ -196,6 +199,7 @@ struct SessionState {
                                 caf::actor_cast<StageOwner>(self));
     build_pipeline();
     request_lease();
+    request_order();
   }
 
   void build_pipeline() {
@@ -270,6 +274,7 @@ struct SessionState {
     if (moving) return;
     while (!ready.empty() && in_pipeline <= config->job.training.prefetch) {
       ++in_pipeline;
+      ++pulls;
       ready.front()->origin.map_version = owners->map.version;
       self->send(puller, ready.front());
       ready.pop_front();
@@ -290,7 +295,10 @@ struct SessionState {
       drop_unpulled();
     } else {
       --in_pipeline;
-      if (work->owners_moved) find_owners();
+      if (work->owners_moved)
+        find_owners();
+      else if (!work->evaluate && !work->refused)
+        ++pushes;
     }
     move_when_drained();
     feed();
@@ -304,14 +312,43 @@ struct SessionState {
 
   bool is_idle() const { return reading + ready.size() + in_pipeline == 0; }
 
+  // --- orders ------------------------------------------------------------------------------------
+
+  // One request is always at the master, which answers when there is something to do, or after a while.
+  void request_order() {
+    if (leaving || over) return;
+    self->request(config->master, caf::infinite,
+                  make_message<wire::OrderRequest>([&](wire::OrderRequest::Builder b) {
+                    b.setIncarnation(incarnation);
+                    b.setReceived(last_order);
+                    b.setCarriedOut(last_order);
+                  }))
+        .then([this](const Message<wire::OrderReply>& m) { ordered(m.get()); },
+              [this](caf::error& e) {
+                // When the job has ended well, whoever still computes is told so in the end.
+                if (!leaving && from_caf(e).code() != ErrorCode::kEnded) master_failed(e);
+              });
+  }
+
+  void ordered(wire::OrderReply::Reader reply) {
+    if (leaving || over) return;
+    last_order = std::max(last_order, reply.getNumber());
+    if (reply.getOrder() != wire::OrderReply::Order::DRAIN) return request_order();
+    spdlog::info("{} wants fewer workers: finishing what is under way, then leaving", config->master_name);
+    leave();
+  }
+
   // --- life --------------------------------------------------------------------------------------
 
   void heartbeat() {
     if (over) return;
     const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
     self->request(config->master, wait,
-                  make_message<wire::HeartbeatRequest>(
-                      [&](wire::HeartbeatRequest::Builder b) { b.setIncarnation(incarnation); }))
+                  make_message<wire::HeartbeatRequest>([&](wire::HeartbeatRequest::Builder b) {
+                    b.setIncarnation(incarnation);
+                    b.setPulls(pulls);
+                    b.setPushes(pushes);
+                  }))
         .then(
             [this](const Message<wire::HeartbeatReply>& m) {
               if (!(m.get().getInterval() > 0 && m.get().getTimeout() > 0))

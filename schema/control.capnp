@@ -117,8 +117,8 @@ struct HeartbeatRequest $M.kind(72) $M.reply("HeartbeatReply") $M.servedBy(maste
   # What it has done since it joined, for people.
   rows @2 :UInt64;                   # owner: embedding rows that it holds
   bytes @3 :UInt64;                  # owner: memory that its tables take
-  pulls @4 :UInt64;                  # answered (owner); of minibatches, with the rows of all owners there (worker)
-  pushes @5 :UInt64;                 # taken (owner); of minibatches, acknowledged by all owners (worker)
+  pulls @4 :UInt64;                  # answered (owner); minibatches whose rows it has asked for (worker)
+  pushes @5 :UInt64;                 # taken (owner); minibatches that all owners have acknowledged (worker)
   applied @6 :UInt64;                # owner: minibatches in its rows
   waiting @7 :UInt64;                # owner: pushes that it has taken and not applied yet
 }

@@ -48,9 +48,10 @@ apps/command_line:    base job
 apps/process:         base schema job storage actors client apps/command_line
 apps/shard:           base schema job storage actors client apps/command_line apps/process
 apps/launch:          base schema job storage actors client apps/command_line apps/process
+apps/control:         base schema client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
 apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/op
-apps:                 base schema data apps/command_line apps/process apps/shard apps/launch
+apps:                 base schema data apps/command_line apps/process apps/shard apps/launch apps/control
 bench/peers:          base schema job data model
 bench/harness:        base schema model bench/peers apps/command_line apps/process
 bench/engine:         base schema storage bench/harness

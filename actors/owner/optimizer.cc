@@ -34,6 +34,11 @@ struct OptimizerState {
   bool begun = false;                     // some push was taken, here or in the owner's last process
   static inline const char* name = "optimizer";
 
+  void publish() const {
+    config.activity->applied = ledger.minibatches - applying.size();
+    config.activity->waiting = applying.size() + staging.size();
+  }
+
   void check(const Origin& origin) const {
     if (origin.job != config.job)
       fail(ErrorCode::kMismatch, "a push of job {:016x} reached an owner of job {:016x}", origin.job,
@@ -140,6 +145,7 @@ void push_async(Self self, PushPtr push, PushPromise promise) {
         promise.deliver(self->state.push_reply(wire::PushReply::Outcome::APPLIED, staleness));
         for (PushPromise& again : self->state.take_applying(origin.minibatch))
           again.deliver(self->state.duplicate_reply());
+        self->state.publish();
       },
       [self, origin, promise](const caf::error& e) mutable {
         self->state.ledger.unmark(origin.minibatch);
@@ -154,6 +160,7 @@ void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
   const Origin origin = read(m.get().getOrigin());
   self->state.check(origin);
   self->state.begun = true;
+  self->state.config.activity->pushes.fetch_add(1, std::memory_order_relaxed);
   if (self->state.ledger.is_applied(origin.epoch, origin.minibatch)) {
     const auto applying = self->state.applying.find(origin.minibatch);
     if (applying != self->state.applying.end())
@@ -165,6 +172,7 @@ void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
   } else {
     push_async(self, self->state.reader->read(m), promise);
   }
+  self->state.publish();
 }
 
 // Books a version's minibatches as applied once the shard has acknowledged it.
@@ -177,6 +185,7 @@ void book_commit(OptimizerState& state, wire::CommitRequest::Reader commit) {
     state.staging.drop(part.getMinibatch());
   }
   state.ledger.version = commit.getVersion();
+  state.publish();
 }
 
 // The note of a commit for the journal, made before the commit is applied.
@@ -235,6 +244,7 @@ void resume(OptimizerState& state, wire::ResumeRequest::Reader request) {
   state.ledger.examples = request.getExamples();
   state.ledger.minibatches = request.getMinibatches();
   for (const uint64_t minibatch : request.getApplied()) state.ledger.mark_applied(minibatch, 0);
+  state.publish();
 }
 
 // Answers the promise even if this actor ends before its shard has answered, since the asker blocks a thread

@@ -53,6 +53,7 @@ class Rows {
     for (const TableSlices& t : tables)
       shapes.push_back(
           {t.table, config_.tables[t.table].dim, t.keys.size(), sent_as(config_.tables[t.table], rows_as)});
+    config_.activity->pulls.fetch_add(1, std::memory_order_relaxed);
     return make_pull_reply(version_, shapes, [&](size_t i, std::span<float> out) {
       lookup(tables[i].table, tables[i].keys, request.getCreate(), out);
     });
@@ -119,6 +120,8 @@ class Rows {
     StoreStats s{0, store_->resident_bytes(), left_out_};
     for (TableId t = 0; t < config_.tables.size(); ++t)
       if (!is_reserved(config_.tables[t].name)) s.rows += store_->rows(t);
+    config_.activity->rows = s.rows;
+    config_.activity->bytes = s.resident_bytes;
     return s;
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/message_types.h"
+#include "actors/owner/activity.h"
 #include "actors/owner/applied_note.h"
 #include "schema/codec.h"
 #include "schema/partition.h"
@@ -36,6 +37,7 @@ struct OwnerConfig {
   storage::ExternalOptions external;  // whose rows they hold
   bool takes_over = false;            // from a lost process of the owner, through its journal
   std::optional<int> cpu;             // that the shard actor is bound to, in a thread of its own
+  std::shared_ptr<OwnerActivity> activity = std::make_shared<OwnerActivity>();  // kept up to date
   std::shared_ptr<storage::PageFiller> page_filler;  // shared in the process; null: one of its own
 
   bool has_journal() const { return backend != "memory" && !external.journal.empty(); }

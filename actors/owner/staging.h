@@ -34,6 +34,7 @@ class Staging {
   // that comes twice.
   VersionSum add_up(wire::CommitRequest::Reader commit, std::span<const TableSpec> tables) const;
 
+  size_t size() const { return staged_.size(); }
   // Records of a staged minibatch.
   uint32_t examples(uint64_t minibatch) const { return staged_.at(minibatch)->origin.examples; }
   // Drops a minibatch that was applied.

@@ -98,6 +98,31 @@ struct MemberOptions {
   std::vector<std::string> command;      // after "--"
 };
 
+// Of the commands that look at a running job or steer it.
+struct SteerOptions {
+  JoinOptions join{.connect_timeout = 5};  // how it reaches the master
+  bool json = false;                       // --json
+};
+
+struct StatusOptions {
+  SteerOptions steer;
+};
+
+struct ScaleOptions {
+  SteerOptions steer;
+  uint32_t workers = 0;  // --workers
+};
+
+struct DrainOptions {
+  SteerOptions steer;
+  std::vector<std::string> members;  // names or labels
+};
+
+struct StopOptions {
+  SteerOptions steer;
+  bool save = true;  // without --no-save
+};
+
 struct EvaluateOptions {
   JobOptions job;                 // resume: the model's directory
   std::vector<std::string> data;  // files instead of the job's test files
@@ -141,8 +166,9 @@ struct HelpOptions {
 };
 
 using Command = std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, LaunchOptions,
-                             GuardOptions, MemberOptions, EvaluateOptions, PredictOptions, CheckOptions,
-                             SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+                             GuardOptions, MemberOptions, StatusOptions, ScaleOptions, DrainOptions,
+                             StopOptions, EvaluateOptions, PredictOptions, CheckOptions, SynthOptions,
+                             OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>

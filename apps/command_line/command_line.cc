@@ -25,7 +25,8 @@ namespace {
 // The command that was chosen, once everything is parsed.
 using Chosen = std::optional<Command>;
 
-constexpr int kMostOwners = 4096;  // of a process
+constexpr int kMostOwners = 4096;      // of a process
+constexpr int kMostWorkers = 100'000;  // of a job
 
 // An unset shell variable leaves an empty word behind, which nobody intends.
 const CLI::Validator kNotEmpty(
@@ -72,9 +73,12 @@ CLI::Option* add_access(CLI::App& app, AccessOptions& o, const char* job_dir) {
 
 void add_join_options(CLI::App& app, JoinOptions& o) {
   CLI::Option* const master =
-      app.add_option("--master", o.master, "address of the master: HOST:PORT or unix:/path")
+      app.add_option("--master", o.master,
+                     "address of the master: HOST:PORT or unix:/path (or EMBERS_MASTER in the environment)")
           ->check(kNotEmpty);
-  add_access(app, o.access, "directory of the job, where the master's address and the secret are")
+  add_access(app, o.access,
+             "directory of the job, where the master's address and the secret are (or EMBERS_JOB_DIR in the "
+             "environment)")
       ->excludes(master);
   app.add_option("--connect-timeout", o.connect_timeout, "seconds to keep trying to reach it")
       ->check(kSeconds)
@@ -287,6 +291,34 @@ void add_worker(CLI::App& app, Chosen& chosen) {
       ->allow_extra_args(false);
 }
 
+template <class Options>
+std::pair<CLI::App*, Options&> add_steering(CLI::App& app, Chosen& chosen, const char* name,
+                                            const char* description) {
+  const auto [command, options] = add_command<Options>(app, chosen, name, description);
+  add_join_options(*command, options.steer.join);
+  command->add_flag("--json", options.steer.json, "print the status of the job as JSON");
+  return {command, options};
+}
+
+void add_control(CLI::App& app, Chosen& chosen) {
+  add_steering<StatusOptions>(app, chosen, "status", "show how a running job stands, and its members");
+  const auto [scale, scale_options] =
+      add_steering<ScaleOptions>(app, chosen, "scale", "say how many workers a running job is to have");
+  scale->add_option("--workers", scale_options.workers, "workers that are wanted from now on")
+      ->required()
+      ->check(CLI::Range(1, kMostWorkers));
+  const auto [drain, drain_options] = add_steering<DrainOptions>(
+      app, chosen, "drain", "have workers finish what they hold and leave; so many fewer are wanted then");
+  drain
+      ->add_option("NAME", drain_options.members,
+                   "workers: as status names them (worker-3, or 3), or their labels")
+      ->required()
+      ->check(kNotEmpty);
+  const auto [stop, stop_options] = add_steering<StopOptions>(
+      app, chosen, "stop", "end a running job: it finishes what is under way, and saves");
+  stop->add_flag("!--no-save", stop_options.save, "save nothing");
+}
+
 void add_evaluate_options(CLI::App& app, EvaluateOptions& o) {
   add_job_options(app, o.job, false);
   app.add_option("--model", o.job.resume, "directory that training saved with --output")
@@ -421,8 +453,8 @@ int parse_and_run(int argc, const char* const* argv, const std::function<int(con
   app.require_subcommand(1);
   app.set_version_flag("--version", "embers " EMBERS_VERSION);
   Chosen chosen;
-  for (const auto add : {add_train, add_launch, add_launched, add_master, add_shard, add_worker, add_using,
-                         add_synth, add_bench, add_op, add_help})
+  for (const auto add : {add_train, add_launch, add_launched, add_master, add_shard, add_worker, add_control,
+                         add_using, add_synth, add_bench, add_op, add_help})
     add(app, chosen);
   CLI::App* command = &app;
   for (int i = 1;

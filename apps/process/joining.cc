@@ -71,19 +71,30 @@ Credentials credentials(const AccessOptions& options, const std::function<Secret
                           options.job_dir.empty() ? [] { return Secret(); } : from_dir);
 }
 
-JobAccess find_job(const JoinOptions& options) {
+namespace {
+
+JobLocation location(const JoinOptions& options) {
   const AccessOptions& access = options.access;
-  JobLocation location =
-      with_environment({.master = options.master,
-                        .job_dir = access.job_dir,
-                        .secret_file = access.secret_file,
-                        .insecure = access.insecure,
-                        .connect_timeout = std::chrono::duration<double>(options.connect_timeout)});
-  if (location.master.empty() && location.job_dir.empty())
+  return with_environment({.master = options.master,
+                           .job_dir = access.job_dir,
+                           .secret_file = access.secret_file,
+                           .insecure = access.insecure,
+                           .connect_timeout = std::chrono::duration<double>(options.connect_timeout)});
+}
+
+}  // namespace
+
+void check_location(const JoinOptions& options) {
+  const JobLocation known = location(options);
+  if (known.master.empty() && known.job_dir.empty())
     fail(ErrorCode::kInvalid,
          "where is the master? Give --master HOST:PORT or --job-dir DIR, or set EMBERS_MASTER or "
          "EMBERS_JOB_DIR in the environment");
-  return find_job(location);
+}
+
+JobAccess find_job(const JoinOptions& options) {
+  check_location(options);
+  return find_job(location(options));
 }
 
 std::chrono::duration<double> connection_silence(const job::Job& job) {

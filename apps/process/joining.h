@@ -28,6 +28,8 @@ MasterOptions with_place(MasterOptions given);
 // What a master proves itself with; `from_dir` makes the secret of its job directory, or finds it.
 Credentials credentials(const AccessOptions& options, const std::function<Secret()>& from_dir);
 
+// kInvalid when neither these options nor the environment say where the master is.
+void check_location(const JoinOptions& options);
 // How a member gets into its job: see client/reach_master.h.
 JobAccess find_job(const JoinOptions& options);
 

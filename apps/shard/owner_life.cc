@@ -22,6 +22,7 @@ struct OwnerLifeState {
 OwnerLife::behavior_type owner_life(OwnerLife::stateful_pointer<OwnerLifeState> self,
                                     const MasterActor& master, uint64_t incarnation,
                                     const std::string& master_name,
+                                    const std::shared_ptr<const OwnerActivity>& activity,
                                     const std::function<void(std::optional<Error>)>& end) {
   const auto lost = [=](const Error& why) {
     if (self->state.lost) return;
@@ -39,6 +40,12 @@ OwnerLife::behavior_type owner_life(OwnerLife::stateful_pointer<OwnerLifeState> 
                       make_message<wire::HeartbeatRequest>([&](wire::HeartbeatRequest::Builder b) {
                         b.setIncarnation(incarnation);
                         b.setStop(self->state.stop);
+                        b.setRows(activity->rows);
+                        b.setBytes(activity->bytes);
+                        b.setPulls(activity->pulls);
+                        b.setPushes(activity->pushes);
+                        b.setApplied(activity->applied);
+                        b.setWaiting(activity->waiting);
                       }))
             .then(
                 [=](const Message<wire::HeartbeatReply>& m) {
@@ -60,8 +67,9 @@ OwnerLife::behavior_type owner_life(OwnerLife::stateful_pointer<OwnerLifeState> 
 }  // namespace
 
 OwnerLife spawn_owner_life(caf::actor_system& system, const MasterActor& master, uint64_t incarnation,
-                           const std::string& master_name, std::function<void(std::optional<Error>)> end) {
-  return system.spawn(owner_life, master, incarnation, master_name, std::move(end));
+                           const std::string& master_name, std::shared_ptr<const OwnerActivity> activity,
+                           std::function<void(std::optional<Error>)> end) {
+  return system.spawn(owner_life, master, incarnation, master_name, std::move(activity), std::move(end));
 }
 
 }  // namespace embers

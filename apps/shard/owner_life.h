@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "actors/message_types.h"
+#include "actors/owner/activity.h"
 #include "base/errors.h"
 
 namespace embers {
@@ -25,9 +27,11 @@ using OwnerLife =
 // The master's word on how the job ended may come a moment after its connection closes.
 inline constexpr auto kOwnerVerdict = std::chrono::seconds(1);
 
-// For the owner that the master (`master_name` in messages) knows by this incarnation. `end` is called in the
-// actor's thread, with why, when the master is lost or has given up on the owner.
+// For the owner that the master (`master_name` in messages) knows by this incarnation; heartbeats say what it
+// has done. `end` is called in the actor's thread, with why, when the master is lost or has given up on the
+// owner.
 OwnerLife spawn_owner_life(caf::actor_system& system, const MasterActor& master, uint64_t incarnation,
-                           const std::string& master_name, std::function<void(std::optional<Error>)> end);
+                           const std::string& master_name, std::shared_ptr<const OwnerActivity> activity,
+                           std::function<void(std::optional<Error>)> end);
 
 }  // namespace embers

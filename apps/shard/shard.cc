@@ -94,7 +94,7 @@ class JoinedOwner {
       verdict->give(ok ? std::nullopt : std::optional<Error>(Error(ErrorCode::kJobFailed, message)));
     };
     // Before the owner, which may have to read a long journal.
-    life_ = spawn_owner_life(transport_.system(), master_.actor, incarnation, access_.master,
+    life_ = spawn_owner_life(transport_.system(), master_.actor, incarnation, access_.master, config.activity,
                              [verdict](std::optional<Error> why) { verdict->give(std::move(why)); });
     const OwnerHandles owner = make_owner(config, incarnation);
     server_->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);

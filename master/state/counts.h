@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,7 @@ struct Progress {
   uint64_t examples = 0;                            // of the job, or of the evaluation
   double seconds = 0, examples_per_second = 0;      // of the epoch, or of the evaluation
   double loss = 0, auc = 0;                         // recent training minibatches
+  std::optional<double> remaining;                  // seconds until the job has ended, if it is known
   uint64_t workers = 0;
   OwnerStats owners;
 };

@@ -81,11 +81,12 @@ void JobState::over() {
   enter(Phase::kOver);
   report_.workers_joined = members_.workers_joined();
   const Error over(ErrorCode::kJobFailed, error_ ? error_->what() : "the job is over");
+  const Error ended(ErrorCode::kEnded, over.what());  // what those are told that wait for orders alone
   refuse_joins(over);
   for (std::vector<Waiting>* list : {&waiting_leases_, &waiting_owners_})
     for (const Waiting& w : std::exchange(*list, {})) refuse(w.ticket, over);
   for (const auto& [incarnation, member] : members_.all())
-    if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, over);
+    if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, error_ ? over : ended);
 }
 
 void JobState::refuse_joins(const Error& why) {

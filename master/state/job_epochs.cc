@@ -7,7 +7,7 @@ namespace embers {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr double kPaceSeconds = 15;
+constexpr double kPaceSeconds = 10;
 
 }  // namespace
 
@@ -75,24 +75,22 @@ void JobState::close_epoch(const OwnerStats& now) {
 
 void JobState::begin_evaluation() {
   if (config_->test_minibatches == 0) return save_or_go_on();
+  eval_book_ = LeaseBook(config_->test_minibatches, 0, {}, last_lease());
   enter(Phase::kEvaluating);
   evaluation_start_ = now_;
   evaluated_examples_ = counted_ = 0;
-  eval_book_ = LeaseBook(config_->test_minibatches, 0, {}, last_lease());
   begin_pace();
   limit_evaluation();
 }
 
 // How fast the phase goes that has just begun.
 void JobState::begin_pace() {
-  pace_ = examples_pace_ = Rate(kPaceSeconds);
+  pace_ = Rate(kPaceSeconds);
   measure_pace();
 }
 
 void JobState::measure_pace() {
-  if (phase_ != Phase::kTraining && phase_ != Phase::kEvaluating) return;
-  pace_.add(book().done(), now_);
-  examples_pace_.add(phase_ == Phase::kEvaluating ? evaluated_examples_ : trained_examples_, now_);
+  if (works()) pace_.add(phase_ == Phase::kEvaluating ? evaluated_examples_ : trained_examples_, now_);
 }
 
 void JobState::limit_evaluation() {
@@ -116,7 +114,6 @@ void JobState::end_evaluation() {
 
 void JobState::take(const Event::Scored& e) {
   if (phase_ != Phase::kScoring) return;
-  evaluation_seconds_ = seconds_since(evaluation_start_);
   evaluation_ = Status::Evaluation{e.loss, e.auc, e.accuracy};
   const auto set = [&](Period& p) {
     p.test_loss = e.loss;
@@ -135,6 +132,29 @@ void JobState::take(const Event::Scored& e) {
                   epoch_ > 0 ? fmt::format("epoch {}", epoch_) : "evaluation", e.examples, e.loss, e.auc,
                   e.accuracy));
   save_or_go_on();
+}
+
+// Whether minibatches are being done, as opposed to what comes between them.
+bool JobState::works() const { return phase_ == Phase::kTraining || phase_ == Phase::kEvaluating; }
+
+void JobState::keep_time() {
+  if (paused_) return time_left_.pause();
+  if (!works()) return;
+  const auto kind = phase_ == Phase::kTraining ? TimeLeft::Kind::kTraining : TimeLeft::Kind::kEvaluation;
+  time_left_.work(kind, book().done(), now_);
+}
+
+std::optional<double> JobState::remaining() const {
+  if (stopped() || paused_ || members_.workers() == 0) return std::nullopt;
+  if (phase_ < Phase::kTraining || phase_ > Phase::kSaving) return std::nullopt;
+  const uint64_t epochs = config_->job.training.epochs;
+  const bool trains = config_->task == JobConfig::Task::kTrain;
+  const uint64_t to_come = trains && epochs > epoch_ ? epochs - epoch_ : 0;
+  TimeLeft::Rest rest{to_come * config_->train_minibatches, to_come * config_->test_minibatches, to_come + 1};
+  if (phase_ == Phase::kTraining) rest.training += train_book_.total() - train_book_.done();
+  if (phase_ <= Phase::kSettling) rest.evaluation += config_->test_minibatches;
+  if (phase_ == Phase::kEvaluating) rest.evaluation += eval_book_.total() - eval_book_.done();
+  return time_left_.seconds(rest);
 }
 
 Cursor JobState::cursor() const {
@@ -174,6 +194,7 @@ void JobState::save_or_go_on() {
 
 void JobState::take(const Event::Saved& e) {
   if (phase_ != Phase::kSaving) return;
+  time_left_.end_epoch(now_);
   if (e.checkpoint) say(fmt::format("saved to {}", config_->output));
   if (last_save_)
     finish();

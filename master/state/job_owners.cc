@@ -68,6 +68,7 @@ void JobState::answered(const Questions::Open& question) {
       p.seconds = seconds_since(p.evaluating ? evaluation_start_ : sums_.start);
       const uint64_t before = p.evaluating ? 0 : sums_.first_examples;
       if (p.seconds > 0) p.examples_per_second = static_cast<double>(p.examples - before) / p.seconds;
+      p.remaining = remaining();
       p.workers = members_.workers();
       p.owners = stats_;
       effect(Effect::ShowProgress{p});

@@ -96,7 +96,12 @@ void JobState::enter(Phase next) {
   if (next == phase_) return;
   if (!may_follow(phase_, next))
     fail(ErrorCode::kInternal, "a job that is {} cannot go on to {}", name(phase_), name(next));
+  if (works()) {
+    keep_time();
+    time_left_.finish(now_);
+  }
   phase_ = next;
+  keep_time();
   effect(Effect::Entered{next});
 }
 
@@ -185,6 +190,7 @@ void JobState::take(const Event::Tick&) {
   check_silence();
   check_away();
   check_late();
+  keep_time();
   show_progress();
 }
 

@@ -15,6 +15,7 @@
 #include "master/state/membership.h"
 #include "master/state/orders.h"
 #include "master/state/questions.h"
+#include "master/state/time_left.h"
 #include "schema/partition.h"
 #include "schema/status.h"
 
@@ -45,10 +46,13 @@ class JobState {
   const std::optional<Error>& error() const { return error_; }  // once failed
   const Report& report() const { return report_; }
   const Membership& members() const { return members_; }
+  uint32_t wanted_workers() const { return wanted_workers_; }
   OwnerMap map() const;
   double beat() const;  // seconds between heartbeats, and between ticks
   // All but what only the actor knows: the job's file, the task of people, metrics of recent minibatches.
   Status status(Time now) const;
+  // Seconds until the job has ended; none when it is not known.
+  std::optional<double> remaining() const;
   // What it holds now, and may have to hold on to for a while.
   struct Held {
     size_t members = 0, requests = 0, questions = 0, minibatches = 0;
@@ -171,7 +175,6 @@ class JobState {
   // --- how it stands (job_status.cc) -------------------------------------------------------------
   Status::Member describe(const Member& member, Time now) const;
   std::string state_of(const Member& member) const;
-  double remaining(Time now) const;  // seconds
 
   // --- leases (job_leases.cc) --------------------------------------------------------------------
   void serve_leases();
@@ -216,6 +219,8 @@ class JobState {
   void measure_pace();
   void limit_evaluation();
   Cursor cursor() const;
+  bool works() const;
+  void keep_time();
   void save_or_go_on();
   bool is_last() const;
 
@@ -269,13 +274,13 @@ class JobState {
   bool stats_pending_ = false;
   bool saves_ = true;       // at its end
   bool last_save_ = false;  // after the save that is under way the job ends
+  TimeLeft time_left_;
   EpochSums sums_;
   bool trained_any_ = false;  // a minibatch with examples, in this run
   Time start_;
   uint64_t finished_ = 0;          // minibatches, of training and evaluations
   uint64_t trained_examples_ = 0;  // in this run
-  Rate pace_, examples_pace_;      // of the phase: minibatches; examples
-  double evaluation_seconds_ = 0;  // that the last evaluation took
+  Rate pace_;                      // of the phase: examples
   std::optional<Status::Evaluation> evaluation_;
   uint64_t owners_lost_ = 0;
   Time evaluation_start_;

@@ -20,7 +20,7 @@ Status JobState::status(Time now) const {
   s.error = error_ ? error_->what() : "";
   s.stopping = report_.stopped_by;
   s.elapsed_s = seconds(start_, now);
-  s.remaining_s = remaining(now);
+  s.remaining_s = remaining().value_or(Status::kNone);
   s.epoch = epoch_;
   s.epochs = trains ? training.epochs : 0;
   s.version = sync() && phase_ == Phase::kTraining ? window_.version() : stats_.version;
@@ -28,7 +28,7 @@ Status JobState::status(Time now) const {
   s.minibatches_done = book.done();
   s.minibatches = book.total();
   s.examples = trains ? begin_.examples + trained_examples_ : evaluated_examples_;
-  s.examples_per_s = examples_pace_.per_second(now);
+  s.examples_per_s = pace_.per_second(now);
   if (evaluation_)
     s.evaluation = Status::Evaluation{evaluation_->loss, evaluation_->auc, evaluation_->accuracy};
   if (stats_.staleness.pushes() > 0) {
@@ -84,27 +84,6 @@ std::string JobState::state_of(const Member& member) const {
   if (member.draining) return "draining";
   if (deadlines_.is_late(incarnation)) return "late";
   return deadlines_.holds(incarnation) ? "working" : "idle";
-}
-
-// At the present pace. An epoch and an evaluation that are still to come take as long as the last ones took;
-// before the first evaluation, its minibatches take as long as those of training.
-double JobState::remaining(Time now) const {
-  const bool training = phase_ == Phase::kTraining, evaluating = phase_ == Phase::kEvaluating;
-  if (phase_ < Phase::kTraining || phase_ >= Phase::kEnding || stopped()) return Status::kNone;
-  double left = 0, epoch = report_.epochs.empty() ? 0 : report_.epochs.back().seconds;
-  double evaluation = evaluation_seconds_;
-  if (training || evaluating) {
-    const double pace = pace_.per_second(now);
-    if (pace <= 0) return Status::kNone;
-    const LeaseBook& book = evaluating ? eval_book_ : train_book_;
-    left = static_cast<double>(book.total() - book.done()) / pace;
-    if (training) epoch = static_cast<double>(book.total()) / pace;
-    if (training && evaluation == 0) evaluation = static_cast<double>(config_->test_minibatches) / pace;
-  }
-  if (config_->task == JobConfig::Task::kEvaluate) return left;
-  const double epochs = std::max(config_->job.training.epochs, epoch_) - epoch_;
-  const double evaluations = epochs + (training || phase_ == Phase::kSettling ? 1 : 0);
-  return left + epochs * epoch + evaluations * evaluation;
 }
 
 }  // namespace embers

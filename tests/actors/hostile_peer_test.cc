@@ -200,7 +200,13 @@ MasterActor::behavior_type copying_master(MasterActor::pointer /*self*/, int /*u
       },
       [=](const Message<wire::OrderRequest>&) -> caf::result<Message<wire::OrderReply>> {
         return to_caf(no);
-      }};
+      },
+      [=](const Message<wire::StatusRequest>&) -> caf::result<Message<wire::StatusReply>> {
+        return to_caf(no);
+      },
+      [=](const Message<wire::ScaleRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); },
+      [=](const Message<wire::DrainRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); },
+      [=](const Message<wire::StopRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); }};
 }
 
 std::vector<std::string> frames_of(const Message<wire::JoinRequest>& message) {

@@ -55,6 +55,15 @@ few 2 train "$work/job.toml" --oops
 says "--oops"
 few 2 help nothing
 few 2 worker --master 127.0.0.1:1 --connect-timeout nan
+few 2 status --master 127.0.0.1:1
+says "127.0.0.1:1"
+few 2 scale --workers 0 --master 127.0.0.1:1
+says "--workers"
+few 2 scale --master 127.0.0.1:1
+few 2 drain --master 127.0.0.1:1
+few 2 drain worker-1 --job-dir "$work/nowhere"
+few 2 stop --no-save --job-dir "$work/nowhere"
+says "nowhere"
 few 2 bench wire --rows 30000
 few 2 bench wier --quick
 says "there is no command 'wier'"

@@ -15,6 +15,16 @@ void World::settle_ticket(Ticket t) {
 }
 
 void World::see(const Effect::Answer& e) {
+  if (const auto* order = std::get_if<Order>(&e.reply))
+    for (Peer& p : peers_)
+      if (p.orders == e.ticket && !p.away && order->number > 0) {  // else it was lost on its way
+        EXPECT_EQ(order->number, p.order + 1) << where();
+        EXPECT_EQ(order->what, Order::What::kDrain) << where();
+        EXPECT_TRUE(is_draining(p.incarnation)) << where();
+        p.order = order->number;
+        p.drains = true;
+        seen.insert("was told to drain");
+      }
   settle_ticket(e.ticket);
   if (const auto* joined = std::get_if<Reply::Join>(&e.reply)) {
     if (owner_tickets_.erase(e.ticket) > 0) {
@@ -47,7 +57,13 @@ void World::see(const Effect::Refuse& e) {
 }
 
 void World::grant(uint64_t worker, const Reply::Lease& lease) {
-  if (lease.kind == Reply::Lease::Kind::kEnd) return;
+  if (lease.kind == Reply::Lease::Kind::kEnd) {
+    EXPECT_TRUE(phase_ >= Phase::kEnding || is_draining(worker)) << "sent away in the middle" << where();
+    for (Peer& p : peers_)
+      if (p.incarnation == worker && !p.away && phase_ < Phase::kEnding) p.drains = true;
+    return;
+  }
+  EXPECT_FALSE(is_draining(worker)) << "a worker that is to leave was given work" << where();
   const bool evaluation = lease.kind == Reply::Lease::Kind::kEvaluate;
   Book& book = evaluation ? eval_ : train_;
   all_owners_are_there();
@@ -86,6 +102,11 @@ void World::grant(uint64_t worker, const Reply::Lease& lease) {
         p.grants.push_back({evaluation, lease.epoch, lease.version, lease.lease.id, m, part.attempt, {}});
       }
   }
+}
+
+bool World::is_draining(uint64_t worker) const {
+  const Member* const member = state_.members().find(worker);
+  return member != nullptr && member->draining;
 }
 
 bool World::is_away(uint64_t worker) const {
@@ -194,6 +215,7 @@ void World::see(const Effect::Score& e) {
 
 void World::see(const Effect::Save& e) {
   all_owners_are_there();
+  EXPECT_FALSE(saves_nothing_ && (e.checkpoint || e.rows)) << "saved, though told not to" << where();
   work_ = e;
   if (epoch_ == 0 || config_.task == JobConfig::Task::kEvaluate || e.at.epoch != epoch_) return;
   for (uint64_t m = 0; m < config_.train_minibatches; ++m) {
@@ -231,6 +253,13 @@ void World::check_members() {
   });
 }
 
+// No more workers stay than are wanted, and always some are.
+void World::check_wanted() {
+  EXPECT_GE(state_.wanted_workers(), 1u) << where();
+  if (phase_ >= Phase::kEnding) return;
+  EXPECT_LE(state_.members().active_workers(), state_.wanted_workers()) << where();
+}
+
 void World::check_memory() {
   const JobState::Held held = state_.held();
   if (state_.phase() < Phase::kClosing) {  // then who joins again is refused, though it is a member
@@ -243,6 +272,14 @@ void World::check_memory() {
     minibatches += 2 * b->held.size() + b->late.size() + b->again.size();
   EXPECT_LE(held.minibatches, minibatches) << where();
   EXPECT_LE(held.questions, lost_.size() + 3) << where();  // fences; counts, a map, a commit
+}
+
+void World::check_time_left() {
+  const std::optional<double> seconds = state_.remaining();
+  if (!seconds) return;
+  seen.insert("time left was known");
+  EXPECT_GE(*seconds, 0) << where();
+  EXPECT_LE(*seconds, TimeLeft::kMost) << where();
 }
 
 }  // namespace embers::job_state_testing

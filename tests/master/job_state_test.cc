@@ -22,7 +22,8 @@ TEST(JobState, KeepsItsInvariantsThroughAMillionRandomEvents) {
   for (const char* what :
        {"repeated", "left", "link down", "owner lost", "leased again", "evaluated on",
         "leased to another one, too", "first though late", "all are late", "came back", "joined again",
-        "an answer was lost", "an owner joined again", "journal lost something", "scoring", "failed"})
+        "an answer was lost", "was told to drain", "drained", "an owner joined again",
+        "journal lost something", "scoring", "failed", "time left was known"})
     EXPECT_GT(seen[what], 10) << what;
   EXPECT_LT(failed, jobs / 2);
 }

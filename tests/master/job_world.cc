@@ -86,7 +86,9 @@ void World::give(decltype(Event::what) what) {
   }
   if (record_) log_.emplace_back(event, texts);
   check_members();
+  check_wanted();
   check_memory();
+  check_time_left();
 }
 
 void World::chaos() {
@@ -112,6 +114,8 @@ void World::chaos() {
       return finish_work(true);
     case 10:
       return notice_or_come_back();
+    case 11:
+      return steer();
     default:
       return fair_step(pick(0, 9));
   }
@@ -176,6 +180,7 @@ void World::fair_step(uint64_t what) {
   Peer* const p = somebody();
   if (p == nullptr) return;
   if (chance(10)) return ask_for_orders(*p);
+  if (p->drains && p->grants.empty()) return leave(*p);
   what < 6 ? ask_for_work(*p) : work(*p);
 }
 
@@ -199,6 +204,7 @@ void World::join_worker(bool differs) {
   e.settings = {differs ? "training.batch_size = 32" : "training.batch_size = 64"};
   e.numeric = {differs ? kOtherNumbers : "threads = 1"};
   e.token = chance(2) ? ++last_token_ : 0;
+  e.label = chance(3) ? "w" + std::to_string(pick(0, 2)) : "";
   Peer peer;
   peer.link = e.link;
   peer.join = e.ticket;
@@ -227,9 +233,59 @@ void World::ask_for_orders(Peer& p) {
   if (p.orders != 0 && !chance(50)) return;
   const Ticket asked = ticket(), earlier = std::exchange(p.orders, asked);
   p.orders_since = now_;
-  give(Event::Orders{asked, p.incarnation, chance(20), 0});  // seldom one that was never given
+  const bool lies = !is_draining(p.incarnation) && chance(20);  // of an order that was never given
+  give(Event::Orders{asked, p.incarnation, p.order + lies, p.drains ? 0 : p.order});
   EXPECT_TRUE(last_refused_ == asked || !tickets_.contains(earlier))
       << "an earlier request still waits for orders" << where();
+}
+
+void World::leave(Peer& p) {
+  p.left = true;
+  train_.give_up(p.incarnation);
+  eval_.give_up(p.incarnation);
+  if (p.drains) seen.insert("drained");
+  give(Event::Leave{ticket(), p.incarnation});
+}
+
+void World::steer() {
+  const Ticket asked = ticket();
+  const bool can = !state_.error() && state_.phase() < Phase::kEnding;
+  const uint32_t wanted = state_.wanted_workers();
+  switch (pick(0, 20)) {
+    case 0: {
+      const bool save = chance(2);
+      if (can) saves_nothing_ |= !save;
+      give(Event::End{asked, save});
+      EXPECT_EQ(last_refused_ == asked, !can) << where();
+      break;
+    }
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 5:
+    case 6: {
+      const std::string number = std::to_string(pick(0, 9));
+      const std::vector<std::string> names{"worker " + number, "worker-" + number, number, "w1", "shard 0"};
+      std::vector<std::string> some;
+      for (uint64_t i = pick(0, 2); i > 0; --i) some.push_back(names[pick(0, names.size() - 1)]);
+      const size_t draining =
+          std::ranges::count_if(state_.members().all(), [](const auto& m) { return m.second.draining; });
+      give(Event::Drain{asked, some});
+      const size_t more =
+          std::ranges::count_if(state_.members().all(), [](const auto& m) { return m.second.draining; }) -
+          draining;
+      EXPECT_EQ(state_.wanted_workers() + more, wanted) << where();
+      EXPECT_TRUE(last_refused_ != asked || more == 0) << "some were drained, not all" << where();
+      break;
+    }
+    default: {
+      const auto workers = static_cast<uint32_t>(pick(0, kMostWorkers));
+      give(Event::Scale{asked, workers});
+      EXPECT_EQ(state_.wanted_workers(), can && workers > 0 ? workers : wanted) << where();
+    }
+  }
+  EXPECT_FALSE(tickets_.contains(asked)) << "who steers the job waits" << where();
 }
 
 void World::ask_for_work(Peer& p) {
@@ -384,11 +440,8 @@ void World::lose_someone() {
   switch (pick(0, 7)) {
     case 0:
       if (p.incarnation == 0 || p.join != 0) return;
-      p.left = true;
-      train_.give_up(p.incarnation);
-      eval_.give_up(p.incarnation);
       seen.insert("left");
-      return give(Event::Leave{ticket(), p.incarnation});
+      return leave(p);
     case 1:
     case 2:
       if (p.joined.token != 0) return std::exchange(p.away, true) || chance(2) ? void() : notice(p);

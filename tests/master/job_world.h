@@ -60,6 +60,8 @@ struct Peer {
   Ticket join = 0, lease = 0, orders = 0;
   Time orders_since;
   uint64_t received = 0;  // the last lease
+  uint64_t order = 0;     // the last one that was received
+  bool drains = false;    // was told to
   Event::Join joined;     // with which it joined
   bool away = false;      // no request or answer gets through to or from the master
   bool noticed = false;   // by the master
@@ -117,6 +119,9 @@ class World {
   void join_worker(bool differs);
   void join_owner();
   void ask_for_orders(Peer& p);
+  void leave(Peer& p);
+  // Somebody scales, drains or stops the job, perhaps in a way that makes no sense.
+  void steer();
   void ask_for_work(Peer& p);
   // The master learns that what it leased last was lost on its way: it leases that again.
   void take_back_lost(Peer& p);
@@ -199,6 +204,9 @@ class World {
   void see(const Effect::Save& e);
   void check_members();
   void check_memory();
+  void check_wanted();
+  bool is_draining(uint64_t worker) const;
+  void check_time_left();
 
   const Options options_;
   const JobConfig& config_;
@@ -223,6 +231,7 @@ class World {
   std::set<uint64_t> lost_;  // workers that not every owner has fenced
   std::set<uint64_t> late_when_lost_;
   std::deque<Event::Done> past_;
+  bool saves_nothing_ = false;  // was told so
 
   Phase phase_ = Phase::kGathering;
   uint32_t epoch_ = 0;

@@ -90,12 +90,13 @@ class Worker {
     if (join_now) join();
   }
   void join(std::vector<std::string> model = {}, const std::vector<std::string>& settings = {},
-            const std::vector<std::string>& numeric = {}) {
+            const std::vector<std::string>& numeric = {}, const std::string& label = {}) {
     if (model.empty()) model = signature({{table("a", 1)}, {}});
     const auto reply =
         ask(self_.ptr(), job_.master_, make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
               b.setRole(wire::Role::WORKER);
               b.setHost("here");
+              b.setLabel(label);
               write_texts(b.initModel(static_cast<unsigned>(model.size())), model);
               write_texts(b.initSettings(static_cast<unsigned>(settings.size())), settings);
               write_texts(b.initNumeric(static_cast<unsigned>(numeric.size())), numeric);
@@ -109,9 +110,10 @@ class Worker {
   Lease lease() { return ask(self_.ptr(), job_.master_, lease_request()); }
   // A lease that may take a while to come.
   Later<wire::LeaseRequest> lease_later() { return {job_.system_, job_.master_, lease_request()}; }
-  Later<wire::OrderRequest> order_later() {
+  Later<wire::OrderRequest> order_later(uint64_t received = 0) {
     return {job_.system_, job_.master_, make_message<wire::OrderRequest>([&](wire::OrderRequest::Builder b) {
               b.setIncarnation(incarnation_);
+              b.setReceived(received);
             })};
   }
   void push(const Lease& lease, unsigned i) {

@@ -173,6 +173,25 @@ class SimulatedJob {
     worker.session = nullptr;
     start_worker_later();
   }
+  // As embers scale does, with somebody who then starts what is missing.
+  void scale() {
+    const uint32_t workers = 1 + static_cast<uint32_t>(net_.pick(4));
+    net_.say("wanted: " + std::to_string(workers) + " workers");
+    caf::anon_send(master_, make_message<wire::ScaleRequest>(
+                                [&](wire::ScaleRequest::Builder b) { b.setWorkers(workers); }));
+    net_.after(net_.time_up_to(Duration(1000)), [this, workers] {
+      const auto there = static_cast<uint32_t>(std::count_if(
+          workers_.begin(), workers_.end(), [](const Worker& w) { return w.process->alive(); }));
+      for (uint32_t i = there; i < workers && !result_; ++i) start_worker("launched");
+    });
+  }
+  // Somebody who may be there.
+  void drain_some_worker() {
+    const std::vector<std::string> names{"worker " + std::to_string(net_.pick(started_workers_ + 1))};
+    caf::anon_send(master_, make_message<wire::DrainRequest>([&](wire::DrainRequest::Builder b) {
+                     write_texts(b.initMembers(1), names);
+                   }));
+  }
   void stall_some_worker() {
     if (workers_.empty()) return;
     net_.stall(*workers_[net_.pick(workers_.size())].process, net_.time_up_to(Duration(15000)));
@@ -248,6 +267,13 @@ class SimulatedJob {
     return all;
   }
   const std::string& events() const { return events_; }
+  // Workers that were told to leave while the job went on.
+  uint64_t drained() const {
+    uint64_t count = 0;
+    const std::string what = "is to finish what it holds";
+    for (size_t at = events_.find(what); at != std::string::npos; at = events_.find(what, at + 1)) ++count;
+    return count;
+  }
   uint64_t worker_processes() const { return started_workers_; }
   uint64_t owners_that_came_back() const { return came_back_; }
 
@@ -463,7 +489,7 @@ class SimulatedJob {
       if (!result_) start_worker();
     });
   }
-  void start_worker() {
+  void start_worker(const std::string& label = "") {
     const auto process = net_.add_process("worker" + std::to_string(started_workers_++));
     auto config = std::make_shared<SessionConfig>();
     config->job = config_->job;
@@ -472,6 +498,7 @@ class SimulatedJob {
     config->master_name = "the master";
     config->host = process->name();
     config->token = started_workers_;
+    config->label = label;
     config->model = config_->model;
     config->parts.make_work = [] { return std::make_shared<SumWork>(); };
     config->parts.read = [this](caf::actor_system&, const StageActor& next, const StageOwner&) {
@@ -490,7 +517,7 @@ class SimulatedJob {
     config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
     config->on_end = [this, process](const std::optional<Error>& error) {
       if (!process->alive()) return;
-      some_worker_ended_ |= !error.has_value();
+      some_worker_ended_ |= !error.has_value() && drains_++ >= drained();
       net_.say(process->name() + " is done" + (error ? std::string(": ") + error->what() : ""));
       net_.after(a_moment(), [this, process, failed = error.has_value()] {
         if (!process->alive()) return;
@@ -522,7 +549,8 @@ class SimulatedJob {
   SimulatedServers servers_{2};
   SimulatedHost owners_host_{mix(host_->pick(UINT64_MAX), 1)};
   bool host_died_ = false;
-  bool trained_ = false, some_worker_ended_ = false;
+  bool trained_ = false, some_worker_ended_ = false;  // the latter at the end of the job
+  uint64_t drains_ = 0;
   uint64_t came_back_ = 0;
   std::optional<JobResult> result_;
   std::string events_;

@@ -28,9 +28,10 @@ uint64_t number_in(const char* variable, uint64_t otherwise) {
 
 // What the network did to jobs, as their reports count it: disturbances that miss would test nothing.
 struct Harm {
-  uint64_t workers_lost = 0, released = 0, duplicates = 0, failed = 0;
+  uint64_t workers_lost = 0, released = 0, duplicates = 0, failed = 0, drained = 0;
 
-  void add(const JobResult& result) {
+  void add(const SimulatedJob& job, const JobResult& result) {
+    drained += job.drained();
     workers_lost += result.report.workers_lost;
     released += result.report.released;
     duplicates += result.report.total.owners.duplicates;
@@ -90,10 +91,14 @@ void disturb(SimulatedJob& job, uint64_t times, std::chrono::milliseconds longes
 }
 
 void disturb_once(SimulatedJob& job) {
-  switch (job.network().pick(8)) {
+  switch (job.network().pick(10)) {
     case 0:
     case 1:
       return job.kill_some_worker();
+    case 4:
+      return job.scale();
+    case 5:
+      return job.drain_some_worker();
     case 2:
       return job.stall_some_worker();
     case 3:
@@ -138,7 +143,7 @@ void expect_good_end(SimulatedJob& job, const JobShape& shape, Harm& harm) {
   const auto& result = job.run();
   ASSERT_TRUE(result) << "the job does not end\n" << job.events();
   ASSERT_FALSE(result->error) << result->error->what() << "\n" << job.events();
-  harm.add(*result);
+  harm.add(job, *result);
   expect_counts(job, shape, *result);
   EXPECT_TRUE(job.workers_end());
   if (shape.save_every > 0) EXPECT_EQ(job.saved_rows(), job.rows());
@@ -174,7 +179,7 @@ TEST(WholeJob, SyncEndsWithTheSameBitsAsUndisturbed) {
     EXPECT_TRUE(is_equal(job.run()->report.total.auc, wanted.auc));
     EXPECT_TRUE(is_equal(job.run()->report.total.test_loss, wanted.test_loss));
   });
-  EXPECT_TRUE(is_one_seed() || (harm.workers_lost > 0 && harm.released > 0));
+  EXPECT_TRUE(is_one_seed() || (harm.workers_lost > 0 && harm.released > 0 && harm.drained > 0));
 }
 
 class WholeJobWithoutVersions : public testing::TestWithParam<Mode> {};
@@ -190,7 +195,8 @@ TEST_P(WholeJobWithoutVersions, CountsEveryRecordOnce) {
     disturb(job, seed);
     expect_good_end(job, shape, harm);
   });
-  EXPECT_TRUE(is_one_seed() || (harm.workers_lost > 0 && harm.released > 0 && harm.duplicates > 0));
+  EXPECT_TRUE(is_one_seed() ||
+              (harm.workers_lost > 0 && harm.released > 0 && harm.duplicates > 0 && harm.drained > 0));
 }
 
 TEST(WholeJob, ThatLosesAnOwnerInMemoryEndsWithAnErrorThatNamesIt) {
@@ -203,7 +209,7 @@ TEST(WholeJob, ThatLosesAnOwnerInMemoryEndsWithAnErrorThatNamesIt) {
                         [&job] { job.kill_some_owner(); });
     const auto& result = job.run();
     ASSERT_TRUE(result) << "the job does not end\n" << job.events();
-    harm.add(*result);
+    harm.add(job, *result);
     if (result->error) {
       EXPECT_EQ(result->error->code(), ErrorCode::kLost);
       EXPECT_NE(std::string(result->error->what()).find("lost shard"), std::string::npos)

@@ -37,7 +37,8 @@ struct Script {
   size_t leased = 0;
   std::vector<Done> done;
   std::vector<std::string> failures;
-  int left = 0, owners_asked = 0;
+  int left = 0, owners_asked = 0, orders_asked = 0;
+  std::optional<caf::typed_response_promise<Message<wire::OrderReply>>> order;  // is waited for
   std::vector<caf::typed_response_promise<Message<wire::DoneReply>>> held;
 };
 
@@ -94,7 +95,11 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
           b.initOwners(1)[0].initEndpoints(1).set(0, "elsewhere");
         });
       },
-      [](const Message<wire::OrderRequest>&) { return make_message<wire::OrderReply>(); },
+      [script, self](const Message<wire::OrderRequest>&) -> caf::result<Message<wire::OrderReply>> {
+        ++script->orders_asked;
+        script->order.emplace(self->make_response_promise<Message<wire::OrderReply>>());
+        return *script->order;
+      },
       [script](const Message<wire::FailRequest>& m) {
         script->failures.emplace_back(m.get().getMessage().cStr());
         return make_message<wire::Empty>();
@@ -103,6 +108,10 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
         ++script->left;
         return make_message<wire::Empty>();
       },
+      [](const Message<wire::StatusRequest>&) { return make_message<wire::StatusReply>(); },
+      [](const Message<wire::ScaleRequest>&) { return make_message<wire::Empty>(); },
+      [](const Message<wire::DrainRequest>&) { return make_message<wire::Empty>(); },
+      [](const Message<wire::StopRequest>&) { return make_message<wire::Empty>(); },
   };
 }
 
@@ -267,6 +276,29 @@ TEST_F(WorkerTest, LeavesWhenItIsAskedToWithWhatIsUnderWayFinished) {
   caf::anon_send(worker_, leave_atom::value);
   EXPECT_FALSE(end());
   EXPECT_EQ(script_->left, 1);
+}
+
+TEST_F(WorkerTest, CarriesOutTheOrderToDrainAndAsksForOrdersUntilThen) {
+  script_->leases.assign(1000000, 0);
+  start();
+  const auto answer = [&](uint64_t number, wire::OrderReply::Order order) {
+    std::exchange(script_->order, std::nullopt)
+        ->deliver(make_message<wire::OrderReply>([&](wire::OrderReply::Builder b) {
+          b.setNumber(number);
+          b.setOrder(order);
+        }));
+  };
+  for (int i = 1; i <= 3; ++i) {  // the master has nothing to say, or what this worker does not know yet
+    ASSERT_TRUE(system_.run_until([&] { return script_->order && script_->orders_asked == i; }));
+    answer(i / 3, i < 3 ? wire::OrderReply::Order::NONE : wire::OrderReply::Order::EVALUATE);
+  }
+  const size_t before = script_->done.size();
+  ASSERT_TRUE(system_.run_until([&] { return script_->order && script_->done.size() > before + 3; }));
+  answer(2, wire::OrderReply::Order::DRAIN);
+  EXPECT_FALSE(end());
+  EXPECT_EQ(script_->left, 1);
+  EXPECT_EQ(script_->orders_asked, 4);
+  EXPECT_EQ(script_->done.size(), script_->leased) << "what it held is finished";
 }
 
 TEST_F(WorkerTest, NamesTheMasterItLost) {

@@ -1,0 +1,93 @@
+#include "apps/control/control.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "apps/control/status_json.h"
+#include "apps/control/status_text.h"
+#include "apps/process/joining.h"
+
+namespace embers {
+namespace {
+
+constexpr std::chrono::seconds kAnswer(10);  // of a master that is there
+
+void print_json(const Status& status) { fmt::print("{}\n", to_json(status).dump(2)); }
+
+// What became of it, for people or as JSON.
+template <class Text>
+void print(const SteerOptions& options, client::Admin& admin, Text text) {
+  const Status status = admin.status();
+  if (options.json)
+    print_json(status);
+  else
+    fmt::print("{}\n", text(status));
+}
+
+std::string are_wanted(const Status::Group& workers) {
+  return fmt::format("{} {} wanted, {} {} there", workers.wanted,
+                     workers.wanted == 1 ? "worker is" : "workers are", workers.joined,
+                     workers.joined == 1 ? "is" : "are");
+}
+
+}  // namespace
+
+client::AdminOptions admin_options(const JoinOptions& options) {
+  check_location(options);
+  client::AdminOptions admin;
+  admin.master = options.master;
+  admin.job_dir = options.access.job_dir;
+  admin.secret_file = options.access.secret_file;
+  admin.insecure = options.access.insecure;
+  admin.connect_timeout = std::chrono::duration<double>(options.connect_timeout);
+  admin.timeout = kAnswer;
+  return admin;
+}
+
+int show_status(const StatusOptions& options) {
+  client::Admin admin(admin_options(options.steer.join));
+  const Status status = admin.status();
+  if (options.steer.json)
+    print_json(status);
+  else
+    fmt::print("{}", to_text(status));
+  return 0;
+}
+
+int scale(const ScaleOptions& options) {
+  client::Admin admin(admin_options(options.steer.join));
+  admin.scale(options.workers);
+  print(options.steer, admin, [](const Status& status) { return are_wanted(status.workers); });
+  return 0;
+}
+
+int drain(const DrainOptions& options) {
+  client::Admin admin(admin_options(options.steer.join));
+  admin.drain(options.members);
+  print(options.steer, admin, [&](const Status& status) {
+    return fmt::format("draining {}: {}", fmt::join(options.members, ", "), are_wanted(status.workers));
+  });
+  return 0;
+}
+
+// A job that has ended before it was told to is what was wanted, too.
+int stop(const StopOptions& options) {
+  client::Admin admin(admin_options(options.steer.join));
+  Status status = admin.status();
+  const char* how = options.save ? "finishes what is under way, saves and ends" : "ends without saving";
+  try {
+    admin.stop(options.save);
+    status = admin.status();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::kEnded) throw;
+    how = "has ended";
+    status.phase = "over";
+  }
+  if (options.steer.json)
+    print_json(status);
+  else
+    fmt::print("the job '{}' {}\n", job_file(status), how);
+  return 0;
+}
+
+}  // namespace embers
