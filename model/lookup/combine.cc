@@ -88,7 +88,7 @@ Combination::Combination(const std::vector<Bet>& bets, std::vector<CombineCall> 
     });
     if (at == clips_.end()) {
       CombineMemory::Clips& room = memory.clips();
-      room.clips = clips_for(tables_[call.bet], max_norm, room.inverse, room.factor);
+      room.clips = clips_for(tables_[call.bet], max_norm, room.memory);
       at = clips_.insert(at, {call.bet, &room.clips, 0});
     }
     ++at->calls;

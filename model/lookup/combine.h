@@ -49,7 +49,7 @@ class CombineMemory {
   LookupPass& pass();
   struct Clips {
     RowClips clips;
-    Scratch<float> inverse, factor;
+    RowClips::Memory memory;
   };
   Clips& clips();
   // So many, uninitialised. To be used again if they are shared; whoever takes them out of the share keeps

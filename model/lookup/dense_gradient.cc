@@ -22,10 +22,23 @@ void check(const LookupPass& pass, const OutGradient& gradient, std::span<const 
 
 void add_pass(const LookupPass& pass, const OutGradient& gradient, std::span<float> out,
               const RowKernels& kernels) {
-  kernels.scatter({pass.row32.data(), pass.offset.empty() ? nullptr : pass.offset.data(), pass.width,
-                   static_cast<int64_t>(pass.row32.size()), pass.weight, pass.scale, gradient.values.data(),
-                   gradient.stride, pass.table->dim(), out.data(), out.size() > kCachedFloats},
-                  0, pass.bags());
+  ScatterTask task{pass.row32.data(),
+                   pass.offset.empty() ? nullptr : pass.offset.data(),
+                   pass.width,
+                   static_cast<int64_t>(pass.row32.size()),
+                   pass.weight,
+                   pass.scale,
+                   gradient.values.data(),
+                   gradient.stride,
+                   pass.table->dim(),
+                   out.data(),
+                   out.size() > kCachedFloats};
+  if (pass.clips != nullptr) {
+    task.rows = pass.table->origin();
+    task.clipped = pass.clips->clipped.data();
+    task.clipped_count = pass.clips->count;
+  }
+  kernels.scatter(task, 0, pass.bags());
 }
 
 // Passes that clip alike are summed before the sum is carried through the clipping.
@@ -36,8 +49,9 @@ void sum_alike(std::span<const LookupPass* const> passes, std::span<const OutGra
     if (passes[i]->clips == clips) add_pass(*passes[i], gradients[i], out, kernels);
   const LocalTable& table = *passes.front()->table;
   if (clips == nullptr || table.rows() == 0) return;
-  kernels.unclip({table.origin(), table.dim(), clips->inverse.data(), clips->factor.data(), out.data()}, 0,
-                 table.rows());
+  kernels.unclip({table.origin(), table.dim(), clips->clipped.data(), clips->inverse.data(),
+                  clips->factor.data(), out.data()},
+                 0, clips->count);
 }
 
 }  // namespace

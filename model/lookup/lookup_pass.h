@@ -45,8 +45,15 @@ struct LookupOptions {
 // How max_norm clips each row of a table, where most of its rows are looked up, many more than once.
 struct RowClips {
   float max_norm = 0;
-  std::span<float> inverse;  // of each row: 1 / its norm where that is >= max_norm, else 0
-  std::span<float> factor;   // of each row: what it is multiplied by
+  std::span<float> factor;     // of each row: what it is multiplied by
+  std::span<int32_t> clipped;  // the first `count`: rows whose norm is >= max_norm, ascending
+  std::span<float> inverse;    // of each of these: 1 / its norm
+  int64_t count = 0;
+
+  struct Memory {
+    Scratch<float> factor, inverse;
+    Scratch<int32_t> clipped;
+  };
 };
 
 // What a forward pass leaves for its backward pass. May be used for call after call, and then allocates

@@ -10,7 +10,7 @@ namespace embers {
 namespace {
 
 constexpr int64_t kBagsPerRange = 256;
-constexpr int64_t kIdsAhead = 2048;
+constexpr int64_t kIdsAhead = 512;
 
 float divisor(Combiner combiner, const float* weight, int64_t begin, int64_t end) {
   float sum = 0;
@@ -49,24 +49,28 @@ void clear_undivided(const LookupPass& pass, size_t dim, std::span<float> out) {
     if (pass.scale[b] == 0) std::fill_n(out.data() + static_cast<size_t>(b) * dim, dim, 0.0f);
 }
 
-NormTask norms_of(const LocalTable& table, const RowClips& clips) {
-  return {table.origin(), table.dim(), clips.max_norm, clips.inverse.data(), clips.factor.data()};
+NormTask norms_of(const LocalTable& table, RowClips& clips) {
+  clips.count = 0;
+  return {table.origin(),       table.dim(),          clips.max_norm, clips.factor.data(),
+          clips.clipped.data(), clips.inverse.data(), &clips.count};
 }
 
 // Finds how rows are clipped some bags ahead of combining them, so that they come from memory once. Dedupe
-// numbers rows as they appear first: so many bags bring new rows that lie next to one another.
-void find_clips_and_combine(const CombineTask& task, const LookupPass& pass, const RowKernels& kernels) {
+// numbers rows as they appear first: so many bags bring new rows that lie next to one another, and the rows
+// of the next ones come from memory while these are combined.
+void find_clips_and_combine(CombineTask task, const LookupPass& pass, const RowKernels& kernels) {
   const NormTask norms = norms_of(*pass.table, *pass.clips);
   const auto ids = static_cast<int64_t>(pass.ids());
   const int64_t bags = ids <= kIdsAhead ? pass.bags() : std::max(kIdsAhead * pass.bags() / ids, int64_t{1});
   int64_t found = 0;
   for (int64_t bag = 0; bag < pass.bags(); bag += bags) {
     const int64_t end = std::min(bag + bags, pass.bags());
-    const int64_t after = pass.first_of(end);
-    int32_t last = -1;
-    for (int64_t p = pass.first_of(bag); p < after; ++p) last = std::max(last, task.place32[p]);
+    const int64_t first = pass.first_of(bag), ids_here = pass.first_of(end) - first;
+    const int64_t last = kernels.highest(task.place32 + first, ids_here);
     if (last >= found) kernels.norms(norms, found, last + 1);
-    found = std::max(found, int64_t{last} + 1);
+    found = std::max(found, last + 1);
+    task.soon = norms.rows + found * norms.dim;
+    task.soon_floats = std::min(ids_here, pass.table->rows() - found) * norms.dim;
     kernels.combine(task, bag, end);
   }
   kernels.norms(norms, found, pass.table->rows());
@@ -113,12 +117,14 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
   if (pass.scale != nullptr && pass.weight != nullptr) clear_undivided(pass, dim, out);
 }
 
-RowClips clips_for(const LocalTable& table, float max_norm, Scratch<float>& inverse, Scratch<float>& factor) {
+RowClips clips_for(const LocalTable& table, float max_norm, RowClips::Memory& memory) {
+  constexpr size_t kMore = 16;  // see NormTask
   const auto rows = static_cast<size_t>(table.rows());
-  return {max_norm, inverse.take(rows), factor.take(rows)};
+  return {max_norm, memory.factor.take(rows), memory.clipped.take(rows + kMore),
+          memory.inverse.take(rows + kMore)};
 }
 
-void find_clips(const LocalTable& table, const RowClips& clips, const RowKernels& kernels) {
+void find_clips(const LocalTable& table, RowClips& clips, const RowKernels& kernels) {
   kernels.norms(norms_of(table, clips), 0, table.rows());
 }
 

@@ -15,10 +15,10 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
                  LookupWorkspace& workspace, std::span<float> out, const RowKernels& kernels = row_kernels());
 
 // Room for how max_norm clips each row of a table of one partition, for all passes on it: in training, where
-// the table holds a minibatch's unique rows. Refers to `inverse` and `factor`.
-RowClips clips_for(const LocalTable& table, float max_norm, Scratch<float>& inverse, Scratch<float>& factor);
+// the table holds a minibatch's unique rows. Refers to `memory`.
+RowClips clips_for(const LocalTable& table, float max_norm, RowClips::Memory& memory);
 // Fills it. A pass of its own can do that while it combines (LookupPass::find_clips).
-void find_clips(const LocalTable& table, const RowClips& clips, const RowKernels& kernels = row_kernels());
+void find_clips(const LocalTable& table, RowClips& clips, const RowKernels& kernels = row_kernels());
 
 // Stage "post-lookup gradient": out_gradient[bags x dim] to the gradient of each row, summed over the places
 // where the row was looked up, in their order, and carried through the clipping. kInvalid for another size.

@@ -226,10 +226,11 @@ void check_gradient(const Input& in, Slow& slow, const RowGradients& grads,
 void check_dense(const Input& in, const RowKernels& kernels, LookupPass& pass, LookupWorkspace& workspace,
                  const std::vector<float>& out, const std::vector<float>& gradient,
                  const RowGradients& sorted) {
-  Scratch<float> inverse, factor, memory;
+  Scratch<float> memory;
+  RowClips::Memory clips_memory;
   RowClips clips;
   if (in.options.max_norm) {
-    clips = clips_for(*pass.table, *in.options.max_norm, inverse, factor);
+    clips = clips_for(*pass.table, *in.options.max_norm, clips_memory);
     pass.clips = &clips;
     pass.find_clips = in.rows % 2 == 0;
     if (!pass.find_clips) find_clips(*pass.table, clips, kernels);

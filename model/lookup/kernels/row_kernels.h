@@ -26,7 +26,9 @@ struct CombineTask {
   float* norm;          // of each id, written if max_norm > 0: |row| where that is >= max_norm, else 0
   const float* factor;  // of each place: min(1, max_norm / |row|), found ahead; then max_norm is 0. Or null
   int64_t dim;
-  float* out;  // bags x dim
+  float* out;                   // bags x dim
+  const float* soon = nullptr;  // with `factor`: what is read next, which may come from memory meanwhile
+  int64_t soon_floats = 0;
 };
 
 // out[u] = sum over the places e of unique row u of scale[bag] * weight[e] * gradient[bag], carried back
@@ -65,6 +67,10 @@ struct ScatterTask {
   int64_t dim;
   float* out;     // rows x dim
   bool prefetch;  // `out` does not fit the cache
+  // Rows that are read next, as in UnclipTask, which may come from memory meanwhile.
+  const float* rows = nullptr;
+  const int32_t* clipped = nullptr;
+  int64_t clipped_count = 0;
 };
 
 // How each row of a table is clipped.
@@ -72,15 +78,18 @@ struct NormTask {
   const float* rows;  // rows x dim
   int64_t dim;
   float max_norm;
-  float* inverse;  // of each row: 1 / |row| where |row| >= max_norm, else 0
-  float* factor;   // of each row: min(1, max_norm / |row|)
+  float* factor;     // of each row: min(1, max_norm / |row|)
+  int32_t* clipped;  // rows with |row| >= max_norm, ascending; room for 16 more than there are rows
+  float* inverse;    // of each of these: 1 / |row|; as much room
+  int64_t* count;    // of clipped rows, those found before included
 };
 
 // Carries gradients of clipped rows back to the rows, in place.
 struct UnclipTask {
   const float* rows;  // rows x dim
   int64_t dim;
-  const float* inverse;  // as NormTask leaves them
+  const int32_t* clipped;  // as NormTask leaves them
+  const float* inverse;
   const float* factor;
   float* gradient;  // rows x dim
 };
@@ -91,7 +100,8 @@ struct RowKernels {
   void (*gradient)(const GradientTask& task, int64_t begin, int64_t end);  // unique rows [begin, end)
   void (*scatter)(const ScatterTask& task, int64_t begin, int64_t end);    // bags [begin, end)
   void (*norms)(const NormTask& task, int64_t begin, int64_t end);         // rows [begin, end)
-  void (*unclip)(const UnclipTask& task, int64_t begin, int64_t end);      // rows [begin, end)
+  int32_t (*highest)(const int32_t* places, int64_t count);                // of places; -1 of none
+  void (*unclip)(const UnclipTask& task, int64_t begin, int64_t end);      // clipped rows [begin, end)
 };
 
 extern const RowKernels kPortableRowKernels;

@@ -28,6 +28,21 @@ struct Simd {
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
   }
+  // Lanes are added as in sum(): those 4 apart, 2, and 1.
+  static Reg sums(const Reg (&x)[8]) {
+    Reg half[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+      half[i] = _mm256_add_ps(_mm256_permute2f128_ps(x[i], x[i + 4], 0x20),
+                              _mm256_permute2f128_ps(x[i], x[i + 4], 0x31));
+    const Reg low = add_pairs(half[0], half[1]), high = add_pairs(half[2], half[3]);
+    return _mm256_add_ps(_mm256_shuffle_ps(low, high, 0x88), _mm256_shuffle_ps(low, high, 0xdd));
+  }
+  static Reg add_pairs(Reg a, Reg b) {
+    const __m256d x = _mm256_castps_pd(a), y = _mm256_castps_pd(b);
+    return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)),
+                         _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+  }
   static Tail tail(int64_t floats) {
     const int64_t n = floats >= kWidth ? kWidth : floats;
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + kWidth - n));
@@ -39,5 +54,5 @@ struct Simd {
 #include "model/lookup/kernels/row_kernels.inc"
 
 namespace embers {
-const RowKernels kAvx2RowKernels{"avx2", combine, gradient, scatter, norms, unclip};
+const RowKernels kAvx2RowKernels{"avx2", combine, gradient, scatter, norms, highest, unclip};
 }  // namespace embers

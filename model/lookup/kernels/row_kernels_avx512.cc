@@ -22,6 +22,35 @@ struct Simd {
   }
   static Reg mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
   static float sum(Reg r) { return _mm512_reduce_add_ps(r); }
+  // Lanes are added as in sum(): those 8 apart, 4, 2, and 1.
+  static Reg sums(const Reg (&x)[16]) {
+    Reg quarter[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+      quarter[i] = add_quarters(add_halves(x[i], x[i + 4]), add_halves(x[i + 8], x[i + 12]));
+    const Reg low = add_pairs(quarter[0], quarter[1]), high = add_pairs(quarter[2], quarter[3]);
+    return _mm512_add_ps(_mm512_shuffle_ps(low, high, 0x88), _mm512_shuffle_ps(low, high, 0xdd));
+  }
+  static Reg add_halves(Reg a, Reg b) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  }
+  static Reg add_quarters(Reg a, Reg b) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  }
+  static Reg add_pairs(Reg a, Reg b) {
+    const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+    return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                         _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+  }
+  static int64_t append(const int32_t* clipped, const float* inverse, int32_t first, int64_t n, int32_t* rows,
+                        float* inverses) {
+    const __mmask16 chosen = _mm512_movepi32_mask(_mm512_loadu_si512(clipped));
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i row = _mm512_add_epi32(_mm512_set1_epi32(first), lanes);
+    _mm512_storeu_si512(rows + n, _mm512_maskz_compress_epi32(chosen, row));
+    _mm512_storeu_ps(inverses + n, _mm512_maskz_compress_ps(chosen, _mm512_loadu_ps(inverse)));
+    return n + __builtin_popcount(chosen);
+  }
   static Tail tail(int64_t floats) {
     return floats >= kWidth ? Tail{0xffff} : static_cast<Tail>((1u << floats) - 1);
   }
@@ -55,5 +84,6 @@ void unclip_any(const UnclipTask& t, int64_t begin, int64_t end) {
 
 }  // namespace
 
-const RowKernels kAvx512RowKernels{"avx512", combine_any, gradient_any, scatter_any, norms_any, unclip_any};
+const RowKernels kAvx512RowKernels{"avx512",  combine_any, gradient_any, scatter_any,
+                                   norms_any, highest,     unclip_any};
 }  // namespace embers

@@ -32,6 +32,7 @@ struct Simd {
     return a;
   }
   static float sum(Reg r) { return (r.x[0] + r.x[2]) + (r.x[1] + r.x[3]); }
+  static Reg sums(const Reg (&x)[4]) { return {{sum(x[0]), sum(x[1]), sum(x[2]), sum(x[3])}}; }
   static Tail tail(int64_t floats) { return floats >= kWidth ? kWidth : floats; }
 };
 
@@ -40,5 +41,5 @@ struct Simd {
 #include "model/lookup/kernels/row_kernels.inc"
 
 namespace embers {
-const RowKernels kPortableRowKernels{"portable", combine, gradient, scatter, norms, unclip};
+const RowKernels kPortableRowKernels{"portable", combine, gradient, scatter, norms, highest, unclip};
 }  // namespace embers
