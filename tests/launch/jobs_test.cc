@@ -18,6 +18,9 @@ TEST(Launch, RunsAJobAndShowsItsResult) {
     EXPECT_TRUE(launcher.process().has_printed(text)) << text << " in " << launcher.output();
   for (const char* label : {"master", "s0", "s1", "w0", "w1"}) EXPECT_NE(launcher.log(label), "") << label;
   EXPECT_EQ(launcher.log("master").find(" examples in "), std::string::npos);
+  // Results come last, whole.
+  const std::string output = launcher.output();
+  EXPECT_EQ(output.find(" | ", output.find("\n2000 examples in ")), std::string::npos) << output;
   EXPECT_TRUE(launcher.leaves_nothing());
 }
 
@@ -37,17 +40,32 @@ TEST(Launch, WithoutAJobDirectoryNothingIsLeftOnTheDiskAfterAGoodEnd) {
 TEST(Launch, ReachesTheAccuracyOfCensusWhileItIsScaled) {
   SKIP_WITHOUT_CENSUS();
   JobFolder folder;
+  const std::string job_dir = folder.path("job");
   Process process({path_of(EMBERS_COMMAND), "launch", path_of(EMBERS_CENSUS_JOB), "--shards", "2",
-                   "--workers", "2", "--job-dir", folder.path("job"), "--report", folder.path("out.json"),
-                   "--set", "data.dir=" + census_dir()},
+                   "--workers", "2", "--job-dir", job_dir, "--report", folder.path("out.json"), "--set",
+                   "data.dir=" + census_dir(), "--set", "training.epochs=7"},
                   folder.path("log"));
-  client::Admin admin({{.job_dir = folder.path("job")}, true});
-  ASSERT_TRUE(wait_until([&] { return admin.status().minibatches_done > 0; }, 60)) << process.output();
-  admin.scale(4);
-  EXPECT_TRUE(wait_until([&] { return admin.status().workers.joined == 4; }, 30)) << process.output();
+  const auto status = [&](const char* group, const char* which) -> int64_t {
+    if (folder.run({"status", "--job-dir", job_dir, "--json"}) != 0) return -1;
+    return nlohmann::json::parse(folder.output())[group][which];
+  };
+  ASSERT_TRUE(wait_until([&] { return status("workers", "joined") == 2; }, 60)) << process.output();
+  EXPECT_EQ(folder.run({"scale", "--job-dir", job_dir, "--workers", "4"}), 0) << folder.output();
+  EXPECT_TRUE(wait_until([&] { return status("workers", "joined") == 4 || process.wait(0) != -1; }, 60));
+  EXPECT_EQ(process.wait(0), -1) << process.output();
   EXPECT_EQ(process.wait(), 0) << process.output();
   EXPECT_GE(folder.report()["accuracy"], 0.870);
-  EXPECT_EQ(folder.report()["examples"], 5 * 32561);
+  EXPECT_EQ(folder.report()["examples"], 7 * 32561);
+}
+
+TEST(Launch, AJobThatIsStoppedBeforeItBeganDoesNotWaitForThoseThatNeverJoined) {
+  JobFolder folder;
+  Launcher launcher(folder, Words{"--shards", "1", "--workers", "1", "--connect-timeout", "600", "--", "sh",
+                                  "-c", "sleep 1000"});
+  EXPECT_TRUE(launcher.becomes([](const Status& s) { return s.shards.joined == 1; })) << launcher.output();
+  EXPECT_EQ(folder.run({"stop", "--job-dir", launcher.job_dir()}), 0) << folder.output();
+  EXPECT_EQ(launcher.process().wait(20), 0) << launcher.output();
+  EXPECT_TRUE(launcher.leaves_nothing());
 }
 
 TEST(Launch, FollowsTheNumberOfWorkersThatIsWanted) {
