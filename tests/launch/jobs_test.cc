@@ -7,8 +7,6 @@
 namespace embers::testing_support {
 namespace {
 
-const Words kTwoByTwo{"--shards", "2", "--workers", "2"};
-
 TEST(Launch, RunsAJobAndShowsItsResult) {
   JobFolder folder;
   Launcher launcher(folder, kTwoByTwo);

@@ -4,8 +4,6 @@
 namespace embers::testing_support {
 namespace {
 
-const Words kTwoByTwo{"--shards", "2", "--workers", "2"};
-
 TEST(Launch, ASecondOneOnTheSameJobDirectoryIsRefused) {
   JobFolder folder;
   Launcher launcher(folder, kTwoByTwo + endless(folder));
