@@ -9,7 +9,10 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -35,7 +38,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
-// How long members may take to end after their master has: well, or with an error of which they have no news.
+// How long members may take to end after a master that ended well: those that were in the job, as programs of
+// users may have something to do, and those that were still looking for it. Also after one that did not.
 constexpr Seconds kFarewell = 30, kShortFarewell = 3;
 constexpr size_t kLastLines = 10;
 
@@ -168,11 +172,19 @@ class Launcher {
       say("the job cannot go on without it: the master saves and ends the job");
       stop();
     }
-    if (master_status_ && (running_.empty() || now() > farewell_)) return end(exit_status());
+    if (master_status_ && (running_.empty() || now() > farewell())) return end(exit_status());
     timer_.expires_after(kTick);
     timer_.async_wait([this](const boost::system::error_code& error) {
       if (!error) tick();
     });
+  }
+
+  // When the others must have ended, now that the master has.
+  Seconds farewell() const {
+    const bool well = *master_status_ == 0;
+    const bool any = std::any_of(running_.begin(), running_.end(),
+                                 [&](const std::string& label) { return joined_.contains(label); });
+    return master_ended_ + (well && any ? kFarewell : kShortFarewell);
   }
 
   int exit_status() const {
@@ -195,6 +207,7 @@ class Launcher {
     if (const auto answer = watch_->take_answer()) {
       const JobView view = view_of(answer->status, labels_);
       policy_.on_view(view, answer->asked);
+      for (const auto& [label, member] : view.members) joined_.insert(label);
       if (standard_error().is_terminal() && view.begun && !master_status_)
         progress_.show(figures_of(answer->status));
     }
@@ -225,7 +238,7 @@ class Launcher {
     if (master) {
       progress_.finish();
       master_status_ = ended.ending.status;
-      farewell_ = now() + (ended.ending.status == 0 ? kFarewell : kShortFarewell);
+      master_ended_ = now();
     }
     if (ended.ending.status != 0) say(fmt::format("{} ended: {}", label, ended.ending.how));
     policy_.on_end(ended.member, ended.ending, now());
@@ -249,10 +262,11 @@ class Launcher {
   ProgressDisplay progress_{standard_error()};
   std::optional<JobWatch> watch_;
   std::unique_ptr<Starter> starter_;
-  std::string address_;                     // of the master, once it listens
-  std::set<std::string> labels_, running_;  // of members ever started, and of those that run
-  std::optional<int> master_status_;        // once it has ended
-  Seconds farewell_ = 0;                    // when the others must have ended
+  std::string address_;  // of the master, once it listens
+  // Of members ever started, of those that run, and of those that were in the job, maybe as another process.
+  std::set<std::string> labels_, running_, joined_;
+  std::optional<int> master_status_;  // once it has ended
+  Seconds master_ended_ = 0;
   bool signalled_ = false, stopping_ = false;
   int status_ = 0;
 };
@@ -277,6 +291,16 @@ std::string secret_of(const Plan& plan, const LaunchDir& dir) {
   return access.secret_file.empty() ? dir.secret() : read_secret(access.secret_file).bytes();
 }
 
+// After all that was said, so that neither is in the middle of the other. May have to wait for its reader; a
+// signal ends that.
+void show_results(const Plan& plan) {
+  std::ifstream file(results_file(plan), std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  flush_standard_error();
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int launch(const LaunchOptions& options) {
@@ -290,6 +314,7 @@ int launch(const LaunchOptions& options) {
     Launcher launcher(plan, starter_for(plan, [&] { return secret_of(plan, dir); }));
     status = launcher.run();
   }
+  show_results(plan);
   if (status == 0)
     dir.drop();
   else if (dir.is_temporary())
