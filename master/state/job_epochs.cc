@@ -25,6 +25,7 @@ void JobState::begin_epoch(uint32_t number, uint64_t next, const std::vector<uin
     train_book_.set_limit(window_.limit());
   }
   clocks_ = Clocks(training.staleness_bound);
+  serve_all_again();
   sums_ = {};
   sums_.start = now_;
   sums_.first_examples = stats_.examples;

@@ -15,6 +15,7 @@
 #include "master/state/membership.h"
 #include "master/state/orders.h"
 #include "master/state/questions.h"
+#include "master/state/waiting_list.h"
 #include "schema/partition.h"
 
 namespace embers {
@@ -53,11 +54,6 @@ class JobState {
   Held held() const;
 
  private:
-  struct Waiting {
-    Ticket ticket;
-    uint64_t incarnation;
-    Time since;
-  };
   // A place in the owner map. One that was never taken is empty; one that was lost is `away` until a process
   // has taken it over.
   struct Place {
@@ -141,10 +137,10 @@ class JobState {
   Member& member(uint64_t incarnation);  // or kFenced
   void join_again(Member& member, const Event::Join& e);
   void disconnected(Member& member, const std::string& why);
-  void refuse_waiting(std::vector<Waiting>& list, uint64_t incarnation, const Error& why);
+  void refuse_waiting(WaitingList& list, uint64_t incarnation, const Error& why);
   void check_failed(uint64_t incarnation);
-  Reply::Join join_reply(const Member& member) const;
-  std::vector<Reply::Address> addresses() const;
+  Reply::Join join_reply(const Member& member);
+  const Reply::Addresses& addresses();
   void answer_joins();
   std::string what_was_done(uint64_t incarnation) const;
   void lose(uint64_t incarnation, const std::string& why);
@@ -153,10 +149,11 @@ class JobState {
   void remove(uint64_t incarnation, const Error& why);
   void answer_orders();
   void check_silence();
-  void wait(std::vector<Waiting>& list, Waiting request);
+  void wait(WaitingList& list, const Waiting& request);
 
   // --- leases (job_leases.cc) --------------------------------------------------------------------
   void serve_leases();
+  void serve_all_again() { served_ = {}; }  // something else has changed, too
   LeaseBook& book() { return phase_ == Phase::kEvaluating ? eval_book_ : train_book_; }
   bool may_grant() const;
   uint32_t most_to_grant(uint64_t incarnation);
@@ -224,12 +221,20 @@ class JobState {
   std::vector<std::string> numeric_settings_;  // of the first worker
   Time last_tick_;
   Time alone_since_;  // without any worker, while training or evaluating
-  std::vector<Waiting> waiting_joins_, waiting_leases_, waiting_owners_;  // oldest first
+  WaitingList waiting_joins_, waiting_leases_, waiting_owners_;
+  // Bounded: of those that wait for a lease, the ones before `clocked` have a clock, and the ones before
+  // `until` had no room when the slowest clock was what it is now.
+  struct Served {
+    WaitingList::Place clocked = 0, until = 0;
+    uint64_t slowest = 0;
+  };
+  Served served_;
 
-  std::vector<Place> places_;  // by owner number
-  uint32_t map_version_ = 1;   // raised with each owner that takes the place of a lost one
-  bool paused_ = false;        // nothing is leased: an owner is away, or not all know the new map
-  bool save_again_ = false;    // save_or_go_on() runs again once all owners are there
+  std::vector<Place> places_;   // by owner number
+  Reply::Addresses addresses_;  // of their holders; null: to be made again
+  uint32_t map_version_ = 1;    // raised with each owner that takes the place of a lost one
+  bool paused_ = false;         // nothing is leased: an owner is away, or not all know the new map
+  bool save_again_ = false;     // save_or_go_on() runs again once all owners are there
   Questions questions_;
 
   Time deadline_;              // of an ending or failed job
