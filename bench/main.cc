@@ -26,6 +26,8 @@ int run_bench(const BenchOptions& options) {
       return bench_backends(options);
     case Bench::kStorage:
       return bench_storage(options);
+    case Bench::kControl:
+      return bench_control(options);
   }
   fail(ErrorCode::kInternal, "there is no benchmark with this number");
 }

@@ -1,10 +1,11 @@
-// The processes of embers bench wire and embers bench storage; see harness/child.h.
+// The processes of embers bench wire, storage and control; see harness/child.h.
 #include <fmt/ranges.h>
 
 #include <sstream>
 
 #include "apps/process/runtime.h"
 #include "base/errors.h"
+#include "bench/control/bare_master.h"
 #include "bench/harness/child.h"
 #include "bench/parts.h"
 #include "bench/storage/store_client.h"
@@ -59,6 +60,8 @@ int bench_part(const Arguments& words) {
     serve_sockets(words.at(1), words.at(2), size_of(words));
   else if (role == "socket-client")
     run_socket_client(words);
+  else if (role == "bare-master")
+    serve_bare_master();
   else
     fail(ErrorCode::kInvalid, "'bench part' is for the benchmarks' own use");
   end_process(0);

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "master/master.h"
+#include "master/messages.h"
 #include "master/snapshot.h"
 #include "master/state/job_state.h"
 
@@ -108,6 +109,7 @@ struct MasterActorState {
   std::map<uint64_t, OwnerHandles> owners;           // of other processes, by incarnation
   std::map<uint32_t, uint64_t> holders;              // of owner numbers: the latest incarnation
 
+  JoinReplies join_replies;
   EvaluatorActor evaluator;  // once an evaluation has begun
   RecentWindow recent;       // of training
   // Of that window: computed once a second at most, however often they are asked for.

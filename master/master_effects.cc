@@ -19,7 +19,12 @@ void MasterActorState::perform(const Effect::Answer& e) {
   if (!promise) return;
   std::visit(
       [&](const auto& reply) {
-        const auto message = write(reply, *config);
+        const auto message = [&] {
+          if constexpr (std::is_same_v<std::decay_t<decltype(reply)>, Reply::Join>)
+            return join_replies.write(reply, *config);
+          else
+            return write(reply, *config);
+        }();
         using Wanted = caf::typed_response_promise<std::decay_t<decltype(message)>>;
         std::get<Wanted>(promise.mapped()).deliver(message);
       },

@@ -196,23 +196,37 @@ Message<wire::StatusReply> write(const Status& s) {
   });
 }
 
-Message<wire::JoinReply> write(const Reply::Join& reply, const MasterConfig& config) {
-  return make_message<wire::JoinReply>([&](wire::JoinReply::Builder b) {
-    b.setIncarnation(reply.incarnation);
-    b.setNumber(reply.number);
-    auto tables = b.initTables(config.model.tables.size());
-    for (unsigned i = 0; i < config.model.tables.size(); ++i) write(tables[i], config.model.tables[i]);
-    const OwnerMap map = even_owner_map(config.shards, config.job.storage.buckets, reply.map_version);
-    b.setMapVersion(map.version);
-    auto buckets = b.initOwnerOfBucket(map.buckets());
-    for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.owner_of_bucket[i]);
-    b.setTakesOver(reply.takes_over);
-    if (!reply.reader) {
-      b.setServerUser(config.server_login.user);
-      b.setServerPassword(config.server_login.password);
-    }
-    if (!reply.owners.empty()) write_addresses(b.initOwners(reply.owners.size()), reply.owners, config);
-  });
+namespace {
+
+// All but who it is for.
+void fill(wire::JoinReply::Builder b, const Reply::Join& reply, const MasterConfig& config) {
+  auto tables = b.initTables(config.model.tables.size());
+  for (unsigned i = 0; i < config.model.tables.size(); ++i) write(tables[i], config.model.tables[i]);
+  const OwnerMap map = even_owner_map(config.shards, config.job.storage.buckets, reply.map_version);
+  b.setMapVersion(map.version);
+  auto buckets = b.initOwnerOfBucket(map.buckets());
+  for (unsigned i = 0; i < map.buckets(); ++i) buckets.set(i, map.owner_of_bucket[i]);
+  if (!reply.reader) {
+    b.setServerUser(config.server_login.user);
+    b.setServerPassword(config.server_login.password);
+  }
+  if (reply.owners) write_addresses(b.initOwners(reply.owners->size()), *reply.owners, config);
+}
+
+}  // namespace
+
+Message<wire::JoinReply> JoinReplies::write(const Reply::Join& reply, const MasterConfig& config) {
+  if (!form_ || reply.owners != owners_ || reply.map_version != map_version_ || reply.reader != reader_) {
+    form_ = std::make_unique<MessageForm<wire::JoinReply>>();
+    fill(form_->root(), reply, config);
+    owners_ = reply.owners;
+    map_version_ = reply.map_version;
+    reader_ = reply.reader;
+  }
+  form_->root().setIncarnation(reply.incarnation);
+  form_->root().setNumber(reply.number);
+  form_->root().setTakesOver(reply.takes_over);
+  return form_->message();
 }
 
 Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig&) {
@@ -247,7 +261,7 @@ Message<wire::HeartbeatReply> write(const Reply::Heartbeat& reply, const MasterC
 Message<wire::OwnersReply> write(const Reply::Owners& reply, const MasterConfig& config) {
   return make_message<wire::OwnersReply>([&](wire::OwnersReply::Builder b) {
     b.setMapVersion(reply.map_version);
-    write_addresses(b.initOwners(reply.owners.size()), reply.owners, config);
+    write_addresses(b.initOwners(reply.owners->size()), *reply.owners, config);
   });
 }
 

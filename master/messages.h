@@ -2,6 +2,7 @@
 
 #include "master/master.h"
 #include "master/state/events.h"
+#include "schema/message_form.h"
 #include "schema/status.h"
 
 namespace embers {
@@ -27,7 +28,19 @@ OwnerAnswer read_answer(wire::StatsReply::Reader reply);
 
 Message<wire::JobReply> job_reply(const MasterConfig& config);
 Message<wire::StatusReply> write(const Status& status);
-Message<wire::JoinReply> write(const Reply::Join& reply, const MasterConfig& config);
+// Those that go to many members, as when thousands join at once, differ in who they are for, and nothing
+// else.
+class JoinReplies {
+ public:
+  Message<wire::JoinReply> write(const Reply::Join& reply, const MasterConfig& config);
+
+ private:
+  std::unique_ptr<MessageForm<wire::JoinReply>> form_;
+  // Of the form.
+  Reply::Addresses owners_;
+  uint32_t map_version_ = 0;
+  bool reader_ = false;
+};
 Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig& config);
 Message<wire::DoneReply> write(const Reply::Done& reply, const MasterConfig& config);
 Message<wire::HeartbeatReply> write(const Reply::Heartbeat& reply, const MasterConfig& config);

@@ -58,6 +58,7 @@ bench/harness:        base schema model bench/peers apps/command_line apps/proce
 bench/engine:         base schema storage bench/harness
 bench/models:         base schema job data storage model bench/harness bench/peers apps/process
 bench/wire:           base schema storage actors client bench/harness apps/process
+bench/control:        base schema job data model actors client bench/harness apps/process
 bench/storage:        base schema storage actors bench/harness bench/wire apps/process
 bench:                base schema model apps/command_line apps/process bench
 """

@@ -128,8 +128,12 @@ void Server::accept(const std::shared_ptr<Acceptor>& acceptor) {
             return pause ? self->accept_later(acceptor, kCrowdedPause) : self->accept(acceptor);
           }
           // Out of descriptors, perhaps: trying again at once would fail the same way.
-          log_refusal(*self->refusals_, "a connection", e.message(),
-                      "it could not be accepted: " + e.message());
+          const bool files =
+              e == asio::error::no_descriptors || e == boost::system::errc::too_many_files_open_in_system;
+          log_refusal(
+              *self->refusals_, "a connection", e.message(),
+              fmt::format("it could not be accepted: {}{}", e.message(),
+                          files ? "; raise the limit where this process is started (ulimit -n)" : ""));
           self->accept_later(acceptor, kAcceptPause);
         });
       },
@@ -272,8 +276,8 @@ void Server::check_run(wire::Hello::Reader hello) const {
 // A client that connects again has noticed before this server that its last connection is of no use. Its
 // actor here ends before the next one asks anything.
 void Server::end_earlier(uint64_t link, const std::shared_ptr<Connection>& connection) {
-  std::erase_if(of_link_, [](const auto& entry) { return entry.second.expired(); });
   if (link == 0) return;
+  of_link_gone_.before_adding(of_link_, [](const auto& entry) { return entry.second.expired(); });
   if (const auto earlier = std::exchange(of_link_[link], connection).lock())
     earlier->close(Error(ErrorCode::kUnavailable, "its client has connected again"));
 }
@@ -281,7 +285,7 @@ void Server::end_earlier(uint64_t link, const std::shared_ptr<Connection>& conne
 void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& connection) {
   connection->trust();
   end_earlier(newcomer.hello.get().getLink(), connection);
-  std::erase_if(welcomed_, [](const auto& weak) { return weak.expired(); });
+  welcomed_gone_.before_adding(welcomed_, [](const auto& weak) { return weak.expired(); });
   welcomed_.push_back(connection);
   caf::actor_system& system = transport_.system();
   caf::actor_config config;

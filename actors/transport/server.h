@@ -28,8 +28,8 @@ class Server : public std::enable_shared_from_this<Server> {
   struct Options {
     uint64_t job = 0;  // number of the run; a client of another one is refused
     bool accept_strangers =
-        false;               // a client that does not know the run yet (job 0) is welcome: masters only
-    size_t newcomers = 256;  // connections that have not shaken hands, at most
+        false;                // a client that does not know the run yet (job 0) is welcome: masters only
+    size_t newcomers = 1024;  // connections that have not shaken hands, at most
     std::chrono::milliseconds patience = std::chrono::seconds(10);  // for a handshake
     // Without progress for so long, a connection is cut (liveness.h); its client hears of it in the
     // handshake.
@@ -100,6 +100,7 @@ class Server : public std::enable_shared_from_this<Server> {
   std::map<Newcomers::Id, Newcomer> newcomer_;  // those that newcomers_ counts
   std::vector<std::weak_ptr<Connection>> welcomed_;
   std::map<uint64_t, std::weak_ptr<Connection>> of_link_;  // the latest one of each client's link
+  Sweep welcomed_gone_, of_link_gone_;
 };
 
 template <class T, class Actor>

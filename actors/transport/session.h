@@ -62,11 +62,18 @@ class Session final : public caf::monitorable_actor {
 // its connection.
 void answer_error(Connection& connection, const FrameHeader& request, const Error& error);
 
+// What is answered at once, and is not to wait behind the thousands of requests that a master may have before
+// it. It may overtake other requests of its peer.
+inline bool is_urgent(wire::Role sender, Kind kind) {
+  return kind == Kind::kHeartbeatRequest || sender == wire::Role::ADMIN;
+}
+
 template <class T, class Actor>
 void Session::ask(const Actor& actor, const FrameHeader& header, Message<T> question) {
-  caf::actor_cast<caf::abstract_actor*>(actor)->eq_impl(
-      remember(header, make_frame<typename KindOf<T>::Reply>, question.arrival()),
-      caf::strong_actor_ptr(ctrl()), nullptr, std::move(question));
+  caf::message_id id = remember(header, make_frame<typename KindOf<T>::Reply>, question.arrival());
+  if (is_urgent(role_, KindOf<T>::kind)) id = id.with_high_priority();
+  caf::actor_cast<caf::abstract_actor*>(actor)->eq_impl(id, caf::strong_actor_ptr(ctrl()), nullptr,
+                                                        std::move(question));
 }
 
 template <class Reply>

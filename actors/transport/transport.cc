@@ -66,7 +66,7 @@ std::shared_ptr<Connection> Transport::adopt(Connection::Socket socket) {
   tune(socket);
   auto connection = std::make_shared<Connection>(loop_, flow_, std::move(socket));
   const MutexLock lock(mutex_);
-  std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
+  connections_gone_.before_adding(connections_, [](const auto& weak) { return weak.expired(); });
   connections_.push_back(connection);
   // One that came while this transport stops: a client that connects again at once.
   if (stopping_) connection->close(Error(ErrorCode::kUnavailable, "this process is ending"));
@@ -81,7 +81,7 @@ size_t Transport::connections() const {
 
 void Transport::adopt(const std::shared_ptr<Link>& link) {
   const MutexLock lock(mutex_);
-  std::erase_if(links_, [](const auto& weak) { return weak.expired(); });
+  links_gone_.before_adding(links_, [](const auto& weak) { return weak.expired(); });
   links_.push_back(link);
 }
 

@@ -7,6 +7,7 @@
 #include "actors/door/secret.h"
 #include "actors/transport/connection.h"
 #include "actors/transport/endpoint.h"
+#include "actors/transport/sweep.h"
 #include "base/mutex.h"
 
 namespace embers {
@@ -60,6 +61,7 @@ class Transport {
   mutable Mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);
+  Sweep connections_gone_ ABSL_GUARDED_BY(mutex_), links_gone_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -152,7 +152,7 @@ struct OpOptions {
   bool lines = false;  // --lines: a case a line, instead of one
 };
 
-enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage };
+enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage, kControl };
 
 struct BenchOptions {
   Bench bench = Bench::kEngine;

@@ -401,6 +401,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   add(Bench::kBackends, "backends",
       "tables in memory, memcached and Redis beside their raw clients; minutes, and 12 GB");
   add(Bench::kStorage, "storage", "pull and push beside Redis, memcached and torch; 6 minutes, and 12 GB");
+  add(Bench::kControl, "control",
+      "a master with up to 4000 simulated workers and 100 owners: leases, heartbeats, memory; 3 minutes");
   const auto [part, options] =
       add_command<BenchPartOptions>(*bench, chosen, "part", "a process of a benchmark");
   part->group("")->add_option("WORDS", options.words);

@@ -12,6 +12,7 @@
 #include "apps/compute/job_servers.h"
 #include "apps/compute/job_setup.h"
 #include "apps/process/joining.h"
+#include "apps/process/open_files.h"
 #include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
@@ -64,6 +65,7 @@ int serve_master(const MasterOptions& given) {
   serving.job = run;
   serving.accept_strangers = true;
   serving.silence = connection_silence(job);
+  serving.newcomers = places_for_newcomers();
   const auto server = Server::listen(transport, parse_endpoints(options.listen), serving);
   if (job_dir) job_dir->announce(server->endpoints());
   const JobSetup setup = set_up(std::move(job), evaluates ? Purpose::kEvaluate : Purpose::kTrain,
@@ -72,6 +74,9 @@ int serve_master(const MasterOptions& given) {
   const auto config =
       evaluates ? evaluation_config(setup, options.job, options.out) : master_config(setup, options.job);
   config->run = run;
+  check_open_files(open_files_of_master(config->workers, config->shards),
+                   fmt::format("the master of a job with {} and {}", counted(config->workers, "worker"),
+                               counted(config->shards, "shard")));
   auto own_servers = provide_servers(*config, server_host(options.listen));
   if (own_servers)
     for (const std::string& line : own_servers->describe()) console.event(line);

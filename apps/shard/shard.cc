@@ -14,6 +14,7 @@
 #include "actors/transport/local_address.h"
 #include "actors/transport/server.h"
 #include "apps/process/joining.h"
+#include "apps/process/open_files.h"
 #include "apps/process/outcome.h"
 #include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
@@ -79,6 +80,7 @@ class JoinedOwner {
     Server::Options serving;
     serving.job = master_.run;
     serving.silence = connection_silence(master_.job);
+    serving.newcomers = places_for_newcomers();
     server_ = Server::listen(transport_, endpoints, serving);
   }
 
@@ -191,6 +193,7 @@ int serve_shard(const ShardOptions& options) {
   const std::vector<int> cpus = parse_pin(options.pin);
   check_listen(options);
   const JobAccess access = find_job(options.join);
+  allow_open_files();  // every worker has connections to every owner
   SystemConfig system_config(options.owners);
   caf::actor_system system(system_config);
   const auto flow = std::make_shared<Flow>();

@@ -1,23 +1,32 @@
 #include "master/state/clocks.h"
 
-#include <algorithm>
-
 namespace embers {
 
+void Clocks::add(uint64_t worker) {
+  const uint64_t clock = slowest();
+  if (clocks_.try_emplace(worker, clock).second) ++at_[clock];
+}
+
+void Clocks::remove(uint64_t worker) {
+  if (const auto found = clocks_.extract(worker)) leave(found.mapped());
+}
+
 void Clocks::advance(uint64_t worker) {
-  if (const auto found = clocks_.find(worker); found != clocks_.end()) ++found->second;
+  const auto found = clocks_.find(worker);
+  if (found == clocks_.end()) return;
+  ++at_[found->second + 1];
+  leave(found->second++);
+}
+
+void Clocks::leave(uint64_t clock) {
+  const auto at = at_.find(clock);
+  if (--at->second == 0) at_.erase(at);
 }
 
 uint64_t Clocks::room(uint64_t worker, uint64_t unfinished) const {
   const uint64_t next = clocks_.at(worker) + unfinished;
   const uint64_t last = slowest() + bound_;
   return next > last ? 0 : last - next + 1;
-}
-
-uint64_t Clocks::slowest() const {
-  const auto slowest = std::min_element(clocks_.begin(), clocks_.end(),
-                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  return slowest == clocks_.end() ? 0 : slowest->second;
 }
 
 }  // namespace embers

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -244,12 +245,13 @@ struct Reply {
     std::vector<std::string> endpoints;
     std::string boot_id;
   };
+  using Addresses = std::shared_ptr<const std::vector<Address>>;  // in order of the owners' numbers
   struct Join {
     uint64_t incarnation = 0;
     uint32_t number = 0, map_version = 0;
-    bool takes_over = false;      // an owner: from a lost one
-    bool reader = false;          // must not know what lets it write to the job's servers
-    std::vector<Address> owners;  // in order of their numbers; only for workers and readers
+    bool takes_over = false;  // an owner: from a lost one
+    bool reader = false;      // must not know what lets it write to the job's servers
+    Addresses owners;         // only for workers and readers; else null
   };
   struct Lease {
     enum class Kind : uint8_t { kTrain, kEvaluate, kEnd };
@@ -267,7 +269,7 @@ struct Reply {
   };
   struct Owners {
     uint32_t map_version = 0;
-    std::vector<Address> owners;
+    Addresses owners;
   };
   struct Empty {};
   using Any = std::variant<Join, Lease, Done, Heartbeat, Owners, Order, Empty>;

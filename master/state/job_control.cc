@@ -69,7 +69,9 @@ Member& JobState::worker_named(const std::string& name) {
 }
 
 void JobState::drain(Member& worker) {
-  worker.draining = true;
+  members_.drain(worker);
+  if (const auto ticket = waiting_leases_.take(worker.incarnation))
+    effect(Effect::Answer{*ticket, Reply::Lease{}});  // nothing any more
   orders_.give(worker.incarnation, Order::What::kDrain, 0, now_);
   say(fmt::format("{} is to finish what it holds, and to leave", worker.describe()));
   answer_orders();
@@ -77,6 +79,7 @@ void JobState::drain(Member& worker) {
 
 // The youngest ones go. Those whose connection is broken may never come back, and are not counted.
 void JobState::drain_surplus() {
+  if (members_.staying_workers() <= wanted_workers_) return;
   std::vector<Member*> active = members_.active();
   for (; active.size() > wanted_workers_; active.pop_back()) drain(*active.back());
 }

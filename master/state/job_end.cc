@@ -43,8 +43,8 @@ void JobState::fail_job(const Error& why) {
   deadline_ = now_ + kFailSeconds;
   const Error reply(ErrorCode::kJobFailed, why.what());
   refuse_joins(reply);
-  for (std::vector<Waiting>* list : {&waiting_leases_, &waiting_owners_})
-    for (const Waiting& w : std::exchange(*list, {})) {
+  for (WaitingList* list : {&waiting_leases_, &waiting_owners_})
+    for (const Waiting& w : list->take_all()) {
       told_.insert(w.incarnation);
       refuse(w.ticket, reply);
     }
@@ -83,14 +83,14 @@ void JobState::over() {
   const Error over(ErrorCode::kJobFailed, error_ ? error_->what() : "the job is over");
   const Error ended(ErrorCode::kEnded, over.what());  // what those are told that wait for orders alone
   refuse_joins(over);
-  for (std::vector<Waiting>* list : {&waiting_leases_, &waiting_owners_})
-    for (const Waiting& w : std::exchange(*list, {})) refuse(w.ticket, over);
+  for (WaitingList* list : {&waiting_leases_, &waiting_owners_})
+    for (const Waiting& w : list->take_all()) refuse(w.ticket, over);
   for (const auto& [incarnation, member] : members_.all())
     if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, error_ ? over : ended);
 }
 
 void JobState::refuse_joins(const Error& why) {
-  for (const Waiting& w : std::exchange(waiting_joins_, {})) {
+  for (const Waiting& w : waiting_joins_.take_all()) {
     remove(w.incarnation, why);
     refuse(w.ticket, why);
   }

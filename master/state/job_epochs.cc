@@ -27,6 +27,7 @@ void JobState::begin_epoch(uint32_t number, uint64_t next, const std::vector<uin
   }
   clocks_ = Clocks(training.staleness_bound);
   begin_pace();
+  serve_all_again();
   sums_ = {};
   sums_.start = now_;
   sums_.first_examples = stats_.examples;

@@ -17,7 +17,9 @@ std::string minibatches(size_t count) { return fmt::format("{} minibatch{}", cou
 void JobState::take(const Event::Lease& e) {
   check_failed(e.incarnation);
   idle_.erase(e.incarnation);
-  if (member(e.incarnation).token != 0) take_back_lost(e.incarnation, e.received);
+  const Member& worker = member(e.incarnation);
+  if (worker.token != 0) take_back_lost(e.incarnation, e.received);
+  if (worker.draining) return effect(Effect::Answer{e.ticket, Reply::Lease{}});
   wait(waiting_leases_, {e.ticket, e.incarnation, now_});
 }
 
@@ -51,26 +53,41 @@ uint32_t JobState::most_to_grant(uint64_t incarnation) {
   return static_cast<uint32_t>(std::min<uint64_t>(room, training.minibatches_per_lease));
 }
 
+// Called after every event, with thousands of workers waiting at times: those that nothing has changed for
+// are not looked at.
 void JobState::serve_leases() {
-  for (const Waiting& w : waiting_leases_)  // all, before any is granted
-    if (!deadlines_.is_late(w.incarnation)) clocks_.add(w.incarnation);
-  std::erase_if(waiting_leases_, [&](const Waiting& w) {
-    // Those who wait when a job fails are told by fail_job().
-    if (phase_ >= Phase::kEnding || members_.find(w.incarnation)->draining) {
-      effect(Effect::Answer{w.ticket, Reply::Lease{}});
-      return true;
-    }
-    if (!may_grant() || deadlines_.is_late(w.incarnation)) return false;
-    auto granted = book().grant(w.incarnation, most_to_grant(w.incarnation));
-    if (!granted) return false;
-    if (!deadlines_.holds(w.incarnation)) members_.find(w.incarnation)->began_at = finished_;
-    deadlines_.granted(w.incarnation, *granted, now_);
-    const bool training = phase_ == Phase::kTraining;
-    effect(Effect::Answer{
-        w.ticket, Reply::Lease{training ? Reply::Lease::Kind::kTrain : Reply::Lease::Kind::kEvaluate, epoch_,
-                               training && sync() ? window_.version() : 0, std::move(*granted)}});
-    return true;
-  });
+  if (phase_ >= Phase::kEnding) {  // those who wait when a job fails are told by fail_job()
+    for (const Waiting& w : waiting_leases_.take_all()) effect(Effect::Answer{w.ticket, Reply::Lease{}});
+    return;
+  }
+  if (bounded()) {
+    waiting_leases_.for_each(  // all, before any is granted
+        [&](const Waiting& w) {
+          if (!deadlines_.is_late(w.incarnation)) clocks_.add(w.incarnation);
+        },
+        std::exchange(served_.clocked, waiting_leases_.next()));
+    if (served_.slowest != clocks_.slowest()) served_.until = 0;
+    served_.slowest = clocks_.slowest();
+  }
+  if (waiting_leases_.empty() || !may_grant() || !book().has_work()) {
+    served_.until = 0;
+    return;
+  }
+  waiting_leases_.take_if(
+      [&](const Waiting& w) {
+        if (deadlines_.is_late(w.incarnation)) return false;
+        auto granted = book().grant(w.incarnation, most_to_grant(w.incarnation));
+        if (!granted) return false;
+        if (!deadlines_.holds(w.incarnation)) members_.find(w.incarnation)->began_at = finished_;
+        deadlines_.granted(w.incarnation, *granted, now_);
+        const bool training = phase_ == Phase::kTraining;
+        effect(Effect::Answer{
+            w.ticket, Reply::Lease{training ? Reply::Lease::Kind::kTrain : Reply::Lease::Kind::kEvaluate,
+                                   epoch_, training && sync() ? window_.version() : 0, std::move(*granted)}});
+        return true;
+      },
+      served_.until, [&] { return book().has_work(); });
+  if (bounded()) served_.until = waiting_leases_.next();
 }
 
 void JobState::take(const Event::Done& e) {
@@ -103,6 +120,7 @@ void JobState::take(const Event::Done& e) {
     }
   }
   if (held) worker.began_at = finished_;
+  if (!accepted || e.returned) serve_all_again();  // it may have more room than before
   effect(Effect::Answer{e.ticket, Reply::Done{accepted}});
 }
 
@@ -170,9 +188,8 @@ void JobState::check_late() {
 void JobState::find_idle() {
   std::map<uint64_t, Time> idle;
   for (const auto& [incarnation, m] : members_.all()) {
-    const bool asks = std::any_of(waiting_leases_.begin(), waiting_leases_.end(),
-                                  [&](const Waiting& w) { return w.incarnation == incarnation; });
-    if (!m.worker() || !m.connected || asks || deadlines_.holds(incarnation)) continue;
+    if (!m.worker() || !m.connected || waiting_leases_.contains(incarnation) || deadlines_.holds(incarnation))
+      continue;
     const auto known = idle_.find(incarnation);
     idle.emplace(incarnation, known == idle_.end() ? now_ : known->second);
   }
@@ -180,6 +197,7 @@ void JobState::find_idle() {
 }
 
 void JobState::no_longer_late(uint64_t worker) {
+  serve_all_again();
   lease_to_it_alone(worker);
   say(fmt::format("{} goes on", members_.find(worker)->describe()));
 }

@@ -48,9 +48,10 @@ void JobState::take(const Event::Join& e) {
   if (member.owner) member.number = *place_for_owner();
   if (member.worker()) accept_numeric_settings(e);
   const Member& added = members_.add(std::move(member), now_);
+  if (added.owner) addresses_.reset();
   if (!e.owner) {
     say(fmt::format("{} joined", added.describe()));
-    waiting_joins_.push_back({e.ticket, added.incarnation, now_});
+    waiting_joins_.add({e.ticket, added.incarnation, now_});
     if (!added.worker()) return;
     alone_since_ = now_;
     // Whoever was started by hand is welcome, beside those that may come back. Others were started to make
@@ -117,13 +118,13 @@ void JobState::check_worker(const Event::Join& e) const {
 // Of a worker that has passed all checks. The first one decides; when it has gone before the job starts,
 // nothing was computed with its settings, and the next one does.
 void JobState::accept_numeric_settings(const Event::Join& e) {
-  if (phase_ == Phase::kGathering && members_.active_workers() == 0) numeric_settings_ = e.numeric;
+  if (phase_ == Phase::kGathering && !members_.has_active_worker()) numeric_settings_ = e.numeric;
   for (const std::string& difference : numeric_differences(e)) say(difference);
 }
 
 // Between the worker and the first one, in words.
 std::vector<std::string> JobState::numeric_differences(const Event::Join& e) const {
-  if (phase_ == Phase::kGathering && members_.active_workers() == 0) return {};
+  if (phase_ == Phase::kGathering && !members_.has_active_worker()) return {};
   std::vector<std::string> differences;
   for (size_t i = 0; i < std::max(e.numeric.size(), numeric_settings_.size()); ++i) {
     const std::string a = i < numeric_settings_.size() ? numeric_settings_[i] : "nothing";
@@ -150,7 +151,7 @@ void JobState::check_settings(const std::vector<std::string>& theirs, const std:
 
 void JobState::answer_joins() {
   if (waiting_joins_.empty() || owners_missing() || paused_) return;
-  std::erase_if(waiting_joins_, [&](const Waiting& w) {
+  waiting_joins_.take_if([&](const Waiting& w) {
     const Member& member = *members_.find(w.incarnation);
     if (member.reader && phase_ < Phase::kTraining) return false;  // owners have no rows worth reading yet
     effect(Effect::Answer{w.ticket, join_reply(member)});
@@ -158,17 +159,19 @@ void JobState::answer_joins() {
   });
 }
 
-Reply::Join JobState::join_reply(const Member& member) const {
+Reply::Join JobState::join_reply(const Member& member) {
   return {member.incarnation, member.number,
           map_version_,       member.owner && places_[member.number].away.has_value(),
-          member.reader,      member.owner ? std::vector<Reply::Address>() : addresses()};
+          member.reader,      member.owner ? nullptr : addresses()};
 }
 
-std::vector<Reply::Address> JobState::addresses() const {
-  std::vector<Reply::Address> all(config_->shards);
-  for (const auto& [incarnation, member] : members_.all())
-    if (member.owner) all.at(member.number) = {member.endpoints, member.boot_id};
-  return all;
+const Reply::Addresses& JobState::addresses() {
+  if (addresses_) return addresses_;
+  auto all = std::make_shared<std::vector<Reply::Address>>(config_->shards);
+  for (uint32_t number = 0; number < config_->shards; ++number)
+    if (const Member* const owner = members_.find(places_[number].incarnation))
+      (*all)[number] = {owner->endpoints, owner->boot_id};
+  return addresses_ = std::move(all);
 }
 
 void JobState::take(const Event::Heartbeat& e) {
@@ -232,7 +235,7 @@ void JobState::disconnected(Member& member, const std::string& why) {
 void JobState::take(const Event::Reconnected& e) {
   Member* const member = members_.find(e.incarnation);
   if (member == nullptr || member->token == 0 || over_or_failed()) return;
-  member->link = e.link;
+  members_.move(*member, e.link);
   member->last_seen = now_;
   if (std::exchange(member->connected, true)) return;
   say(fmt::format("{} is connected again", member->describe()));
@@ -261,8 +264,7 @@ void JobState::lose(uint64_t incarnation, const std::string& why) {
 // come from it.
 void JobState::lose_worker(uint64_t incarnation, const std::string& why) {
   const std::string who = members_.find(incarnation)->describe(), done = what_was_done(incarnation);
-  const bool was_let_in = std::none_of(waiting_joins_.begin(), waiting_joins_.end(),
-                                       [&](const Waiting& w) { return w.incarnation == incarnation; });
+  const bool was_let_in = !waiting_joins_.contains(incarnation);
   const bool reader = members_.find(incarnation)->reader;
   forget_worker(incarnation);
   if (over_or_failed()) return;  // all members go
@@ -276,17 +278,14 @@ void JobState::lose_worker(uint64_t incarnation, const std::string& why) {
 // Takes the member out of the books of all members, and refuses what it waits for.
 void JobState::remove(uint64_t incarnation, const Error& why) {
   members_.remove(incarnation);
+  addresses_.reset();
   if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, why);
-  for (std::vector<Waiting>* list : {&waiting_joins_, &waiting_leases_, &waiting_owners_})
+  for (WaitingList* list : {&waiting_joins_, &waiting_leases_, &waiting_owners_})
     refuse_waiting(*list, incarnation, why);
 }
 
-void JobState::refuse_waiting(std::vector<Waiting>& list, uint64_t incarnation, const Error& why) {
-  std::erase_if(list, [&](const Waiting& w) {
-    if (w.incarnation != incarnation) return false;
-    refuse(w.ticket, why);
-    return true;
-  });
+void JobState::refuse_waiting(WaitingList& list, uint64_t incarnation, const Error& why) {
+  if (const auto ticket = list.take(incarnation)) refuse(*ticket, why);
 }
 
 void JobState::take(const Event::Orders& e) {
@@ -296,7 +295,8 @@ void JobState::take(const Event::Orders& e) {
   const auto earlier = orders_.ask(e.incarnation, e.ticket, e.received, e.carried_out, now_);
   if (earlier) refuse(*earlier, Error(ErrorCode::kUnavailable, kAskedAgain));
   asking.last_seen = now_;
-  answer_orders();
+  if (const auto settled = orders_.ready(e.incarnation))
+    effect(Effect::Answer{settled->ticket, settled->order});
 }
 
 void JobState::answer_orders() {
@@ -310,16 +310,17 @@ void JobState::forget_worker(uint64_t incarnation) {
 }
 
 // A worker that asks again no longer waits for its earlier answer.
-void JobState::wait(std::vector<Waiting>& list, Waiting request) {
+void JobState::wait(WaitingList& list, const Waiting& request) {
   refuse_waiting(list, request.incarnation, Error(ErrorCode::kUnavailable, kAskedAgain));
-  list.push_back(request);
+  list.add(request);
 }
 
 void JobState::check_silence() {
   // A process that is still joining does not know its incarnation, so heartbeats cannot cover it. Its
   // connection is watched instead.
-  for (const Waiting& w : waiting_joins_)
+  waiting_joins_.for_each([&](const Waiting& w) {
     if (Member& joining = *members_.find(w.incarnation); joining.connected) joining.last_seen = now_;
+  });
   const double timeout = config_->job.job.heartbeat_timeout;
   while (const Member* silent = members_.silent_since(after(-timeout))) {
     lose(silent->incarnation, fmt::format("no sign of life for {} s", timeout));

@@ -280,7 +280,7 @@ void JobState::take(const Event::Owners& e) {
 
 void JobState::answer_owners(Time asked_before) {
   if (paused_) return;
-  std::erase_if(waiting_owners_, [&](const Waiting& w) {
+  waiting_owners_.take_if([&](const Waiting& w) {
     if (w.since > asked_before) return false;
     effect(Effect::Answer{w.ticket, Reply::Owners{map_version_, addresses()}});
     return true;

@@ -110,7 +110,9 @@ void JobState::enter(Phase next) {
 bool JobState::step() {
   switch (phase_) {
     case Phase::kGathering:
-      if (owners_there() < config_->shards || members_.active_workers() < workers_to_begin()) return false;
+      if (members_.staying_workers() < workers_to_begin() || owners_there() < config_->shards ||
+          members_.active_workers() < workers_to_begin())
+        return false;
       enter(Phase::kPreparing);
       effect(Effect::Prepare{cursor()});
       return true;

@@ -16,6 +16,7 @@
 #include "master/state/orders.h"
 #include "master/state/questions.h"
 #include "master/state/time_left.h"
+#include "master/state/waiting_list.h"
 #include "schema/partition.h"
 #include "schema/status.h"
 
@@ -60,11 +61,6 @@ class JobState {
   Held held() const;
 
  private:
-  struct Waiting {
-    Ticket ticket;
-    uint64_t incarnation;
-    Time since;
-  };
   // A place in the owner map. One that was never taken is empty; one that was lost is `away` until a process
   // has taken it over.
   struct Place {
@@ -151,10 +147,10 @@ class JobState {
   Member& member(uint64_t incarnation);  // or kFenced
   void join_again(Member& member, const Event::Join& e);
   void disconnected(Member& member, const std::string& why);
-  void refuse_waiting(std::vector<Waiting>& list, uint64_t incarnation, const Error& why);
+  void refuse_waiting(WaitingList& list, uint64_t incarnation, const Error& why);
   void check_failed(uint64_t incarnation);
-  Reply::Join join_reply(const Member& member) const;
-  std::vector<Reply::Address> addresses() const;
+  Reply::Join join_reply(const Member& member);
+  const Reply::Addresses& addresses();
   void answer_joins();
   std::string what_was_done(uint64_t incarnation) const;
   void lose(uint64_t incarnation, const std::string& why);
@@ -163,7 +159,7 @@ class JobState {
   void remove(uint64_t incarnation, const Error& why);
   void answer_orders();
   void check_silence();
-  void wait(std::vector<Waiting>& list, Waiting request);
+  void wait(WaitingList& list, const Waiting& request);
 
   // --- who steers it (job_control.cc) ------------------------------------------------------------
   void check_steerable() const;
@@ -178,6 +174,7 @@ class JobState {
 
   // --- leases (job_leases.cc) --------------------------------------------------------------------
   void serve_leases();
+  void serve_all_again() { served_ = {}; }  // something else has changed, too
   LeaseBook& book() { return phase_ == Phase::kEvaluating ? eval_book_ : train_book_; }
   bool may_grant() const;
   uint32_t most_to_grant(uint64_t incarnation);
@@ -250,12 +247,20 @@ class JobState {
   Time last_tick_;
   uint32_t wanted_workers_;
   Time alone_since_;  // without any worker, while training or evaluating
-  std::vector<Waiting> waiting_joins_, waiting_leases_, waiting_owners_;  // oldest first
+  WaitingList waiting_joins_, waiting_leases_, waiting_owners_;
+  // Bounded: of those that wait for a lease, the ones before `clocked` have a clock, and the ones before
+  // `until` had no room when the slowest clock was what it is now.
+  struct Served {
+    WaitingList::Place clocked = 0, until = 0;
+    uint64_t slowest = 0;
+  };
+  Served served_;
 
-  std::vector<Place> places_;  // by owner number
-  uint32_t map_version_ = 1;   // raised with each owner that takes the place of a lost one
-  bool paused_ = false;        // nothing is leased: an owner is away, or not all know the new map
-  bool save_again_ = false;    // save_or_go_on() runs again once all owners are there
+  std::vector<Place> places_;   // by owner number
+  Reply::Addresses addresses_;  // of their holders; null: to be made again
+  uint32_t map_version_ = 1;    // raised with each owner that takes the place of a lost one
+  bool paused_ = false;         // nothing is leased: an owner is away, or not all know the new map
+  bool save_again_ = false;     // save_or_go_on() runs again once all owners are there
   Questions questions_;
 
   Time deadline_;              // of an ending or failed job

@@ -73,13 +73,9 @@ Status::Member JobState::describe(const Member& member, Time now) const {
 
 std::string JobState::state_of(const Member& member) const {
   const uint64_t incarnation = member.incarnation;
-  const auto waits = [&](const std::vector<Waiting>& list) {
-    return std::any_of(list.begin(), list.end(),
-                       [&](const Waiting& w) { return w.incarnation == incarnation; });
-  };
   if (!member.connected) return "disconnected";
   if (member.owner) return places_[member.number].there() ? "working" : "joining";
-  if (waits(waiting_joins_)) return "joining";
+  if (waiting_joins_.contains(incarnation)) return "joining";
   if (member.reader) return "working";
   if (member.draining) return "draining";
   if (deadlines_.is_late(incarnation)) return "late";

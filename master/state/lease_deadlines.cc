@@ -55,8 +55,9 @@ LeaseDeadlines::Duration LeaseDeadlines::end() const {
 
 std::vector<LeaseDeadlines::Late> LeaseDeadlines::newly_late(Time now) {
   std::vector<Late> late;
+  const Duration limit = this->limit();
   for (auto& [worker, working] : working_)
-    if (!working.late && now - working.since > limit()) {
+    if (!working.late && now - working.since > limit) {
       working.late = true;
       late.push_back(working.describe(worker, now));
     }

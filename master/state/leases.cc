@@ -26,83 +26,98 @@ std::optional<LeaseBook::Lease> LeaseBook::grant(uint64_t worker, uint32_t most)
   while (lease.parts.size() < most && next_ < std::min(limit_, total_)) lease.parts.push_back({next_++, 1});
   if (lease.parts.empty()) return std::nullopt;
   ++last_lease_;
-  for (const Part& p : lease.parts) held_[p.minibatch] = {worker, lease.id, p.attempt};
+  for (const Part& p : lease.parts) held_.put(p.minibatch, {worker, lease.id, p.attempt});
   return lease;
 }
 
-std::map<uint64_t, LeaseBook::Held>::iterator LeaseBook::find(uint64_t lease, uint64_t minibatch,
-                                                              uint32_t attempt) {
-  const auto held = held_.find(minibatch);
-  const bool his = held != held_.end() && held->second.lease == lease && held->second.attempt == attempt;
-  return his ? held : held_.end();
+template <class Key>
+void LeaseBook::Holdings<Key>::erase(const Key& key) {
+  const auto found = all_.find(key);
+  if (found == all_.end()) return;
+  const auto of = of_.find(found->second.worker);
+  of->second.erase(key);
+  if (of->second.empty()) of_.erase(of);
+  all_.erase(found);
+}
+
+template <class Key>
+std::vector<Key> LeaseBook::Holdings<Key>::of(uint64_t worker) const {
+  const auto found = of_.find(worker);
+  return found == of_.end() ? std::vector<Key>()
+                            : std::vector<Key>(found->second.begin(), found->second.end());
+}
+
+const LeaseBook::Held* LeaseBook::find(uint64_t lease, uint64_t minibatch, uint32_t attempt) const {
+  const Held* const held = held_.find(minibatch);
+  return held != nullptr && held->lease == lease && held->attempt == attempt ? held : nullptr;
 }
 
 bool LeaseBook::complete(uint64_t lease, uint64_t minibatch, uint32_t attempt) {
-  const auto held = find(lease, minibatch, attempt);
-  if (held != held_.end()) {
-    held_.erase(held);
+  if (find(lease, minibatch, attempt) != nullptr) {
+    held_.erase(minibatch);
     return true;
   }
-  const auto late = late_.find({minibatch, attempt});
-  if (late == late_.end() || late->second.lease != lease) return false;
-  late_.erase(late);
+  const Held* const late = late_.find({minibatch, attempt});
+  if (late == nullptr || late->lease != lease) return false;
+  late_.erase({minibatch, attempt});
   if (again_.erase(minibatch) > 0) return true;
-  const auto other = held_.extract(minibatch);
-  if (!other) return false;  // it is done
-  late_[{minibatch, other.mapped().attempt}] = other.mapped();
+  const Held* const known = held_.find(minibatch);
+  if (known == nullptr) return false;  // it is done
+  const Held other = *known;
+  held_.erase(minibatch);
+  late_.put({minibatch, other.attempt}, other);
   return true;
 }
 
 bool LeaseBook::give_back(uint64_t lease, uint64_t minibatch, uint32_t attempt) {
-  const auto held = find(lease, minibatch, attempt);
-  if (held == held_.end()) {
-    if (const auto late = late_.find({minibatch, attempt});
-        late != late_.end() && late->second.lease == lease)
-      late_.erase(late);
+  const Held* const held = find(lease, minibatch, attempt);
+  if (held == nullptr) {
+    if (const Held* const late = late_.find({minibatch, attempt}); late != nullptr && late->lease == lease)
+      late_.erase({minibatch, attempt});
     return false;
   }
-  again_[minibatch] = held->second.attempt;
-  held_.erase(held);
+  again_[minibatch] = held->attempt;
+  held_.erase(minibatch);
   return true;
 }
 
 size_t LeaseBook::open(uint64_t worker) {
-  return std::erase_if(held_, [&](const auto& entry) {
-    const auto& [minibatch, held] = entry;
-    if (held.worker != worker) return false;
+  const auto his = held_.of(worker);
+  for (const uint64_t minibatch : his) {
+    const Held held = *held_.find(minibatch);
     again_[minibatch] = held.attempt;
-    late_[{minibatch, held.attempt}] = held;
-    return true;
-  });
+    late_.put({minibatch, held.attempt}, held);
+    held_.erase(minibatch);
+  }
+  return his.size();
 }
 
 void LeaseBook::reclaim(uint64_t worker) {
-  std::erase_if(late_, [&](const auto& entry) {
-    const auto& [minibatch, attempt] = entry.first;
-    if (entry.second.worker != worker) return false;
+  for (const Attempt& late : late_.of(worker)) {
+    const auto& [minibatch, attempt] = late;
     const auto again = again_.find(minibatch);
-    if (again == again_.end() || again->second != attempt) return false;
+    if (again == again_.end() || again->second != attempt) continue;
     again_.erase(again);
-    held_[minibatch] = entry.second;
-    return true;
-  });
+    held_.put(minibatch, *late_.find(late));
+    late_.erase(late);
+  }
 }
 
 size_t LeaseBook::revoke(uint64_t worker, uint64_t received) {
-  const auto taken = [&](const Held& held) { return held.worker == worker && held.lease > received; };
-  std::erase_if(late_, [&](const auto& entry) { return taken(entry.second); });
-  return std::erase_if(held_, [&](const auto& entry) {
-    if (!taken(entry.second)) return false;
-    again_[entry.first] = entry.second.attempt;
-    return true;
-  });
+  for (const Attempt& late : late_.of(worker))
+    if (late_.find(late)->lease > received) late_.erase(late);
+  size_t revoked = 0;
+  for (const uint64_t minibatch : held_.of(worker)) {
+    const Held held = *held_.find(minibatch);
+    if (held.lease <= received) continue;
+    again_[minibatch] = held.attempt;
+    held_.erase(minibatch);
+    ++revoked;
+  }
+  return revoked;
 }
 
-size_t LeaseBook::unfinished_by(uint64_t worker) const {
-  const auto his = [&](const auto& entry) { return entry.second.worker == worker; };
-  return static_cast<size_t>(std::count_if(held_.begin(), held_.end(), his) +
-                             std::count_if(late_.begin(), late_.end(), his));
-}
+size_t LeaseBook::unfinished_by(uint64_t worker) const { return held_.count(worker) + late_.count(worker); }
 
 std::vector<uint64_t> LeaseBook::again() const {
   std::vector<uint64_t> out;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -48,13 +50,17 @@ class LeaseBook {
   // What the worker holds of leases after `received` is to be granted again; returns how much.
   size_t revoke(uint64_t worker, uint64_t received = 0);
 
+  // Whether grant() would give anything.
+  bool has_work() const {
+    return next_ < std::min(limit_, total_) || (!again_.empty() && again_.begin()->first < limit_);
+  }
   bool finished() const { return next_ == total_ && again_.empty() && held_.empty(); }
   bool idle() const { return held_.empty(); }
   size_t held() const { return held_.size(); }
   // What the worker has not finished yet, even if others were granted it, too, or have completed it.
   size_t unfinished_by(uint64_t worker) const;
   // Nobody completes anything of it any more that others were granted, too.
-  void forget_late() { late_.clear(); }
+  void forget_late() { late_ = {}; }
   size_t late() const { return late_.size(); }  // attempts that others were granted, too
   uint64_t total() const { return total_; }
   uint64_t last_lease() const { return last_lease_; }
@@ -70,16 +76,43 @@ class LeaseBook {
     uint64_t lease;
     uint32_t attempt;
   };
-  std::map<uint64_t, Held>::iterator find(uint64_t lease, uint64_t minibatch, uint32_t attempt);
+  using Attempt = std::pair<uint64_t, uint32_t>;  // minibatch, number
+  // What is held, by Key, and by whom: one worker's share is found without a look at the others', of whom
+  // there may be thousands.
+  template <class Key>
+  class Holdings {
+   public:
+    const Held* find(const Key& key) const {
+      const auto found = all_.find(key);
+      return found == all_.end() ? nullptr : &found->second;
+    }
+    void put(const Key& key, const Held& held) {
+      all_.emplace(key, held);
+      of_[held.worker].insert(key);
+    }
+    void erase(const Key& key);
+    // A copy, so that what is held may change while it is gone through.
+    std::vector<Key> of(uint64_t worker) const;
+    size_t count(uint64_t worker) const {
+      const auto found = of_.find(worker);
+      return found == of_.end() ? 0 : found->second.size();
+    }
+    bool empty() const { return all_.empty(); }
+    size_t size() const { return all_.size(); }
+
+   private:
+    std::map<Key, Held> all_;
+    std::map<uint64_t, std::set<Key>> of_;  // by worker; none of them is empty
+  };
+  const Held* find(uint64_t lease, uint64_t minibatch, uint32_t attempt) const;
 
   uint64_t total_;
   uint64_t next_;
   uint64_t limit_;
   uint64_t last_lease_;
   std::map<uint64_t, uint32_t> again_;  // minibatch -> attempts so far
-  std::map<uint64_t, Held> held_;       // by minibatch
-  // Attempts at minibatches that others may complete, or have: by minibatch and attempt.
-  std::map<std::pair<uint64_t, uint32_t>, Held> late_;
+  Holdings<uint64_t> held_;             // by minibatch
+  Holdings<Attempt> late_;              // attempts at minibatches that others may complete, or have
 };
 
 // How many minibatches of an evaluation may be under way at once: leased, or waiting to be counted. They are

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace embers {
 
@@ -26,7 +27,32 @@ Member& Membership::add(Member member, Time now) {
   member.incarnation = ++last_incarnation_;
   if (!member.owner) member.number = member.reader ? readers_joined_++ : workers_joined_++;
   member.last_seen = member.joined = now;
+  workers_ += member.worker();
+  of_link_[member.link].insert(member.incarnation);
+  if (member.token != 0) of_token_[member.token] = member.incarnation;
   return members_[member.incarnation] = std::move(member);
+}
+
+void Membership::remove(uint64_t incarnation) {
+  const auto gone = members_.extract(incarnation);
+  if (!gone) return;
+  const Member& member = gone.mapped();
+  workers_ -= member.worker();
+  draining_ -= member.draining;
+  leave_link(member);
+  of_token_.erase(member.token);
+}
+
+void Membership::move(Member& member, uint64_t link) {
+  leave_link(member);
+  member.link = link;
+  of_link_[link].insert(member.incarnation);
+}
+
+void Membership::leave_link(const Member& member) {
+  const auto of = of_link_.find(member.link);
+  of->second.erase(member.incarnation);
+  if (of->second.empty()) of_link_.erase(of);
 }
 
 Member* Membership::find(uint64_t incarnation) {
@@ -46,16 +72,14 @@ const Member* Membership::find_owner(uint32_t number) const {
 }
 
 Member* Membership::find_token(uint64_t token) {
-  const auto found = std::find_if(members_.begin(), members_.end(),
-                                  [&](const auto& m) { return token != 0 && m.second.token == token; });
-  return found == members_.end() ? nullptr : &found->second;
+  const auto found = of_token_.find(token);
+  return found == of_token_.end() ? nullptr : find(found->second);
 }
 
 std::vector<uint64_t> Membership::behind(uint64_t link) const {
-  std::vector<uint64_t> found;
-  for (const auto& [incarnation, member] : members_)
-    if (member.link == link) found.push_back(incarnation);
-  return found;
+  const auto found = of_link_.find(link);
+  if (found == of_link_.end()) return {};
+  return {found->second.begin(), found->second.end()};
 }
 
 const Member* Membership::silent_since(Time deadline) const {
@@ -82,13 +106,12 @@ size_t Membership::kept_from(const Member& joining) const {
   return sum;
 }
 
-size_t Membership::workers() const {
-  return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.second.worker(); });
+void Membership::drain(Member& worker) {
+  if (!std::exchange(worker.draining, true)) ++draining_;
 }
 
-size_t Membership::staying_workers() const {
-  return std::count_if(members_.begin(), members_.end(),
-                       [](const auto& m) { return m.second.worker() && !m.second.draining; });
+bool Membership::has_active_worker() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& m) { return is_active(m.second); });
 }
 
 size_t Membership::active_workers() const {

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "master/state/rate.h"
@@ -50,7 +52,9 @@ class Membership {
   // Numbers a worker, and gives the member an incarnation that was never used before. Owners come with the
   // number of their place.
   Member& add(Member member, Time now);
-  void remove(uint64_t incarnation) { members_.erase(incarnation); }
+  void remove(uint64_t incarnation);
+  // It has another connection.
+  void move(Member& member, uint64_t link);
   Member* find(uint64_t incarnation);
   const Member* find(uint64_t incarnation) const;
   const Member* find_owner(uint32_t number) const;
@@ -65,16 +69,24 @@ class Membership {
   // Places that owners of other processes than the one of `joining` have not taken yet, though the first
   // owner of their process has joined.
   size_t kept_from(const Member& joining) const;
-  size_t workers() const;
-  size_t staying_workers() const;  // not told to leave
-  size_t active_workers() const;   // of these, those that are connected
-  std::vector<Member*> active();   // the same, oldest first
+  size_t workers() const { return workers_; }
+  size_t staying_workers() const { return workers_ - draining_; }  // not told to leave
+  bool has_active_worker() const;
+  size_t active_workers() const;  // of those that stay, the connected ones
+  std::vector<Member*> active();  // the same, oldest first
+  // It is told to leave.
+  void drain(Member& worker);
   size_t owners() const;
   uint32_t workers_joined() const { return workers_joined_; }
   const std::map<uint64_t, Member>& all() const { return members_; }
 
  private:
-  std::map<uint64_t, Member> members_;  // by incarnation
+  void leave_link(const Member& member);
+
+  std::map<uint64_t, Member> members_;               // by incarnation
+  std::map<uint64_t, std::set<uint64_t>> of_link_;   // their incarnations
+  std::unordered_map<uint64_t, uint64_t> of_token_;  // their incarnations; of tokens other than 0
+  size_t workers_ = 0, draining_ = 0;
   uint64_t last_incarnation_ = 0;
   uint32_t workers_joined_ = 0, readers_joined_ = 0;
 };

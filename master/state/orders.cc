@@ -42,6 +42,14 @@ std::vector<Orders::Settled> Orders::ready(Time none_before) {
   return settled;
 }
 
+std::optional<Orders::Settled> Orders::ready(uint64_t member) {
+  const auto known = members_.find(member);
+  if (known == members_.end() || !known->second.request) return std::nullopt;
+  const Order* const next = known->second.next(known->second.request->received);
+  if (next == nullptr) return std::nullopt;
+  return Settled{std::exchange(known->second.request, std::nullopt)->ticket, *next};
+}
+
 std::optional<Ticket> Orders::forget(uint64_t member) {
   const auto known = members_.extract(member);
   if (!known || !known.mapped().request) return std::nullopt;

@@ -33,6 +33,8 @@ class Orders {
                             Time now);
   // Takes the requests that have an answer now: an order, or none to those that came before `none_before`.
   std::vector<Settled> ready(Time none_before);
+  // Takes the member's request, if there is an order for it.
+  std::optional<Settled> ready(uint64_t member);
   // Nothing more is wanted of the member. Returns its request, if one waits.
   std::optional<Ticket> forget(uint64_t member);
 

@@ -243,7 +243,7 @@ TEST_F(Door, StrangersDoNotDisturbAJob) {
   for (const int fd : silent) ::close(fd);
   EXPECT_EQ(folder_.read("rows"), expected) << "the job is another one";
   const std::string log = master->output();
-  EXPECT_EQ(count(log, "refused 127.0.0.1: more than 256 connections have not shaken hands"), 1u) << log;
+  EXPECT_EQ(count(log, "refused 127.0.0.1: more than 1024 connections have not shaken hands"), 1u) << log;
   EXPECT_EQ(count(log, "refused 127.0.0.1: the role worker may not send "), forbidden.size()) << log;
 }
 

@@ -18,7 +18,7 @@ std::string text(const Question::Stats& q) { return fmt::format("stats {} {}", q
 
 std::string text(const Reply::Join& r) {
   return fmt::format("join {} {} {} {} {}", r.incarnation, r.number, r.map_version, r.takes_over,
-                     r.owners.size());
+                     r.owners ? r.owners->size() : 0);
 }
 std::string text(const Reply::Lease& r) {
   std::string out =
@@ -29,7 +29,7 @@ std::string text(const Reply::Lease& r) {
 std::string text(const Reply::Done& r) { return fmt::format("done {}", r.accepted); }
 std::string text(const Reply::Heartbeat& r) { return fmt::format("beat {}", r.map_version); }
 std::string text(const Reply::Owners& r) {
-  return fmt::format("owners {} {}", r.map_version, r.owners.size());
+  return fmt::format("owners {} {}", r.map_version, r.owners->size());
 }
 std::string text(const Order& r) {
   return fmt::format("order {} {} {}", r.number, static_cast<int>(r.what), r.value);

@@ -35,6 +35,21 @@ TEST(Orders, ReachAMemberInTurnAndAgainUntilItHasReceivedThem) {
   EXPECT_TRUE(orders.ready(now).empty()) << "it knows both";
 }
 
+TEST(Orders, AreGivenToOneMemberAloneWhenItAsks) {
+  Orders orders;
+  const Time now(std::chrono::hours(1));
+  orders.ask(7, 1, 0, 0, now);
+  EXPECT_FALSE(orders.ready(7)) << "nothing to say yet";
+  EXPECT_FALSE(orders.ready(8)) << "it has asked nothing";
+  orders.give(7, Order::What::kDrain, 0, now);
+  const auto settled = orders.ready(7);
+  ASSERT_TRUE(settled);
+  EXPECT_EQ(settled->ticket, 1);
+  EXPECT_EQ(settled->order.number, 1);
+  EXPECT_FALSE(orders.ready(7)) << "its request is answered";
+  EXPECT_EQ(orders.waiting(), 0);
+}
+
 TEST(Orders, AreNoneAfterAWhile) {
   Orders orders;
   const Time now(std::chrono::hours(1));

@@ -1,0 +1,317 @@
+// embers bench control: one master, as `embers master` runs it in a process of its own, with 100 owners and
+// 10 to 4000 workers that are simulated: real sockets (TCP over the loopback) with the real handshake, the
+// job's secret and the real messages, but no model and no rows. All of them run in this process (crowd.h,
+// owners.h).
+//
+// There is a master for each number of workers, and each round measures all of them in turn:
+//   always   every worker asks for its next lease as soon as it is done with the last one, so that the master
+//            has as much to do as it can take
+//   paced    all workers together do so many leases a second, each at moments of its own
+// A lease is a LeaseRequest with one minibatch in its answer, and the DoneRequest of that minibatch: two
+// round trips. Meanwhile all members beat once a second and wait for orders, as real ones do.
+//
+// Then so many workers lease from a bare master (bare_master.h), which does nothing but receive and send the
+// same bytes: what the kernel takes, and so the limit.
+//
+// Master and members share the machine's cores, so rates by the clock say little. What is compared is the
+// processor time that the master's process took, with all its threads: of connections, actors, log.
+//   control.leases_per_second  leases in one second of the master's processor time (always, most workers)
+//   control.heartbeat_p99_ms   from the request's send to its answer, as members see it (paced, most
+//   workers),
+//                              or while all of them join at once, whichever is longer
+//   control.member_kib         of the master's resident memory, at most, over what it was with 10 workers
+//   control.scale              processor time of a lease with most workers over that with 100, in the same
+//                              round: always, or paced without what idle members cost, whichever is larger
+// Values are medians over the rounds; the report has their ranges, too.
+#include <arpa/inet.h>
+
+#include <algorithm>
+
+#include "apps/process/open_files.h"
+#include "apps/process/private_folder.h"
+#include "base/errors.h"
+#include "bench/control/crowd.h"
+#include "bench/control/job.h"
+#include "bench/control/owners.h"
+#include "bench/harness/bench.h"
+#include "bench/harness/child.h"
+
+namespace embers {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kOwners = 100;
+constexpr size_t kFirst = 10;          // workers with which a job begins
+constexpr double kPatience = 60;       // seconds, for what takes a moment
+constexpr double kJoinLook = 1;        // seconds after a join that still count as its time
+constexpr size_t kRoomForSocket = 64;  // in the folder's path
+
+struct Size {
+  std::vector<size_t> workers;  // the first but one is compared with the last
+  size_t small;                 // that control.scale compares with
+  int rounds;
+  double seconds;  // of a measurement
+  double rate;     // paced: leases a second
+};
+const Size kFull{{10, 100, 1000, 4000}, 100, 7, 2, 5000};
+const Size kQuick{{10, 50}, 10, 3, 0.3, 1000};
+
+// What was measured in one span of time.
+struct Span {
+  double cpu_us;                                    // of the master, a lease
+  double per_second;                                // leases, by the clock
+  double beat_p50, beat_p99, lease_p50, lease_p99;  // ms
+};
+
+// A master and its members.
+struct Side {
+  Side(CrowdLoop& loop, const std::string& dir, size_t workers)
+      : workers(workers), master(dir, kOwners, kFirst, 1), job(master.job()) {
+    crowd = std::make_unique<Crowd>(loop, job);
+    owners = std::make_unique<SimulatedOwners>(kOwners, job->run, *job);
+  }
+
+  std::function<double()> cpu() const {
+    return [this] { return master.cpu_seconds(); };
+  }
+
+  const size_t workers;
+  MasterProcess master;
+  const std::shared_ptr<const ControlJob> job;
+  std::unique_ptr<SimulatedOwners> owners;
+  std::unique_ptr<Crowd> crowd;
+  std::vector<Span> always, paced;
+  size_t bytes_before = 0;  // with kFirst workers
+  double idle_cpu = 0;      // share of a core
+  Json joined;
+};
+
+Json range(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {{"median", values[values.size() / 2]}, {"least", values.front()}, {"most", values.back()}};
+}
+
+template <class Get>
+Json range(const std::vector<Span>& spans, Get get) {
+  std::vector<double> values;
+  for (const Span& span : spans) values.push_back(get(span));
+  return range(std::move(values));
+}
+
+Json to_json(const std::vector<Span>& spans) {
+  return {{"cpu_us_per_lease", range(spans, [](const Span& s) { return s.cpu_us; })},
+          {"leases_per_cpu_second", range(spans, [](const Span& s) { return 1e6 / s.cpu_us; })},
+          {"leases_per_second", range(spans, [](const Span& s) { return s.per_second; })},
+          {"heartbeat_p50_ms", range(spans, [](const Span& s) { return s.beat_p50; })},
+          {"heartbeat_p99_ms", range(spans, [](const Span& s) { return s.beat_p99; })},
+          {"lease_p50_ms", range(spans, [](const Span& s) { return s.lease_p50; })},
+          {"lease_p99_ms", range(spans, [](const Span& s) { return s.lease_p99; })}};
+}
+
+void wait_for(CrowdLoop& loop, Crowd& crowd, const std::string& what, const std::function<bool()>& over) {
+  const bool came = loop.run(std::chrono::duration<double>(kPatience), [&] {
+    crowd.check();
+    return over();
+  });
+  if (!came)
+    fail(ErrorCode::kTimeout, "a crowd of {} members is not {} after {} s", crowd.joined(), what, kPatience);
+}
+
+void wait_for_members(CrowdLoop& loop, Crowd& crowd, size_t members) {
+  wait_for(loop, crowd, fmt::format("{} strong", members), [&] { return crowd.joined() == members; });
+}
+
+// `cpu_seconds`: of the crowd's master.
+Span measure(CrowdLoop& loop, Crowd& crowd, const std::function<double()>& cpu_seconds, double seconds) {
+  loop.run(std::chrono::duration<double>(seconds / 4));  // until it goes evenly
+  crowd.take_counts();
+  const double cpu = cpu_seconds();
+  const auto begin = BenchClock::now();
+  loop.run(std::chrono::duration<double>(seconds));
+  const double took = seconds_since(begin), spent = cpu_seconds() - cpu;
+  const Crowd::Counts counts = crowd.take_counts();
+  crowd.check();
+  const auto leases = static_cast<double>(counts.leases);
+  return {spent / leases * 1e6,
+          leases / took,
+          counts.beats.percentile(0.5),
+          counts.beats.percentile(0.99),
+          counts.lease_waits.percentile(0.5),
+          counts.lease_waits.percentile(0.99)};
+}
+
+void rest(CrowdLoop& loop, Crowd& crowd) {
+  crowd.rest();
+  wait_for(loop, crowd, "at rest", [&] { return crowd.working() == 0; });
+}
+
+void begin(CrowdLoop& loop, Side& side) {
+  side.crowd->add_owners(side.owners->addresses());
+  wait_for_members(loop, *side.crowd, kOwners);
+  side.crowd->add_workers(kFirst);
+  wait_for_members(loop, *side.crowd, kOwners + kFirst);
+  side.crowd->lease_always();
+  loop.run(std::chrono::duration<double>(0.3));
+  rest(loop, *side.crowd);
+  side.bytes_before = side.master.resident_bytes();
+  side.master.forget_most();
+}
+
+// All the others join at once, while the first ones work.
+void join(CrowdLoop& loop, Side& side, double rate) {
+  side.crowd->lease_at(rate);
+  loop.run(std::chrono::duration<double>(0.2));
+  side.crowd->take_counts();
+  const size_t attempts = side.crowd->attempts();
+  const double cpu = side.master.cpu_seconds();
+  const auto begin = BenchClock::now();
+  side.crowd->add_workers(side.workers - kFirst);
+  wait_for_members(loop, *side.crowd, kOwners + side.workers);
+  const double took = seconds_since(begin);
+  loop.run(std::chrono::duration<double>(kJoinLook));
+  const Crowd::Counts counts = side.crowd->take_counts();
+  side.joined = {{"workers", side.workers - kFirst},
+                 {"seconds", took},
+                 {"cpu_seconds", side.master.cpu_seconds() - cpu},
+                 {"attempts", side.crowd->attempts() - attempts},
+                 {"join_p50_ms", counts.joins.percentile(0.5)},
+                 {"join_p99_ms", counts.joins.percentile(0.99)},
+                 {"heartbeats", counts.beats.size()},
+                 {"heartbeat_p50_ms", counts.beats.percentile(0.5)},
+                 {"heartbeat_p99_ms", counts.beats.percentile(0.99)},
+                 {"heartbeat_most_ms", counts.beats.percentile(1)}};
+  fmt::print("{} workers joined {}\n", side.workers, side.joined.dump());
+  rest(loop, *side.crowd);
+}
+
+void measure_idle(CrowdLoop& loop, Side& side, double seconds) {
+  const double cpu = side.master.cpu_seconds();
+  loop.run(std::chrono::duration<double>(seconds));
+  side.idle_cpu = (side.master.cpu_seconds() - cpu) / seconds;
+}
+
+void print(const Side& side, const char* mode, const Span& s) {
+  fmt::print("{:>6} {:<7} {:>8.1f} {:>9.0f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}\n", side.workers, mode,
+             s.cpu_us, s.per_second, s.beat_p50, s.beat_p99, s.lease_p50, s.lease_p99);
+  std::fflush(stdout);
+}
+
+double kib_per_member(const Side& side) {
+  const double bytes =
+      static_cast<double>(side.master.most_resident_bytes()) - static_cast<double>(side.bytes_before);
+  return bytes / 1024 / static_cast<double>(side.workers - kFirst);
+}
+
+// The limit: the same workers, and nobody's master.
+std::vector<Span> measure_bare(const Size& size) {
+  CrowdLoop loop;
+  const BenchChild master = BenchChild::part({"bare-master"});
+  auto job = std::make_shared<ControlJob>();
+  job->master.sin_family = AF_INET;
+  job->master.sin_port = htons(static_cast<uint16_t>(std::stoi(master.ready())));
+  job->master.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  Crowd crowd(loop, job);
+  crowd.add_workers(size.workers.back());
+  wait_for_members(loop, crowd, size.workers.back());
+  crowd.lease_always();
+  std::vector<Span> spans;
+  for (int round = 0; round < size.rounds; ++round)
+    spans.push_back(measure(
+        loop, crowd, [&] { return master.cpu_seconds(); }, size.seconds));
+  rest(loop, crowd);
+  crowd.expect_end();
+  return spans;
+}
+
+// Processor time of a lease on both sides, round by round, without `idle`: the part of each side's that its
+// members take who only beat.
+std::vector<double> ratios(const std::vector<Span>& large, const std::vector<Span>& small,
+                           std::pair<double, double> idle = {}) {
+  std::vector<double> all;
+  const auto net = [](const Span& s, double share) { return s.cpu_us - 1e6 * share / s.per_second; };
+  for (size_t i = 0; i < large.size(); ++i)
+    all.push_back(net(large[i], idle.first) / net(small[i], idle.second));
+  return all;
+}
+
+}  // namespace
+
+int bench_control(const BenchOptions& options) {
+  Json report = begin_report("control", options);
+  const Size& size = options.quick ? kQuick : kFull;
+  size_t sockets = 256;
+  for (const size_t workers : size.workers) sockets += workers + 4 * kOwners;
+  check_open_files(sockets, "the benchmark");
+  const PrivateFolder folder(kRoomForSocket);
+  CrowdLoop loop;
+  std::vector<std::unique_ptr<Side>> sides;
+  for (const size_t workers : size.workers) {
+    sides.push_back(std::make_unique<Side>(loop, folder / std::to_string(workers), workers));
+    begin(loop, *sides.back());
+  }
+  for (const auto& side : sides)
+    if (side->workers > kFirst) join(loop, *side, size.rate / 2);
+  for (const auto& side : sides) measure_idle(loop, *side, 2 * size.seconds);
+  fmt::print("\n                us CPU    leases     heartbeat, ms          lease, ms\n");
+  fmt::print("workers        a lease   a second   p50       p99       p50       p99\n");
+  for (int round = 0; round < size.rounds; ++round)
+    for (size_t i = 0; i < sides.size(); ++i) {
+      Side& side = *sides[round % 2 == 0 ? i : sides.size() - 1 - i];
+      side.crowd->lease_always();
+      print(side, "always", side.always.emplace_back(measure(loop, *side.crowd, side.cpu(), size.seconds)));
+      rest(loop, *side.crowd);
+      side.crowd->lease_at(size.rate);
+      print(side, "paced", side.paced.emplace_back(measure(loop, *side.crowd, side.cpu(), size.seconds)));
+      rest(loop, *side.crowd);
+    }
+  for (const auto& side : sides) {
+    Json json{{"workers", side->workers},
+              {"always", to_json(side->always)},
+              {"paced", to_json(side->paced)},
+              {"idle_cpu", side->idle_cpu},
+              {"threads", side->master.thread_seconds()},
+              {"open_files", side->master.open_files()}};
+    if (side->workers > kFirst) {
+      json["joined"] = side->joined;
+      json["member_kib"] = kib_per_member(*side);
+    }
+    report["grid"].push_back(json);
+  }
+  const Side& large = *sides.back();
+  const Side& small = **std::find_if(sides.begin(), sides.end(),
+                                     [&](const auto& side) { return side->workers == size.small; });
+  const Json always = to_json(large.always), paced = to_json(large.paced);
+  const Json scale_always = range(ratios(large.always, small.always)),
+             scale_paced = range(ratios(large.paced, small.paced, {large.idle_cpu, small.idle_cpu}));
+  report["scale"] = {{"always", scale_always},
+                     {"paced", scale_paced},
+                     {"paced_with_idle", range(ratios(large.paced, small.paced))}};
+  report["rate_paced"] = size.rate;
+  const auto most = [](const Json& a, const Json& b) { return std::max(a.get<double>(), b.get<double>()); };
+  const double kib = kib_per_member(large);
+  const Json joined_p99 = large.joined["heartbeat_p99_ms"];
+  for (const auto& side : sides) {
+    side->crowd->expect_end();
+    side->master.stop();
+    wait_for(loop, *side->crowd, "at its end", [&] { return !side->master.is_running(); });
+    const Json result = Json::parse(side->master.report());
+    if (result.at("workers_lost") != 0 || result.at("minibatches") != side->job->minibatches->load())
+      fail(ErrorCode::kInternal, "{} workers: they did {} minibatches, the master says {}, and {} lost",
+           side->workers, side->job->minibatches->load(), result.at("minibatches").dump(),
+           result.at("workers_lost").dump());
+  }
+  sides.clear();
+  const Json bare = to_json(measure_bare(size));
+  report["bare"] = bare;
+  report["targets"] = {
+      target("control.leases_per_second", always["leases_per_cpu_second"]["median"], 20000,
+             bare["leases_per_cpu_second"]["median"]),
+      target_at_most("control.heartbeat_p99_ms", most(paced["heartbeat_p99_ms"]["median"], joined_p99), 100),
+      target_at_most("control.member_kib", kib, 64),
+      target_at_most("control.scale", most(scale_always["median"], scale_paced["median"]), 1.5)};
+  end_report(report, options);
+  return 0;
+}
+
+}  // namespace embers

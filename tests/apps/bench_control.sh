@@ -1,0 +1,9 @@
+#!/bin/bash
+# usage: bench_control.sh EMBERS: a quick run ends well, and its report names every figure.
+set -euo pipefail
+report="$(mktemp)"
+trap 'rm -f "$report"' EXIT
+"$1" bench control --quick --report "$report"
+for key in cpu_us_per_lease heartbeat_p99_ms idle_cpu member_kib control.leases_per_second control.heartbeat_p99_ms control.member_kib control.scale; do
+  grep -q "\"$key\"" "$report" || { echo "the report lacks $key"; exit 1; }
+done
