@@ -157,6 +157,7 @@ class JobState {
   void lose_worker(uint64_t incarnation, const std::string& why);
   void forget_worker(uint64_t incarnation);
   void remove(uint64_t incarnation, const Error& why);
+  void answer_order(uint64_t member);
   void answer_orders();
   void check_silence();
   void wait(WaitingList& list, const Waiting& request);
