@@ -1,6 +1,7 @@
 #include "client/admin.h"
 
-#include "actors/ask.h"
+#include "actors/errors.h"
+#include "actors/message_types.h"
 #include "actors/system_config.h"
 #include "actors/transport/transport.h"
 #include "base/mutex.h"
@@ -94,29 +95,37 @@ struct Admin::Impl {
     caf::scoped_actor self{system};
     const auto patience =
         std::chrono::ceil<std::chrono::milliseconds>(options.connect_timeout + options.timeout);
-    try {
-      return receive_answer<Answer>(self.ptr(), self->request(whom, patience, question));
-    } catch (const Error& e) {
-      if (e.code() != ErrorCode::kTimeout) throw;
+    Answer answer;
+    caf::error error;
+    self->request(whom, patience, question)
+        .receive([&](const Answer& m) { answer = m; }, [&](caf::error& e) { error = std::move(e); });
+    if (!error) return answer;
+    if (error == caf::sec::request_receiver_down)
+      fail(ErrorCode::kUnavailable, "nobody listens at its address");
+    if (error == caf::sec::request_timeout)
       fail(ErrorCode::kTimeout,
            "{} does not answer within {:g} s: it may still be reading its data; if not, check that its "
-           "process is "
-           "not stopped",
+           "process is not stopped",
            access.master, options.timeout.count());
-    }
+    throw Error(from_caf(error));
   }
 
   template <class T>
   Message<typename KindOf<T>::Reply> ask(const Message<T>& question) {
-    const bool had_one = is_connected();
-    try {
-      return ask_once(reach(false), question);
-    } catch (const Error& e) {
-      // Only a connection that was made before may have ended without this job being at its end.
-      const bool broken = e.code() == ErrorCode::kUnavailable || e.code() == ErrorCode::kUnreachable;
-      if (!broken || !had_one) throw;
+    // A connection that was made before may have ended long ago.
+    if (is_connected()) {
+      try {
+        return ask_once(reach(false), question);
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::kUnavailable && e.code() != ErrorCode::kUnreachable) throw;
+      }
     }
-    return ask_once(reach(true), question);
+    try {
+      return ask_once(reach(true), question);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::kUnavailable) throw;
+      fail(ErrorCode::kUnreachable, "{} is not there: {}. Has the job ended?", access.master, e.what());
+    }
   }
 
   bool is_connected() {

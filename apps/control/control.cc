@@ -14,14 +14,18 @@ constexpr std::chrono::seconds kAnswer(10);  // of a master that is there
 
 void print_json(const Status& status) { fmt::print("{}\n", to_json(status).dump(2)); }
 
-// What became of it, for people or as JSON.
+// What became of it, for people or as JSON. The master knows already: a job that has ended since is no error.
 template <class Text>
-void print(const SteerOptions& options, client::Admin& admin, Text text) {
-  const Status status = admin.status();
+void print(const SteerOptions& options, client::Admin& admin, Status before, Text text) {
+  try {
+    before = admin.status();
+  } catch (const Error&) {
+    before.phase = "over";
+  }
   if (options.json)
-    print_json(status);
+    print_json(before);
   else
-    fmt::print("{}\n", text(status));
+    fmt::print("{}\n", text(before));
 }
 
 std::string are_wanted(const Status::Group& workers) {
@@ -56,15 +60,17 @@ int show_status(const StatusOptions& options) {
 
 int scale(const ScaleOptions& options) {
   client::Admin admin(admin_options(options.steer.join));
+  const Status before = admin.status();
   admin.scale(options.workers);
-  print(options.steer, admin, [](const Status& status) { return are_wanted(status.workers); });
+  print(options.steer, admin, before, [](const Status& status) { return are_wanted(status.workers); });
   return 0;
 }
 
 int drain(const DrainOptions& options) {
   client::Admin admin(admin_options(options.steer.join));
+  const Status before = admin.status();
   admin.drain(options.members);
-  print(options.steer, admin, [&](const Status& status) {
+  print(options.steer, admin, before, [&](const Status& status) {
     return fmt::format("draining {}: {}", fmt::join(options.members, ", "), are_wanted(status.workers));
   });
   return 0;
@@ -73,20 +79,16 @@ int drain(const DrainOptions& options) {
 // A job that has ended before it was told to is what was wanted, too.
 int stop(const StopOptions& options) {
   client::Admin admin(admin_options(options.steer.join));
-  Status status = admin.status();
+  const Status before = admin.status();
   const char* how = options.save ? "finishes what is under way, saves and ends" : "ends without saving";
   try {
     admin.stop(options.save);
-    status = admin.status();
   } catch (const Error& e) {
     if (e.code() != ErrorCode::kEnded) throw;
     how = "has ended";
-    status.phase = "over";
   }
-  if (options.steer.json)
-    print_json(status);
-  else
-    fmt::print("the job '{}' {}\n", job_file(status), how);
+  print(options.steer, admin, before,
+        [&](const Status&) { return fmt::format("the job '{}' {}", job_file(before), how); });
   return 0;
 }
 

@@ -21,19 +21,26 @@ void JobState::take(const Event::Scale& e) {
   effect(Effect::Answer{e.ticket, Reply::Empty{}});
 }
 
-// All of them or none. Whoever is being drained already is not counted twice.
+// All of them or none. Whoever is being drained already is not counted twice, and one whose connection is
+// broken only if it was not surplus: launchers may have replaced it.
 void JobState::take(const Event::Drain& e) {
   check_steerable();
   if (e.members.empty()) fail(ErrorCode::kInvalid, "which workers are to be drained?");
   std::set<uint64_t> leaving;
   for (const std::string& name : e.members)
     if (const Member& worker = worker_named(name); !worker.draining) leaving.insert(worker.incarnation);
-  if (leaving.size() >= wanted_workers_)
+  uint32_t wanted = wanted_workers_;
+  size_t staying = members_.staying_workers();
+  for (const uint64_t incarnation : leaving) {
+    if (members_.find(incarnation)->connected || staying <= wanted) --wanted;
+    --staying;
+  }
+  if (wanted == 0)
     fail(ErrorCode::kInvalid,
          "no worker would be wanted any more ({} now): let another one join first, or end the job (embers "
          "stop)",
          wanted_workers_);
-  wanted_workers_ -= static_cast<uint32_t>(leaving.size());
+  wanted_workers_ = wanted;
   for (const uint64_t incarnation : leaving) drain(*members_.find(incarnation));
   effect(Effect::Answer{e.ticket, Reply::Empty{}});
 }
@@ -72,7 +79,7 @@ void JobState::drain(Member& worker) {
   worker.draining = true;
   orders_.give(worker.incarnation, Order::What::kDrain, 0, now_);
   say(fmt::format("{} is to finish what it holds, and to leave", worker.describe()));
-  answer_orders();
+  answer_order(worker.incarnation);
 }
 
 // The youngest ones go. Those whose connection is broken may never come back, and are not counted.

@@ -296,7 +296,11 @@ void JobState::take(const Event::Orders& e) {
   const auto earlier = orders_.ask(e.incarnation, e.ticket, e.received, e.carried_out, now_);
   if (earlier) refuse(*earlier, Error(ErrorCode::kUnavailable, kAskedAgain));
   asking.last_seen = now_;
-  answer_orders();
+  answer_order(e.incarnation);
+}
+
+void JobState::answer_order(uint64_t member) {
+  if (const auto settled = orders_.ready(member)) effect(Effect::Answer{settled->ticket, settled->order});
 }
 
 void JobState::answer_orders() {

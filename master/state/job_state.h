@@ -161,6 +161,7 @@ class JobState {
   void lose_worker(uint64_t incarnation, const std::string& why);
   void forget_worker(uint64_t incarnation);
   void remove(uint64_t incarnation, const Error& why);
+  void answer_order(uint64_t member);
   void answer_orders();
   void check_silence();
   void wait(std::vector<Waiting>& list, Waiting request);
@@ -173,8 +174,8 @@ class JobState {
   uint32_t workers_to_begin() const { return std::min(config_->workers, wanted_workers_); }
 
   // --- how it stands (job_status.cc) -------------------------------------------------------------
-  Status::Member describe(const Member& member, Time now) const;
-  std::string state_of(const Member& member) const;
+  Status::Member describe(const Member& member, const std::set<uint64_t>& joining, Time now) const;
+  std::string state_of(const Member& member, const std::set<uint64_t>& joining) const;
 
   // --- leases (job_leases.cc) --------------------------------------------------------------------
   void serve_leases();

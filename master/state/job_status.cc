@@ -45,11 +45,14 @@ Status JobState::status(Time now) const {
       lost.number = number;
       lost.state = "away";
     }
-  for (const auto& [incarnation, member] : members_.all()) s.members.push_back(describe(member, now));
+  std::set<uint64_t> joining;
+  for (const Waiting& w : waiting_joins_) joining.insert(w.incarnation);
+  for (const auto& [incarnation, member] : members_.all())
+    s.members.push_back(describe(member, joining, now));
   return s;
 }
 
-Status::Member JobState::describe(const Member& member, Time now) const {
+Status::Member JobState::describe(const Member& member, const std::set<uint64_t>& joining, Time now) const {
   Status::Member m;
   m.name = member.name();
   m.role = member.role();
@@ -57,7 +60,7 @@ Status::Member JobState::describe(const Member& member, Time now) const {
   m.label = member.label;
   m.host = member.host;
   m.pid = member.pid;
-  m.state = state_of(member);
+  m.state = state_of(member, joining);
   m.last_sign_s = seconds(member.last_seen, now);
   m.joined_s = seconds(member.joined, now);
   m.minibatches = member.done;
@@ -71,15 +74,11 @@ Status::Member JobState::describe(const Member& member, Time now) const {
   return m;
 }
 
-std::string JobState::state_of(const Member& member) const {
+std::string JobState::state_of(const Member& member, const std::set<uint64_t>& joining) const {
   const uint64_t incarnation = member.incarnation;
-  const auto waits = [&](const std::vector<Waiting>& list) {
-    return std::any_of(list.begin(), list.end(),
-                       [&](const Waiting& w) { return w.incarnation == incarnation; });
-  };
   if (!member.connected) return "disconnected";
   if (member.owner) return places_[member.number].there() ? "working" : "joining";
-  if (waits(waiting_joins_)) return "joining";
+  if (joining.contains(incarnation)) return "joining";
   if (member.reader) return "working";
   if (member.draining) return "draining";
   if (deadlines_.is_late(incarnation)) return "late";

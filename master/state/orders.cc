@@ -1,6 +1,7 @@
 #include "master/state/orders.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace embers {
 
@@ -28,6 +29,14 @@ const Order* Orders::Of::next(uint64_t received) const {
   const auto found =
       std::find_if(open.begin(), open.end(), [&](const Given& g) { return g.order.number > received; });
   return found == open.end() ? nullptr : &found->order;
+}
+
+std::optional<Orders::Settled> Orders::ready(uint64_t member) {
+  const auto known = members_.find(member);
+  if (known == members_.end() || !known->second.request) return std::nullopt;
+  const Order* const next = known->second.next(known->second.request->received);
+  if (next == nullptr) return std::nullopt;
+  return Settled{std::exchange(known->second.request, std::nullopt)->ticket, *next};
 }
 
 std::vector<Orders::Settled> Orders::ready(Time none_before) {

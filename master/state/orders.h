@@ -31,7 +31,10 @@ class Orders {
   // orders that were never given, or were carried out before they were received.
   std::optional<Ticket> ask(uint64_t member, Ticket ticket, uint64_t received, uint64_t carried_out,
                             Time now);
-  // Takes the requests that have an answer now: an order, or none to those that came before `none_before`.
+  // Takes the member's request if there is an order for it.
+  std::optional<Settled> ready(uint64_t member);
+  // Takes the requests of all that have an answer now: an order, or none to those that came before
+  // `none_before`.
   std::vector<Settled> ready(Time none_before);
   // Nothing more is wanted of the member. Returns its request, if one waits.
   std::optional<Ticket> forget(uint64_t member);

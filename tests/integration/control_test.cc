@@ -203,8 +203,12 @@ TEST_F(Steered, TheEnvironmentSaysWhereTheMasterIs) {
         << folder_.output();
   }
   expect_fails({"status"}, {"where is the master?", "EMBERS_JOB_DIR"});
+  EXPECT_TRUE(wait_until([&] {
+    return folder_.run({"status", "--job-dir", dir, "--json"}) == 0 &&
+           json::parse(folder_.output())["phase"] == "training";
+  })) << folder_.output();
   EXPECT_EQ(folder_.run({"stop", "--job-dir", dir}), 0) << folder_.output();
-  for (const auto* p : {&master, &shard, &worker}) EXPECT_EQ((*p)->wait(), 0) << (*p)->output();
+  for (Process* p : {master.get(), shard.get(), worker.get()}) EXPECT_EQ(p->wait(), 0) << p->output();
   expect_fails({"status", "--job-dir", dir}, {"no master has written", "is it running"});
 }
 
@@ -222,7 +226,7 @@ TEST_F(Steered, OnlyByThoseWhoKnowTheSecret) {
   folder_.write("address", read_file(other + "/address"));
   std::filesystem::rename(dir + "/address", folder_.path("kept"));
   std::filesystem::rename(folder_.path("address"), dir + "/address");
-  expect_fails({"stop", "--job-dir", dir}, {"does not know the job's secret"});
+  expect_fails({"stop", "--job-dir", dir}, {"wrong secret", "--job-dir"});
   std::filesystem::rename(folder_.path("kept"), dir + "/address");
   expect_fails({"stop", "--job-dir", dir, "--insecure"}, {"asks for its secret"});
   for (const auto& [in, master] : {std::pair(dir, ours.get()), std::pair(other, theirs.get())}) {

@@ -9,7 +9,7 @@ namespace embers {
 namespace {
 
 using namespace testing_support;
-using Orders = wire::OrderReply::Order;
+using What = wire::OrderReply::Order;
 
 constexpr uint32_t kMany = 1000;  // minibatches: the job does not end by itself
 
@@ -54,8 +54,8 @@ TEST(Scale, DownDrainsTheYoungestWorkersWhichFinishWhatTheyHold) {
   EXPECT_TRUE(order_2.waits());
   job.scale(1);
   job.expect_workers(1, 1);
-  EXPECT_EQ(order_2.get().get().getOrder(), Orders::DRAIN);
-  EXPECT_EQ(order_3.get().get().getOrder(), Orders::DRAIN);
+  EXPECT_EQ(order_2.get().get().getOrder(), What::DRAIN);
+  EXPECT_EQ(order_3.get().get().getOrder(), What::DRAIN);
   EXPECT_TRUE(order_1.waits());
   EXPECT_EQ(job.state(0), "idle");
   EXPECT_EQ(job.state(1), "draining");
@@ -103,7 +103,7 @@ TEST(WantedWorkers, AreMoreWhenOneIsStartedByHandAndNotWhenOneIsLaunched) {
   Worker launched(job, false);
   launched.join({}, {}, {}, "w7");
   job.expect_workers(2, 2);
-  EXPECT_EQ(launched.order_later().get().get().getOrder(), Orders::DRAIN);
+  EXPECT_EQ(launched.order_later().get().get().getOrder(), What::DRAIN);
   launched.leave();
   by_hand.leave();
   job.expect_workers(2, 1);

@@ -405,8 +405,9 @@ class SimulatedJob {
       owners_[index].told_to_end = true;
       owner_ends(index);
     };
-    const auto life = spawn_owner_life(net_.system(), master, reply.getIncarnation(), "the master",
-                                       [this, index](const std::optional<Error>&) { owner_ends(index); });
+    const auto life =
+        spawn_owner_life(net_.system(), master, reply.getIncarnation(), "the master", config.activity,
+                         [this, index](const std::optional<Error>&) { owner_ends(index); });
     owners_[index].life = caf::actor_cast<caf::actor>(life);
     actors_.push_back(caf::actor_cast<caf::strong_actor_ptr>(life));
     if (!make_owner(index, config)) return;

@@ -39,6 +39,7 @@ struct Script {
   std::vector<std::string> failures;
   int left = 0, owners_asked = 0, orders_asked = 0;
   std::optional<caf::typed_response_promise<Message<wire::OrderReply>>> order;  // is waited for
+  std::optional<Message<wire::OrderReply>> next_order;  // answers that at the next lease
   std::vector<caf::typed_response_promise<Message<wire::DoneReply>>> held;
 };
 
@@ -61,6 +62,9 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
         });
       },
       [script](const Message<wire::LeaseRequest>&) {
+        if (script->order && script->next_order)
+          std::exchange(script->order, std::nullopt)
+              ->deliver(*std::exchange(script->next_order, std::nullopt));
         return make_message<wire::LeaseReply>([&](wire::LeaseReply::Builder b) {
           b.setEpoch(1);
           if (script->leased == script->leases.size()) return b.setKind(Kinds::END);
@@ -282,23 +286,23 @@ TEST_F(WorkerTest, CarriesOutTheOrderToDrainAndAsksForOrdersUntilThen) {
   script_->leases.assign(1000000, 0);
   start();
   const auto answer = [&](uint64_t number, wire::OrderReply::Order order) {
-    std::exchange(script_->order, std::nullopt)
-        ->deliver(make_message<wire::OrderReply>([&](wire::OrderReply::Builder b) {
-          b.setNumber(number);
-          b.setOrder(order);
-        }));
+    script_->next_order = make_message<wire::OrderReply>([&](wire::OrderReply::Builder b) {
+      b.setNumber(number);
+      b.setOrder(order);
+    });
   };
   for (int i = 1; i <= 3; ++i) {  // the master has nothing to say, or what this worker does not know yet
     ASSERT_TRUE(system_.run_until([&] { return script_->order && script_->orders_asked == i; }));
     answer(i / 3, i < 3 ? wire::OrderReply::Order::NONE : wire::OrderReply::Order::EVALUATE);
   }
   const size_t before = script_->done.size();
-  ASSERT_TRUE(system_.run_until([&] { return script_->order && script_->done.size() > before + 3; }));
+  ASSERT_TRUE(
+      system_.run_until([&] { return script_->orders_asked == 4 && script_->done.size() > before + 3; }));
   answer(2, wire::OrderReply::Order::DRAIN);
   EXPECT_FALSE(end());
   EXPECT_EQ(script_->left, 1);
   EXPECT_EQ(script_->orders_asked, 4);
-  EXPECT_EQ(script_->done.size(), script_->leased) << "what it held is finished";
+  EXPECT_GE(script_->done.size() + 1, script_->leased) << "what it had begun is finished";
 }
 
 TEST_F(WorkerTest, NamesTheMasterItLost) {
