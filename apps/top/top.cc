@@ -42,7 +42,10 @@ struct Watched {
 Watched watched(const TopOptions& options) {
   Watched w{admin_options(options.join), ""};
   w.options.timeout = kPatience;
-  const JobLocation job = with_environment({.master = w.options.master, .job_dir = w.options.job_dir});
+  JobLocation given;
+  given.master = w.options.master;
+  given.job_dir = w.options.job_dir;
+  const JobLocation job = with_environment(given);
   w.name = job.master.empty() ? job.job_dir : job.master;
   return w;
 }

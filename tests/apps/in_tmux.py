@@ -190,7 +190,7 @@ def watch(terminal, job, embers):
 
 
 def fail_to_reach(terminal, folder, embers):
-    terminal.type(f"{embers} top --master unix:{folder}/none; echo ended with $?")
+    terminal.type(f"clear; {embers} top --master unix:{folder}/none; echo ended with $?")
     terminal.expect(r"no answer for [\d.]+s, trying again")
     terminal.press("q")
     terminal.expect("ended with 0")
@@ -232,10 +232,10 @@ def main():
         terminal = Terminal(folder, 80, 24)
         job = Job(embers, source, folder)
         try:
-            fail_to_reach(terminal, folder, embers)
             job.start()
             watch(terminal, job, embers)
             train(terminal, job, embers)
+            fail_to_reach(terminal, folder, embers)
         except AssertionError:
             print(job.log())
             raise
