@@ -150,8 +150,8 @@ class Launcher {
     });
   }
   void stop() {
+    if (std::exchange(stopping_, true)) return;  // asked twice, the master would not save
     policy_.on_stop();
-    stopping_ = true;
     starter_->ask_to_end({Kind::kMaster});
   }
   void end(int status) {
@@ -220,7 +220,8 @@ class Launcher {
     follower_.follow(member.label(), order.log);
     labels_.insert(member.label());
     if (member.restart > 0)
-      say(fmt::format("starting {} again, for the {}. time", member.label(), member.restart));
+      say(fmt::format("starting {} again ({} of {} times in a row)", member.label(), member.restart,
+                      plan_.options.max_restarts));
     try {
       starter_->start(order);
       running_.insert(member.label());
