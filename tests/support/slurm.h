@@ -61,6 +61,7 @@ class SlurmCluster {
   std::string run(const std::vector<std::string>& words) const {
     std::vector<std::string> command{"/usr/bin/timeout", "30"};
     command.insert(command.end(), words.begin(), words.end());
+    std::filesystem::remove(folder_ / "command.log");  // it is written over, not emptied
     Process process(command, folder_ / "command.log");
     status_ = process.wait();
     return process.output();
