@@ -13,6 +13,7 @@
 #include "apps/process/runtime.h"
 #include "apps/shard/shard.h"
 #include "apps/synth.h"
+#include "apps/top/top.h"
 
 int main(int argc, char** argv) {
   using namespace embers;
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
             [](const ScaleOptions& o) { return scale(o); }, [](const DrainOptions& o) { return drain(o); },
             [](const StopOptions& o) { return stop(o); },
             [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
+            [](const TopOptions& o) { return serve_top(o); },
             [&](LaunchOptions o) {
               o.words.assign(std::find(words.begin(), words.end(), "launch") + 1, words.end());
               return launch::launch(o);

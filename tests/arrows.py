@@ -47,11 +47,12 @@ worker:               base schema job data model actors storage client
 apps/command_line:    base job
 apps/process:         base schema job storage actors client apps/command_line
 apps/shard:           base schema job storage actors client apps/command_line apps/process
-apps/launch:          base schema job storage actors client apps/command_line apps/process
 apps/control:         base schema client apps/command_line apps/process
+apps/top:             base schema client apps/command_line apps/process apps/control
+apps/launch:          base schema job storage actors client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
 apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/op
-apps:                 base schema data apps/command_line apps/process apps/shard apps/launch apps/control
+apps:                 base schema data apps/command_line apps/process apps/shard apps/control apps/top apps/launch
 bench/peers:          base schema job data model
 bench/harness:        base schema model bench/peers apps/command_line apps/process
 bench/engine:         base schema storage bench/harness
@@ -65,7 +66,7 @@ bench:                base schema model apps/command_line apps/process bench
 LIBRARIES = {
     "CAF": (r"caf/", r"(actors|master(?!/state/)|client|worker|apps|bench)/", r"(actors|master(?!/state/)|client|worker|apps|bench)/"),
     "libtorch": (r"(torch|ATen|c10)/", r"(model|bench/peers)/", r"(model|bench|apps/op|apps/compute)/"),
-    "Asio": (r"boost/asio", r"(actors/transport|apps/process|apps/launch|bench/wire)/", r"(actors|master|client|worker|apps|bench)/"),
+    "Asio": (r"boost/asio", r"(actors/transport|apps/process|apps/top|apps/launch|bench/wire)/", r"(actors|master|client|worker|apps|bench)/"),
     "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench)/"),
     "TOML": (r"toml", r"job/", r"job/"),
     "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/raw_clients)[.]cc$", r"$."),

@@ -37,13 +37,15 @@ double Staleness::mean() const {
   return pushes() == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(pushes());
 }
 
+std::string Staleness::summary() const { return fmt::format("mean {:.2f}, max {}", mean(), max); }
+
 std::string Staleness::text() const {
   std::string shares;
   for (size_t i = 0; i < kBuckets; ++i)
     if (counts[i] > 0)
       shares += fmt::format("{}{}: {:.0f}%", shares.empty() ? "" : ", ", bucket_name(i),
                             100.0 * static_cast<double>(counts[i]) / static_cast<double>(pushes()));
-  return fmt::format("mean {:.2f}, max {} ({})", mean(), max, shares);
+  return fmt::format("{} ({})", summary(), shares);
 }
 
 std::string Staleness::bucket_name(size_t bucket) {

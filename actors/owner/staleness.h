@@ -22,8 +22,8 @@ struct Staleness {
   uint64_t pushes() const;
   double mean() const;  // 0 without any push
 
-  // "mean 1.31, max 4 (0: 40%, 1: 35%, 3-4: 25%)"
-  std::string text() const;
+  std::string summary() const;  // "mean 1.31, max 4"
+  std::string text() const;     // "mean 1.31, max 4 (0: 40%, 1: 35%, 3-4: 25%)"
   // "0", "3-4", "33+"
   static std::string bucket_name(size_t bucket);
 };

@@ -17,6 +17,7 @@ struct JobOptions {
   std::string resume;            // --resume DIR
   std::string dump_rows;         // --dump-rows FILE
   uint32_t save_every = 0;       // --save-every N epochs
+  bool verbose = false;          // -v: more about the result
 };
 
 struct TrainOptions {
@@ -45,9 +46,9 @@ struct MasterOptions {
 };
 
 struct JoinOptions {
-  std::string master;  // "": the job directory says where it listens
-  AccessOptions access;
-  std::vector<std::string> set;  // worker: paths that differ on this host
+  std::string master = {};  // "": the job directory says where it listens
+  AccessOptions access = {};
+  std::vector<std::string> set = {};  // worker: paths that differ on this host
   double connect_timeout = 20;
 };
 
@@ -60,6 +61,36 @@ struct ShardOptions {
 
 struct WorkerOptions {
   JoinOptions join;
+};
+
+// Of the commands that look at a running job or steer it.
+struct SteerOptions {
+  JoinOptions join{.connect_timeout = 5};  // how it reaches the master
+  bool json = false;                       // --json
+};
+
+struct StatusOptions {
+  SteerOptions steer;
+};
+
+struct ScaleOptions {
+  SteerOptions steer;
+  uint32_t workers = 0;  // --workers
+};
+
+struct DrainOptions {
+  SteerOptions steer;
+  std::vector<std::string> members;  // names or labels
+};
+
+struct StopOptions {
+  SteerOptions steer;
+  bool save = true;  // without --no-save
+};
+
+struct TopOptions {
+  JoinOptions join{.connect_timeout = 5};  // how it reaches the master
+  double interval = 1;                     // --interval SECONDS
 };
 
 // --scheduler and what goes with it.
@@ -96,31 +127,6 @@ struct MemberOptions {
   bool secret = false;                   // the first line of standard input is the job's secret
   std::vector<std::string> environment;  // NAME=VALUE
   std::vector<std::string> command;      // after "--"
-};
-
-// Of the commands that look at a running job or steer it.
-struct SteerOptions {
-  JoinOptions join{.connect_timeout = 5};  // how it reaches the master
-  bool json = false;                       // --json
-};
-
-struct StatusOptions {
-  SteerOptions steer;
-};
-
-struct ScaleOptions {
-  SteerOptions steer;
-  uint32_t workers = 0;  // --workers
-};
-
-struct DrainOptions {
-  SteerOptions steer;
-  std::vector<std::string> members;  // names or labels
-};
-
-struct StopOptions {
-  SteerOptions steer;
-  bool save = true;  // without --no-save
 };
 
 struct EvaluateOptions {
@@ -167,8 +173,8 @@ struct HelpOptions {
 
 using Command = std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, LaunchOptions,
                              GuardOptions, MemberOptions, StatusOptions, ScaleOptions, DrainOptions,
-                             StopOptions, EvaluateOptions, PredictOptions, CheckOptions, SynthOptions,
-                             OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+                             StopOptions, TopOptions, EvaluateOptions, PredictOptions, CheckOptions,
+                             SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>

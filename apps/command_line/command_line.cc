@@ -40,6 +40,14 @@ const CLI::Validator kSeconds(
     },
     "SECONDS");
 
+const CLI::Validator kInterval(
+    [](const std::string& text) {
+      double seconds = 0;
+      const bool good = CLI::detail::lexical_cast(text, seconds) && seconds >= 0.1 && seconds <= 3600;
+      return std::string(good ? "" : "must be a number of seconds from 0.1 to 3600");
+    },
+    "SECONDS");
+
 void add_job(CLI::App& app, JobOptions& o) {
   app.add_option("JOB", o.job, "job file (TOML)")->required();
   app.add_option("--set", o.set, "override a value of the job file: section.key=value (may be repeated)")
@@ -56,6 +64,8 @@ void add_job_options(CLI::App& app, JobOptions& o, bool trains) {
       ->check(CLI::Range(1, INT32_MAX))
       ->needs("--output");
   app.add_option("--resume", o.resume, "continue from this saved directory")->check(kNotEmpty);
+  app.add_flag("-v,--verbose", o.verbose,
+               "say more about the result: how stale the gradients were, by share");
   app.add_option("--dump-rows", o.dump_rows, "write every row as text: table, key, values, separated by tabs")
       ->check(kNotEmpty);
 }
@@ -319,6 +329,15 @@ void add_control(CLI::App& app, Chosen& chosen) {
   stop->add_flag("!--no-save", stop_options.save, "save nothing");
 }
 
+void add_top(CLI::App& app, Chosen& chosen) {
+  const auto [top, options] = add_command<TopOptions>(
+      app, chosen, "top", "watch a running job: its rates and its members, on a terminal or line by line");
+  add_join_options(*top, options.join);
+  top->add_option("--interval", options.interval, "seconds between looks at the job")
+      ->check(kInterval)
+      ->capture_default_str();
+}
+
 void add_evaluate_options(CLI::App& app, EvaluateOptions& o) {
   add_job_options(app, o.job, false);
   app.add_option("--model", o.job.resume, "directory that training saved with --output")
@@ -454,7 +473,7 @@ int parse_and_run(int argc, const char* const* argv, const std::function<int(con
   app.set_version_flag("--version", "embers " EMBERS_VERSION);
   Chosen chosen;
   for (const auto add : {add_train, add_launch, add_launched, add_master, add_shard, add_worker, add_control,
-                         add_using, add_synth, add_bench, add_op, add_help})
+                         add_top, add_using, add_synth, add_bench, add_op, add_help})
     add(app, chosen);
   CLI::App* command = &app;
   for (int i = 1;

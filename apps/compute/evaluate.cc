@@ -45,7 +45,7 @@ void conclude_evaluation(JobResult result, const std::string& report_file) {
   if (!result.error && !result.report.stopped_by.empty())
     result.error = Error(ErrorCode::kJobFailed,
                          fmt::format("{}: not all records were evaluated", result.report.stopped_by));
-  conclude(result, report_file);
+  conclude(result, report_file, false);
 }
 
 int evaluate(const EvaluateOptions& options) { return run_evaluation(options, ""); }

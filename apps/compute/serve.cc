@@ -112,7 +112,8 @@ int serve_master(const MasterOptions& given) {
   own_servers.reset();
   watch.reset();  // from now on a signal ends the process
   try {
-    evaluates ? conclude_evaluation(result, options.job.report) : conclude(result, options.job.report);
+    evaluates ? conclude_evaluation(result, options.job.report)
+              : conclude(result, options.job.report, options.job.verbose);
   } catch (const Error& e) {
     say_error(e.what());
     end_process(exit_status(e.code()));

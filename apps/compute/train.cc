@@ -25,7 +25,7 @@ int train(const TrainOptions& train_options) {
       counted(config->workers, "worker"), counted(config->shards, "shard")));
   run_in_process(setup, config, console, cpus, [&](const JobResult& result) {
     servers.reset();
-    conclude(result, options.report);
+    conclude(result, options.report, options.verbose);
   });
   return 0;
 }

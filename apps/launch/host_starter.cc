@@ -9,7 +9,7 @@ ProcessGroups::Child HostStarter::child(const Order& order) const {
   child.words = order.words;
   child.environment = order.environment;
   child.log = order.log;
-  child.own_output = order.member.kind == Kind::kMaster;
+  child.output = order.output;
   return child;
 }
 

@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/mutex.h"
 
 namespace embers::launch {
 namespace {
@@ -25,46 +25,46 @@ struct JobWatch::Impl {
   }
   ~Impl() {
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       ended = true;
+      changed.notify_all();
     }
-    changed.notify_all();
     thread.join();
   }
 
   void watch(const client::AdminOptions& options) {
     std::optional<client::Admin> admin;
-    while (!is_over()) {
+    do {
       const Seconds asked = clock();
       try {
         if (!admin) admin.emplace(options);
-        const Status status = admin->status();
-        tell(Answer{status, asked}, "");
+        tell(Answer{admin->status(), asked}, "");
       } catch (const Error& e) {
         tell(std::nullopt, e.what());
       }
-      std::unique_lock lock(mutex);
-      changed.wait_for(lock, kPause, [&] { return ended; });
-    }
+    } while (pause());
   }
-  bool is_over() {
-    const std::lock_guard lock(mutex);
-    return ended;
+  // False at the end.
+  bool pause() {
+    const auto until = std::chrono::steady_clock::now() + kPause;
+    MutexLock lock(mutex);
+    while (!ended && std::chrono::steady_clock::now() < until) lock.wait_until(changed, until);
+    return !ended;
   }
   void tell(std::optional<Answer> a, const std::string& why) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (a) answer = std::move(a);
     if (!why.empty() && why != last_trouble) trouble = why;
     last_trouble = why;
   }
 
   const std::function<Seconds()> clock;
-  std::mutex mutex;  // guards what follows
+  Mutex mutex;
   std::condition_variable changed;
-  bool ended = false;
-  std::optional<Answer> answer;
-  std::optional<std::string> trouble;
-  std::string last_trouble;
+  bool ended ABSL_GUARDED_BY(mutex) = false;
+  std::optional<Answer> answer ABSL_GUARDED_BY(mutex);
+  std::optional<std::string> trouble ABSL_GUARDED_BY(mutex);
+  std::string last_trouble ABSL_GUARDED_BY(mutex);
   std::thread thread;
 };
 
@@ -73,12 +73,12 @@ JobWatch::JobWatch(const client::AdminOptions& options, std::function<Seconds()>
 JobWatch::~JobWatch() = default;
 
 std::optional<JobWatch::Answer> JobWatch::take_answer() {
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   return std::exchange(impl_->answer, std::nullopt);
 }
 
 std::optional<std::string> JobWatch::take_trouble() {
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   return std::exchange(impl_->trouble, std::nullopt);
 }
 

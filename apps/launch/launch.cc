@@ -9,7 +9,10 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -24,6 +27,7 @@
 #include "apps/launch/slurm_starter.h"
 #include "apps/launch/slurm_submit.h"
 #include "apps/launch/ssh_starter.h"
+#include "apps/process/progress_display.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
 #include "base/log/standard_error.h"
@@ -34,13 +38,22 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
-// How long members may take to end after their master has: well, or with an error of which they have no news.
+// How long members may take to end after a master that ended well: those that were in the job, as programs of
+// users may have something to do, and those that were still looking for it. Also after one that did not.
 constexpr Seconds kFarewell = 30, kShortFarewell = 3;
 constexpr size_t kLastLines = 10;
 
 Seconds now() { return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count(); }
 
+// Whether a line of the master says how far the job is. On a terminal, a line that is redrawn says so.
+bool is_progress(const std::string& line) {
+  const size_t text = line.find(' ');  // after the time of day
+  return text != std::string::npos && line.find(" examples  ", text) != std::string::npos &&
+         (line.compare(text, 7, " epoch ") == 0 || line.compare(text, 12, " evaluating ") == 0);
+}
+
 void show(const std::string& who, const std::string& line) {
+  if (who == "master" && standard_error().is_terminal() && is_progress(line)) return;
   standard_error().line(fmt::format("{:6} | {}", who, line));
 }
 void say(const std::string& line) { show("launch", std::string(at_present(line))); }
@@ -137,8 +150,8 @@ class Launcher {
     });
   }
   void stop() {
+    if (std::exchange(stopping_, true)) return;  // asked twice, the master would not save
     policy_.on_stop();
-    stopping_ = true;
     starter_->ask_to_end({Kind::kMaster});
   }
   void end(int status) {
@@ -159,11 +172,19 @@ class Launcher {
       say("the job cannot go on without it: the master saves and ends the job");
       stop();
     }
-    if (master_status_ && (running_.empty() || now() > farewell_)) return end(exit_status());
+    if (master_status_ && (running_.empty() || now() > farewell())) return end(exit_status());
     timer_.expires_after(kTick);
     timer_.async_wait([this](const boost::system::error_code& error) {
       if (!error) tick();
     });
+  }
+
+  // When the others must have ended, now that the master has.
+  Seconds farewell() const {
+    const bool well = *master_status_ == 0;
+    const bool any = std::any_of(running_.begin(), running_.end(),
+                                 [&](const std::string& label) { return joined_.contains(label); });
+    return master_ended_ + (well && any ? kFarewell : kShortFarewell);
   }
 
   int exit_status() const {
@@ -183,8 +204,13 @@ class Launcher {
   }
 
   void look_at_job() {
-    if (const auto answer = watch_->take_answer())
-      policy_.on_view(view_of(answer->status, labels_), answer->asked);
+    if (const auto answer = watch_->take_answer()) {
+      const JobView view = view_of(answer->status, labels_);
+      policy_.on_view(view, answer->asked);
+      for (const auto& [label, member] : view.members) joined_.insert(label);
+      if (standard_error().is_terminal() && view.begun && !master_status_)
+        progress_.show(figures_of(answer->status));
+    }
     if (const auto trouble = watch_->take_trouble(); trouble && !master_status_ && !stopping_)
       say("cannot ask the master how the job stands: " + *trouble);
   }
@@ -194,7 +220,8 @@ class Launcher {
     follower_.follow(member.label(), order.log);
     labels_.insert(member.label());
     if (member.restart > 0)
-      say(fmt::format("starting {} again, for the {}. time", member.label(), member.restart));
+      say(fmt::format("starting {} again ({} of {} times in a row)", member.label(), member.restart,
+                      plan_.options.max_restarts));
     try {
       starter_->start(order);
       running_.insert(member.label());
@@ -210,8 +237,9 @@ class Launcher {
     running_.erase(label);
     const bool master = ended.member.kind == Kind::kMaster;
     if (master) {
+      progress_.finish();
       master_status_ = ended.ending.status;
-      farewell_ = now() + (ended.ending.status == 0 ? kFarewell : kShortFarewell);
+      master_ended_ = now();
     }
     if (ended.ending.status != 0) say(fmt::format("{} ended: {}", label, ended.ending.how));
     policy_.on_end(ended.member, ended.ending, now());
@@ -232,18 +260,21 @@ class Launcher {
   boost::asio::steady_timer timer_{io_};
   Policy policy_;
   LogFollower follower_;
+  ProgressDisplay progress_{standard_error()};
   std::optional<JobWatch> watch_;
   std::unique_ptr<Starter> starter_;
-  std::string address_;                     // of the master, once it listens
-  std::set<std::string> labels_, running_;  // of members ever started, and of those that run
-  std::optional<int> master_status_;        // once it has ended
-  Seconds farewell_ = 0;                    // when the others must have ended
+  std::string address_;  // of the master, once it listens
+  // Of members ever started, of those that run, and of those that were in the job, maybe as another process.
+  std::set<std::string> labels_, running_, joined_;
+  std::optional<int> master_status_;  // once it has ended
+  Seconds master_ended_ = 0;
   bool signalled_ = false, stopping_ = false;
   int status_ = 0;
 };
 
 int dry_run(Plan plan) {
-  plan.job_dir = plan.options.master.access.job_dir.empty() ? "JOB_DIR" : plan.job_dir;
+  const std::string& job_dir = plan.options.master.access.job_dir;
+  plan.job_dir = job_dir.empty() ? "JOB_DIR" : std::filesystem::absolute(job_dir).string();
   const auto starter = starter_for(plan, [] { return "SECRET"; });
   std::vector<Member> members{{Kind::kMaster}};
   for (uint32_t i = 0; i < plan.shards; ++i) members.push_back({Kind::kShard, i});
@@ -261,6 +292,16 @@ std::string secret_of(const Plan& plan, const LaunchDir& dir) {
   return access.secret_file.empty() ? dir.secret() : read_secret(access.secret_file).bytes();
 }
 
+// After all that was said, so that neither is in the middle of the other. May have to wait for its reader; a
+// signal ends that.
+void show_results(const Plan& plan) {
+  std::ifstream file(results_file(plan), std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  flush_standard_error();
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int launch(const LaunchOptions& options) {
@@ -274,6 +315,7 @@ int launch(const LaunchOptions& options) {
     Launcher launcher(plan, starter_for(plan, [&] { return secret_of(plan, dir); }));
     status = launcher.run();
   }
+  show_results(plan);
   if (status == 0)
     dir.drop();
   else if (dir.is_temporary())

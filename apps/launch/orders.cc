@@ -59,7 +59,7 @@ Words master_words(const Plan& plan) {
   line.add("--secret-file", o.access.secret_file).flag("--insecure", o.access.insecure);
   line.add("--shards", std::to_string(plan.shards)).add("--workers", std::to_string(plan.workers));
   line.add("--connect-timeout", fmt::format("{:g}", o.connect_timeout));
-  return line.add("--data", o.data).words();
+  return line.flag("--verbose", o.job.verbose).add("--data", o.data).words();
 }
 
 }  // namespace
@@ -88,6 +88,8 @@ Plan make_plan(const LaunchOptions& options) {
   return plan;
 }
 
+std::string results_file(const Plan& plan) { return plan.job_dir + "/logs/master.out"; }
+
 Order order_for(const Plan& plan, const Member& member, const std::string& master) {
   const AccessOptions& access = plan.options.master.access;
   const bool remote = !plan.options.hosts.empty() && member.kind != Kind::kMaster;
@@ -96,6 +98,7 @@ Order order_for(const Plan& plan, const Member& member, const std::string& maste
   order.environment["EMBERS_LABEL"] = member.label();
   order.log = plan.job_dir + "/logs/" + member.label() + ".log";
   if (member.kind == Kind::kMaster) {
+    order.output = results_file(plan);
     order.words = master_words(plan);
     return order;
   }

@@ -21,6 +21,9 @@ struct Plan {
 // together.
 Plan make_plan(const LaunchOptions& options);
 
+// Where the master writes its results.
+std::string results_file(const Plan& plan);
+
 // How to run a member. `master`: where it listens, as members reach it; of no account for the master itself.
 // Members on other hosts need no job directory: they are told the address, and the secret in a way of the
 // starter's.

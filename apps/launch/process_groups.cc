@@ -105,7 +105,7 @@ ProcessGroups::~ProcessGroups() {
 
 void ProcessGroups::start(const std::string& name, const Child& child) {
   impl_->look_after_guard();
-  Descriptor in, log;
+  Descriptor in, log, output;
   Impl::Group group;
   if (child.line) {
     int ends[2];
@@ -118,6 +118,7 @@ void ProcessGroups::start(const std::string& name, const Child& child) {
     in = open_file("/dev/null", O_RDONLY);
   }
   if (!child.log.empty()) log = open_file(child.log, O_WRONLY | O_APPEND | O_CREAT);
+  if (!child.output.empty()) output = open_file(child.output, O_WRONLY | O_TRUNC | O_CREAT);
   boost::process::environment environment = boost::this_process::environment();
   for (const auto& [key, value] : child.environment) environment[key] = value;
   environment[Guard::kMark] = impl_->mark;
@@ -129,10 +130,9 @@ void ProcessGroups::start(const std::string& name, const Child& child) {
     ::setsid();
     guard->add_this_process();
     ::dup2(in.get(), STDIN_FILENO);
-    if (log.get() >= 0) {
-      if (!child.own_output) ::dup2(log.get(), STDOUT_FILENO);
-      ::dup2(log.get(), STDERR_FILENO);
-    }
+    if (log.get() >= 0) ::dup2(log.get(), STDERR_FILENO);
+    if (log.get() >= 0 || output.get() >= 0)
+      ::dup2(output.get() >= 0 ? output.get() : log.get(), STDOUT_FILENO);
     std::signal(SIGPIPE, SIG_DFL);  // this process ignores it; other programs may rely on it
   });
   try {

@@ -24,8 +24,8 @@ class ProcessGroups {
   struct Child {
     Words words;              // the program, found in PATH, and what it is called with
     Environment environment;  // besides that of this process
-    std::string log;  // standard output and standard error are appended to it; "": those of this process
-    bool own_output = false;  // its standard output is that of this process
+    std::string log;          // standard error is appended to it; "": that of this process
+    std::string output;       // new file for standard output; "": as standard error
     bool line = false;        // its standard input is a pipe from say(); otherwise there is nothing to read
   };
   // Throws kInvalid when it cannot be started.

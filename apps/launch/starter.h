@@ -27,8 +27,8 @@ struct Order {
   Member member;
   Words words;              // the program, and what it is called with
   Environment environment;  // besides that of this process
-  std::string log;  // file to which its standard error is appended, and its standard output, too, except the
-                    // master's: that has the results, and goes to the standard output of this process
+  std::string log;          // file to which its standard error is appended
+  std::string output;       // new file for its standard output; "": that is appended to the log, too
 };
 
 // How the process of a member ended.

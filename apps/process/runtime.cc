@@ -57,6 +57,34 @@ SignalWatch::SignalWatch(std::function<void(const std::string&)> stop)
 
 SignalWatch::~SignalWatch() = default;
 
+struct ResizeWatch::Impl {
+  explicit Impl(std::function<void()> resized) : resized(std::move(resized)) {
+    wait();
+    restart_calls_after(SIGWINCH);
+    thread = std::thread([this] { io.run(); });
+  }
+  ~Impl() {
+    io.stop();
+    thread.join();
+  }
+  void wait() {
+    signals.async_wait([this](const auto& error, int) {
+      if (error) return;
+      resized();
+      wait();
+    });
+  }
+
+  const std::function<void()> resized;
+  boost::asio::io_context io{1};
+  boost::asio::signal_set signals{io, SIGWINCH};
+  std::thread thread;
+};
+
+ResizeWatch::ResizeWatch(std::function<void()> resized) : impl_(std::make_unique<Impl>(std::move(resized))) {}
+
+ResizeWatch::~ResizeWatch() = default;
+
 void end_process(int status) {
   say_last_words();
   std::fflush(stdout);

@@ -34,6 +34,20 @@ class SignalWatch {
   const std::unique_ptr<Impl> impl_;
 };
 
+// While it lives, calls `resized` (in a thread of its own) whenever the size of the process's terminal has
+// changed. One at a time.
+class ResizeWatch {
+ public:
+  explicit ResizeWatch(std::function<void()> resized);
+  ~ResizeWatch();
+  ResizeWatch(const ResizeWatch&) = delete;
+  ResizeWatch& operator=(const ResizeWatch&) = delete;
+
+ private:
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
 // Ends the process with this status, once its results and its last words are out, without waiting for actors
 // that may be in the middle of something.
 [[noreturn]] void end_process(int status);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,7 +25,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr char kEraseLine[] = "\r\033[K";  // of a terminal
+// Of a terminal. The cursor waits at the begin of a progress line: when the terminal narrows, so that the
+// line takes several of its rows, everything from the cursor on is the line.
+constexpr char kEraseLine[] = "\r\033[J";
+constexpr size_t kUsualColumns = 80;
 constexpr auto kLastWords = std::chrono::seconds(1);
 
 enum class Kind : uint8_t { kLine, kError, kProgress, kEndOfProgress };
@@ -118,7 +122,7 @@ struct LogWriter::State {
     text += notices();
     if (entry.kind == Kind::kEndOfProgress) return text;
     bar_shown = terminal && entry.kind == Kind::kProgress;
-    return text + entry.text + (bar_shown ? "" : "\n");
+    return text + entry.text + (bar_shown ? "\r" : "\n");
   }
 
   const int fd;
@@ -159,6 +163,11 @@ void LogWriter::end_progress() {
   if (state_->terminal) state_->add(Kind::kEndOfProgress, "", state_);
 }
 bool LogWriter::is_terminal() const { return state_->terminal; }
+size_t LogWriter::columns() const {
+  winsize size{};
+  const bool known = ::ioctl(state_->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kUsualColumns;
+}
 
 bool LogWriter::flush(std::chrono::milliseconds most) {
   State& s = *state_;

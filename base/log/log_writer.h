@@ -43,6 +43,7 @@ class LogWriter {
   void progress(std::string text);
   void end_progress();
   bool is_terminal() const;
+  size_t columns() const;  // of the terminal, as wide as it is now; 80 if it does not say
 
   // Waits until everything said so far has been written or dropped. False if this took longer than `most`.
   bool flush(std::chrono::milliseconds most);

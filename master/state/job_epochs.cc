@@ -65,7 +65,7 @@ void JobState::close_epoch(const OwnerStats& now) {
   report_.total.owners = now;
   report_.total.owners.staleness = staleness;
   if (now.staleness.pushes() > 0)
-    say(fmt::format("epoch {}: staleness of gradients {}", epoch_, now.staleness.text()));
+    say(fmt::format("epoch {}: staleness of gradients {}", epoch_, now.staleness.summary()));
   if (sums_.whole && period.examples != sums_.examples)
     return fail_job(Error(ErrorCode::kInternal,
                           fmt::format("epoch {}: the owners applied {} examples, workers finished {}", epoch_,

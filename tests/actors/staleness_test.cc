@@ -27,6 +27,7 @@ TEST(Staleness, OfSeveralOwnersAddsUp) {
   EXPECT_EQ(a.pushes(), 6);
   EXPECT_EQ(a.mean(), 2);
   EXPECT_EQ(a.max, 7);
+  EXPECT_EQ(a.summary(), "mean 2.00, max 7");
   EXPECT_EQ(a.text(), "mean 2.00, max 7 (0: 33%, 1: 17%, 2: 33%, 5-8: 17%)");
   EXPECT_EQ(Staleness().mean(), 0);
 }

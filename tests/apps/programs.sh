@@ -75,6 +75,11 @@ few 2 owner --master nonsense
 says "HOST:PORT"
 few 2 shard --master nonsense
 says "HOST:PORT"
+few 0 top --help
+few 2 top
+says "EMBERS_MASTER"
+few 2 top --master 127.0.0.1:1
+few 2 top --master 127.0.0.1:1 --interval 0
 
 # A command that computes, for comparison: here libtorch must be seen.
 run 1 op

@@ -2,6 +2,7 @@
 #include "base/log/log_writer.h"
 
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -177,17 +178,27 @@ TEST_F(LogWriterTest, RedrawsProgressInPlaceOnATerminal) {
     EXPECT_EQ(text, shown);
   };
   writer_->progress("[#  ]");
-  expect("[#  ]");
+  expect("[#  ]\r");
   writer_->progress("[## ]");
-  expect("\r\033[K[## ]");
+  expect("\r\033[J[## ]\r");
   writer_->line("one");
-  expect("\r\033[Kone\r\n");
+  expect("\r\033[Jone\r\n");
   writer_->line("two");
   expect("two\r\n");
   writer_->progress("[###]");
-  expect("[###]");
+  expect("[###]\r");
   writer_->end_progress();
-  expect("\r\033[K");
+  expect("\r\033[J");
+}
+
+TEST_F(LogWriterTest, KnowsHowWideItsTerminalIs) {
+  make(SlowReader::Kind::kTerminal);
+  EXPECT_EQ(writer_->columns(), 80) << "as usual, since this one does not say";
+  for (const unsigned short columns : {133, 20}) {
+    const winsize size{.ws_row = 24, .ws_col = columns};
+    ASSERT_EQ(::ioctl(reader_->writer(), TIOCSWINSZ, &size), 0);
+    EXPECT_EQ(writer_->columns(), columns);
+  }
 }
 
 TEST_F(LogWriterTest, DrawsNoProgressAfterItsEnd) {

@@ -33,6 +33,7 @@ ONLY_A_NAME = {"columns.initializer", "storage.tables.initializer", "storage.tab
 FREE_SECTIONS = {"model", "optimizer", "optimizer.schedule"}
 # Parameters that are documented once, for all rules.
 EVERYWHERE = {"clipvalue", "clipnorm", "global_clipnorm", "initial_learning_rate", "warmup_steps", "warmup_target"}
+EVERY_COMMAND = {"--help", "-h", "--version"}  # options
 UNKNOWN = "zzzzzzzzzzzzzzzz"  # resembles no name
 # Targets of benchmarks, named like keys.
 TARGETS = re.compile(r"^(storage\.(vs|limit)_|model\.(<|\w+\.)|train\.)")
@@ -184,14 +185,14 @@ class Checker:
                 if command in documented:
                     documented[command][1][option] = (line, cells[1] if len(cells) > 2 else "")
         for name, options in commands.items():
-            if name == "" or (not set(options) - {"--help"} and any(c.startswith(name + " ") for c in commands)):
+            if name == "" or (not set(options) - EVERY_COMMAND and any(c.startswith(name + " ") for c in commands)):
                 continue  # embers itself, and what only has commands below it
             if name not in documented:
                 self.mistake(page.path, 1, f"there is no heading 'embers {name}'")
                 continue
             line, rows = documented[name]
             for option, default in options.items():
-                if option in ("--help", "--version"):
+                if option in EVERY_COMMAND:
                     continue
                 if option not in rows:
                     self.mistake(page.path, line, f"embers {name} has {option}, which is not here")
@@ -443,7 +444,7 @@ class Checker:
         commands = {command["name"].removeprefix("embers").strip():
                     {name: option.get("default", "").strip("[]") or None
                      for option in command["options"] for name in [option["name"], *option.get("aliases", [])]
-                     if name.startswith("--")}
+                     if name.startswith("-")}
                     for command in program["commands"]}
         self.check_commands(commands)
         self.check_keys(self.job)
@@ -458,7 +459,7 @@ def option(name, default=None):
     return {"name": name, "default": default} if default else {"name": name}
 if sys.argv[1:] == ["help", "--json"]:
     print(json.dumps({"commands": [{"name": "embers", "options": [option("--help")]},
-                                   {"name": "train", "aliases": ["learn"], "options": [option("JOB"), option("--report"), option("--pin", "0")]}],
+                                   {"name": "train", "aliases": ["learn"], "options": [option("JOB"), {**option("--report"), "aliases": ["-r"]}, option("--pin", "0")]}],
                       "job": {"training": ["mode", "epochs"], "model": ["name"]}}))
 for case in map(json.loads, sys.stdin) if sys.argv[1:] == ["op", "--lines"] else []:
     names = {"optimizer": {"sgd": {"learning_rate": 0.01}}, "schedule": {"constant": {}}, "initializer": {"ones": {}}}[case["op"]]
@@ -474,7 +475,7 @@ for case in map(json.loads, sys.stdin) if sys.argv[1:] == ["op", "--lines"] else
 GOOD = {
     "README.md": "# A\n\n[docs](docs/commands.md) [keys](docs/job.md#training) [rules](docs/optimizers.md)\n",
     "docs/README.md": "# Docs\n",
-    "docs/commands.md": "## embers train\n\n[index](README.md) `embers learn`\n\n| option | default | meaning |\n|---|---|---|\n| `--report` | none | a |\n"
+    "docs/commands.md": "## embers train\n\n[index](README.md) `embers learn`\n\n| option | default | meaning |\n|---|---|---|\n| `--report`, `-r` | none | a |\n"
                         "| `--pin` | `0` | b |\n",
     "docs/job.md": "## [training]\n\n| key | default |\n|---|---|\n| `mode` | x |\n| `epochs` | 1 |\n\n## [model]\n\n| key | |\n|---|---|\n"
                    "| `name` | |\n",
@@ -497,7 +498,8 @@ PLANTED = [
     ("README.md", "", "\n" * 150, "README.md:151: the first page has more than 150 lines"),
     ("base/sub/b.h", "", "x", "base/sub/README.md:1: the folder has no README.md"),
     ("docs/lost.md", "", "# Lost", "docs/lost.md:1: no link leads here from the README"),
-    ("docs/commands.md", "| `--report` | none | a |\n", "", "docs/commands.md:1: embers train has --report, which is not here"),
+    ("docs/commands.md", "| `--report`, `-r` | none | a |\n", "", "docs/commands.md:1: embers train has --report, which is not here"),
+    ("docs/commands.md", ", `-r`", "", "docs/commands.md:1: embers train has -r, which is not here"),
     ("docs/commands.md", "`--report`", "`--raport`", "docs/commands.md:7: embers train has no --raport"),
     ("docs/commands.md", "`0`", "`1`", "docs/commands.md:8: embers train: the default of --pin is 0"),
     ("docs/commands.md", "`embers learn`", "", "docs/commands.md:1: embers train is also `embers learn`, which is not here"),

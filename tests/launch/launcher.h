@@ -82,6 +82,8 @@ class Launcher {
   std::optional<client::Admin> admin_;
 };
 
+inline const Words kTwoByTwo{"--shards", "2", "--workers", "2"};
+
 // A job that takes a while, whose rows count the records that held their key.
 inline Words counting(const JobFolder& folder, int epochs = 3, int sleep_ms = 20) {
   return set({"optimizer.name=sgd", "optimizer.learning_rate=1", "training.reduction=sum",
