@@ -24,24 +24,23 @@ int main(int argc, char** argv) {
       rest.front() = "embers-bench";
       become("embers-bench", rest);
     };
-    return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
-                                 [](const SynthOptions& o) { return synth_criteo(o); },
-                                 [](const StatusOptions& o) { return show_status(o); },
-                                 [](const ScaleOptions& o) { return scale(o); },
-                                 [](const DrainOptions& o) { return drain(o); },
-                                 [](const StopOptions& o) { return stop(o); },
-                                 [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
-                                 [](const TopOptions& o) { return serve_top(o); },
-                                 [&](LaunchOptions o) {
-                                   o.words.assign(std::find(words.begin(), words.end(), "launch") + 1,
-                                                  words.end());
-                                   return launch::launch(o);
-                                 },
-                                 [](const GuardOptions& o) { return launch::run_guard(o.mark); },
-                                 [](const MemberOptions& o) { return launch::run_remote_member(o); },
-                                 [&](const BenchOptions&) { return bench(); },
-                                 [&](const BenchPartOptions&) { return bench(); },
-                                 [&](const auto&) -> int { become("embers-compute", words); }},
-                      command);
+    return std::visit(
+        Overloaded{
+            [](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
+            [](const SynthOptions& o) { return synth_criteo(o); },
+            [](const StatusOptions& o) { return show_status(o); },
+            [](const ScaleOptions& o) { return scale(o); }, [](const DrainOptions& o) { return drain(o); },
+            [](const StopOptions& o) { return stop(o); },
+            [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
+            [](const TopOptions& o) { return serve_top(o); },
+            [&](LaunchOptions o) {
+              o.words.assign(std::find(words.begin(), words.end(), "launch") + 1, words.end());
+              return launch::launch(o);
+            },
+            [](const GuardOptions& o) { return launch::run_guard(o.mark); },
+            [](const MemberOptions& o) { return launch::run_remote_member(o); },
+            [&](const BenchOptions&) { return bench(); }, [&](const BenchPartOptions&) { return bench(); },
+            [&](const auto&) -> int { become("embers-compute", words); }},
+        command);
   });
 }

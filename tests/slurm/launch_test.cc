@@ -92,11 +92,13 @@ TEST_F(Launched, BeyondItsAllocationWorkersRunInFurtherJobsOfTheSameName) {
   EXPECT_EQ(nlohmann::json::parse(read_file(job_dir() + "/report.json"))["examples"],
             20 * JobFolder::kRecords);
   EXPECT_TRUE(wait_until([&] { return cluster_->run({"squeue", "--noheader"}).empty(); }, 30));
-  cluster_->show_accounts(id);
+  cluster_->show_accounts(id + ",2,3");
 }
 
+// Slurm takes its time to notice that a node has failed.
 TEST_F(Launched, AWorkerOfANodeThatFailsIsStartedOnAnother) {
-  const std::string id = launch(slow() + Words{"--workers", "2"}, {"--nodes", "3", "--room", "6"});
+  const std::string id = launch(slow() + set({"training.epochs=70"}) + Words{"--workers", "2"},
+                                {"--nodes", "3", "--sbatch=--exclusive"});
   ASSERT_TRUE(says(" examples  "));
   const auto node_of = [&](const std::string& name) {
     const std::string step = cluster_->step(id, name);
@@ -113,7 +115,7 @@ TEST_F(Launched, AWorkerOfANodeThatFailsIsStartedOnAnother) {
   EXPECT_EQ(cluster_->wait_for_end(id), "COMPLETED");
   cluster_->show_accounts(id);
   EXPECT_EQ(nlohmann::json::parse(read_file(job_dir() + "/report.json"))["examples"],
-            20 * JobFolder::kRecords);
+            70 * JobFolder::kRecords);
 }
 
 TEST_F(Launched, WaitsForTheEndAndReturnsTheJobsExitStatus) {

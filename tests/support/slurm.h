@@ -111,7 +111,7 @@ class SlurmCluster {
   void show(const std::string& when) const {
     std::cout << "--- " << when << "\n" << run({"squeue"}) << run({"squeue", "--steps"}) << std::flush;
   }
-  // Accounting comes late.
+  // Of this job, or several ("1,2"). Accounting comes late.
   void show_accounts(const std::string& id) const {
     const auto ended = [&] {
       const std::string states = run({"sacct", "-D", "-n", "-X", "-j", id, "-o", "State"});
