@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "apps/command_line/command_line.h"
+#include "apps/doctor/doctor.h"
 #include "apps/process/program.h"
 #include "apps/process/runtime.h"
 #include "apps/shard/shard.h"
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
     return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
                                  [](const SynthOptions& o) { return synth_criteo(o); },
                                  [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
+                                 [](const DoctorOptions& o) { return run_doctor(o); },
                                  [&](const BenchOptions&) { return bench(); },
                                  [&](const BenchPartOptions&) { return bench(); },
                                  [&](const auto&) -> int { become("embers-compute", words); }},

@@ -26,6 +26,8 @@ int run_bench(const BenchOptions& options) {
       return bench_backends(options);
     case Bench::kStorage:
       return bench_storage(options);
+    case Bench::kHosts:
+      return bench_hosts(options);
   }
   fail(ErrorCode::kInternal, "there is no benchmark with this number");
 }

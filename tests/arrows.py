@@ -38,6 +38,7 @@ model:                base schema job data model
 actors:               base schema
 actors/door:          base schema actors
 actors/transport:     base schema actors actors/door
+actors/probe:         base schema actors actors/transport
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
 master/state:         base schema job storage/update_rules actors/owner
@@ -47,15 +48,17 @@ worker:               base schema job data model actors storage client
 apps/command_line:    base job
 apps/process:         base schema job storage actors client apps/command_line
 apps/shard:           base schema job storage actors client apps/command_line apps/process
+apps/doctor:          base schema job actors client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
 apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/op
-apps:                 base schema data apps/command_line apps/process apps/shard
+apps:                 base schema data apps/command_line apps/process apps/shard apps/doctor
 bench/peers:          base schema job data model
 bench/harness:        base schema model bench/peers apps/command_line apps/process
 bench/engine:         base schema storage bench/harness
 bench/models:         base schema job data storage model bench/harness bench/peers apps/process
 bench/wire:           base schema storage actors client bench/harness apps/process
 bench/storage:        base schema storage actors bench/harness bench/wire apps/process
+bench/hosts:          base data apps/process bench/harness bench/models
 bench:                base schema model apps/command_line apps/process bench
 """
 

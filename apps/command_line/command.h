@@ -31,6 +31,12 @@ struct AccessOptions {
   bool insecure = false;    // --insecure
 };
 
+// Where others find a process that listens.
+struct ReachedOptions {
+  std::string advertise;   // --advertise HOST[:PORT]
+  std::string port_range;  // --port-range A-B
+};
+
 enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 
 struct MasterOptions {
@@ -40,6 +46,7 @@ struct MasterOptions {
   std::vector<std::string> data;  // --data: files instead of the job's test files
   std::string out;                // --out: CSV file
   std::vector<std::string> listen{"127.0.0.1:7700"};
+  ReachedOptions reached;
   uint32_t shards = 0, workers = 0;  // 0: as the job file says
   double connect_timeout = 20;       // seconds
 };
@@ -55,10 +62,23 @@ struct ShardOptions {
   JoinOptions join;
   uint32_t owners = 1;              // that this process joins as
   std::vector<std::string> listen;  // instead of the address that reaches the master and a Unix socket
-  std::string pin;                  // --pin LIST of CPUs
+  ReachedOptions reached;
+  std::string pin;  // --pin LIST of CPUs
 };
 
 struct WorkerOptions {
+  JoinOptions join;
+};
+
+struct DoctorOptions {
+  JoinOptions join;
+  std::vector<std::string> listen;  // of a shard on this host
+  ReachedOptions reached;
+  bool json = false, skip_data = false;
+};
+
+// What a worker here would tell the master, as JSON; for `embers doctor`, not for users.
+struct ExamineOptions {
   JoinOptions join;
 };
 
@@ -85,7 +105,7 @@ struct OpOptions {
   bool lines = false;  // --lines: a case a line, instead of one
 };
 
-enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage };
+enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage, kHosts };
 
 struct BenchOptions {
   Bench bench = Bench::kEngine;
@@ -104,9 +124,9 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command =
-    std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, EvaluateOptions, PredictOptions,
-                 CheckOptions, SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+using Command = std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, EvaluateOptions,
+                             PredictOptions, CheckOptions, DoctorOptions, ExamineOptions, SynthOptions,
+                             OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>

@@ -22,6 +22,7 @@ int bench_train(const BenchOptions& options);
 int bench_backends(const BenchOptions& options);
 int bench_storage(const BenchOptions& options);
 int bench_wire(const BenchOptions& options);
+int bench_hosts(const BenchOptions& options);
 
 double seconds_since(BenchClock::time_point begin);
 

@@ -42,7 +42,9 @@ TEST(Messages, NeverChangeTheirNumbers) {
       {"JobRequest", 64},       {"JobReply", 65},       {"JoinRequest", 66},  {"JoinReply", 67},
       {"LeaseRequest", 68},     {"LeaseReply", 69},     {"DoneRequest", 70},  {"DoneReply", 71},
       {"HeartbeatRequest", 72}, {"HeartbeatReply", 73}, {"FailRequest", 74},  {"LeaveRequest", 75},
-      {"OwnersRequest", 76},    {"OwnersReply", 77},    {"OrderRequest", 78}, {"OrderReply", 79}};
+      {"OwnersRequest", 76},    {"OwnersReply", 77},    {"OrderRequest", 78}, {"OrderReply", 79},
+      {"ProbeRequest", 90},     {"ProbeReply", 91},     {"AboutRequest", 92}, {"AboutReply", 93},
+      {"CallRequest", 94},      {"CallReply", 95}};
   for (const auto& [message, number] : expected)
     EXPECT_EQ(name(static_cast<Kind>(number)), message) << number;
 }
@@ -57,6 +59,7 @@ TEST(Messages, ThatAnActorServesHaveAReplyThatNobodyServes) {
   for_each(MasterRequests(), count);
   for_each(OptimizerRequests(), count);
   for_each(ShardRequests(), count);
+  for_each(ProbeRequests(), count);
   for (const auto& [message, times] : served)
     EXPECT_EQ(times, message.ends_with("Request") ? 1 : 0) << message;
 }
@@ -69,6 +72,7 @@ TEST(Messages, ThatAnActorServesMayBeSentBySomeRolesAndAllOthersByNone) {
   for_each(MasterRequests(), count);
   for_each(OptimizerRequests(), count);
   for_each(ShardRequests(), count);
+  for_each(ProbeRequests(), count);
   for (uint16_t number = 0; number < 200; ++number) {
     const auto kind = static_cast<Kind>(number);
     int senders = 0;
