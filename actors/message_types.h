@@ -36,7 +36,7 @@ using MasterInterface = Interface<MasterRequests>;
 using MasterActor = MasterInterface::Actor;
 
 // Number of an actor behind an endpoint, carried by every frame.
-enum class Destination : uint16_t { kMaster = 1, kOptimizer = 2, kShard = 3 };
+enum class Destination : uint16_t { kMaster = 1, kOptimizer = 2, kShard = 3, kProbe = 4 };
 
 // An owner as its callers see it: local actors or proxies. Nothing above the transport knows which.
 struct OwnerHandles {

@@ -6,6 +6,7 @@
 
 #include "apps/command_line/command_line.h"
 #include "apps/control/control.h"
+#include "apps/doctor/doctor.h"
 #include "apps/launch/guard.h"
 #include "apps/launch/launch.h"
 #include "apps/launch/remote_member.h"
@@ -42,5 +43,13 @@ int main(int argc, char** argv) {
             [&](const BenchOptions&) { return bench(); }, [&](const BenchPartOptions&) { return bench(); },
             [&](const auto&) -> int { become("embers-compute", words); }},
         command);
+    return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
+                                 [](const SynthOptions& o) { return synth_criteo(o); },
+                                 [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
+                                 [](const DoctorOptions& o) { return run_doctor(o); },
+                                 [&](const BenchOptions&) { return bench(); },
+                                 [&](const BenchPartOptions&) { return bench(); },
+                                 [&](const auto&) -> int { become("embers-compute", words); }},
+                      command);
   });
 }

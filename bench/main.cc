@@ -28,6 +28,8 @@ int run_bench(const BenchOptions& options) {
       return bench_storage(options);
     case Bench::kControl:
       return bench_control(options);
+    case Bench::kHosts:
+      return bench_hosts(options);
   }
   fail(ErrorCode::kInternal, "there is no benchmark with this number");
 }

@@ -129,10 +129,10 @@ void connect_over(Transport& transport, const MasterLink& master, std::chrono::d
   config.boot_id = boot_id();
   config.label = label_from_environment();
   config.connect_owner = [&transport, run = master.run, role = master.role, here = config.boot_id, timeout](
-                             size_t, const std::vector<std::string>& endpoints, const std::string& there,
-                             uint64_t incarnation) {
-    return remote_owner(transport, endpoints, !here.empty() && here == there, {run, incarnation, role},
-                        timeout, false);
+                             size_t number, const std::vector<std::string>& endpoints,
+                             const std::string& there, uint64_t incarnation) {
+    return remote_owner(transport, fmt::format("shard {}", number), endpoints, !here.empty() && here == there,
+                        {run, incarnation, role}, timeout, false);
   };
   config.drop_owner = [](const OwnerHandles& owner) {
     drop_remote_owner(owner, "the shard has moved to another process");

@@ -299,6 +299,7 @@ struct SessionState {
         find_owners();
       else if (!work->evaluate && !work->refused)
         ++pushes;
+      if (!work->refused && config->on_finished) config->on_finished();
     }
     move_when_drained();
     feed();
@@ -369,8 +370,10 @@ struct SessionState {
     if (reason == caf::sec::request_receiver_down) return;  // down() is told why
     const Error why = from_caf(reason);
     if (!gave_up && remedy(why.code()) != Remedy::kRetry) return end(why);
-    end(failure ? *failure
-                : Error(ErrorCode::kLost, fmt::format("lost {}: {}", config->master_name, why.what())));
+    const bool away = why.code() == ErrorCode::kTimeout;  // rather than gone
+    if (failure) return end(Error(away ? why.code() : failure->code(), failure->what()));
+    end(Error(away ? why.code() : ErrorCode::kLost,
+              fmt::format("lost {}: {}", config->master_name, why.what())));
   }
 
   // A stage failed. If the fault is this process's, it ends the whole job. If an owner is gone, the master
@@ -418,7 +421,11 @@ struct SessionState {
                     b.setIncarnation(incarnation);
                     b.setReason(reason);
                   }))
-        .then([gone](const Message<wire::Empty>&) { gone(); }, [gone](caf::error&) { gone(); });
+        .then([gone](const Message<wire::Empty>&) { gone(); },
+              [this, error](caf::error& e) {
+                const bool away = error && from_caf(e).code() == ErrorCode::kTimeout;
+                end(away ? Error(ErrorCode::kTimeout, error->what()) : error);
+              });
   }
 
   void end(std::optional<Error> error) {

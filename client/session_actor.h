@@ -53,11 +53,14 @@ struct SessionConfig {
   // Ends such handles: what they were asked is answered with an error. Null for none.
   std::function<void(const OwnerHandles& owner)> drop_owner;
 
-  // Called in the session's thread. The first may be null.
-  std::function<void(std::shared_ptr<const Owners>)> on_owners;  // where they are: joined, or they have moved
-  std::function<void()> on_last_lease;                           // nothing more is leased. Null for none
+  // Called in the session's thread.
+  std::function<void(std::shared_ptr<const Owners>)>
+      on_owners;                        // where they are: joined, or they have moved. May be null
+  std::function<void()> on_last_lease;  // nothing more is leased. Null for none
+  std::function<void()> on_finished;    // a minibatch is done. Null for none
   std::function<void(std::optional<Error>)>
-      on_end;  // once; without an error when the job is done or leaving was asked
+      on_end;  // once; without an error when the job is done or leaving was asked; kTimeout when the master
+               // could not be reached for too long, and kFenced when it has given up on this session
 };
 
 using leave_atom = caf::atom_constant<caf::atom("leave")>;

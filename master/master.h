@@ -32,8 +32,10 @@ struct MasterConfig : JobConfig {
   std::vector<OwnerHandles> local_owners;    // owners in this process, numbers 0, 1, ...; they need not join
   std::vector<std::string> local_endpoints;  // where workers of other processes reach a local owner
   std::string boot_id;                       // of this host, see wire::JoinRequest
-  // Proxies of an owner process that joined with these endpoints.
-  std::function<OwnerHandles(const std::vector<std::string>& endpoints, uint64_t incarnation)> connect_owner;
+  // Proxies of an owner process that joined with these endpoints; `who` names it in messages.
+  std::function<OwnerHandles(const std::string& who, const std::vector<std::string>& endpoints,
+                             const std::string& boot_id, uint64_t incarnation)>
+      connect_owner;
   // Ends such proxies: what they were asked is answered with an error. Null for none.
   std::function<void(const OwnerHandles& owner)> drop_owner;
 

@@ -63,7 +63,7 @@ const OwnerHandles* MasterActorState::owner(uint32_t number, uint64_t incarnatio
 
 void MasterActorState::perform(const Effect::Connect& e) {
   try {
-    const OwnerHandles handles = config->connect_owner(e.endpoints, e.incarnation);
+    const OwnerHandles handles = config->connect_owner(e.who, e.endpoints, e.boot_id, e.incarnation);
     for (const caf::actor_addr& link : {handles.optimizer.address(), handles.shard.address()}) {
       owner_links[link] = {e.number, e.incarnation};
       self->monitor(link);

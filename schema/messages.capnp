@@ -20,6 +20,7 @@ enum Actor {
   master @0;     # what workers and owner processes ask of the master
   optimizer @1;  # orders an owner's changes: pushes from workers; commits and life-cycle requests from the master
   shard @2;      # keeps an owner's rows: pulls from workers; restore and scan from the master
+  probe @3;      # says who the process is, and what the network does: `embers doctor`
 }
 
 enum Role {

@@ -38,6 +38,7 @@ model:                base schema job data model
 actors:               base schema
 actors/door:          base schema actors
 actors/transport:     base schema actors actors/door
+actors/probe:         base schema actors actors/transport
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
 master/state:         base schema job storage/update_rules actors/owner
@@ -50,9 +51,10 @@ apps/shard:           base schema job storage actors client apps/command_line ap
 apps/control:         base schema client apps/command_line apps/process
 apps/top:             base schema client apps/command_line apps/process apps/control
 apps/launch:          base schema job storage actors client apps/command_line apps/process
+apps/doctor:          base schema job actors client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
 apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/op
-apps:                 base schema data apps/command_line apps/process apps/shard apps/control apps/top apps/launch
+apps:                 base schema data apps/command_line apps/process apps/shard apps/control apps/top apps/launch apps/doctor
 bench/peers:          base schema job data model
 bench/harness:        base schema model bench/peers apps/command_line apps/process
 bench/engine:         base schema storage bench/harness
@@ -60,6 +62,7 @@ bench/models:         base schema job data storage model bench/harness bench/pee
 bench/wire:           base schema storage actors client bench/harness apps/process
 bench/control:        base schema job data model actors client bench/harness apps/process
 bench/storage:        base schema storage actors bench/harness bench/wire apps/process
+bench/hosts:          base data apps/process bench/harness bench/models
 bench:                base schema model apps/command_line apps/process bench
 """
 

@@ -4,8 +4,12 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "actors/transport/local_address.h"
 #include "actors/transport/peer_address.h"
 #include "actors/transport/unix_address.h"
+#include "base/host.h"
 #include "base/random_number.h"
 
 namespace embers {
@@ -13,11 +17,31 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr double kMaxSilence = 1e9;  // seconds
+// How long one address of several may take to accept a connection: a share of the time that the link has.
+constexpr auto kLeastConnect = std::chrono::milliseconds(500), kMostConnect = std::chrono::milliseconds(5000);
 
 std::string join(const std::vector<Endpoint>& endpoints) {
   std::vector<std::string> texts;
   for (const Endpoint& e : endpoints) texts.push_back(e.text());
   return fmt::format("{}", fmt::join(texts, " or "));
+}
+
+// What the user can do about addresses that do not answer.
+std::string advice(const std::vector<Endpoint>& endpoints) {
+  const auto beyond =
+      std::find_if(endpoints.begin(), endpoints.end(), [](const Endpoint& e) { return !is_on_this_host(e); });
+  if (beyond == endpoints.end()) {
+    const bool tcp =
+        std::any_of(endpoints.begin(), endpoints.end(), [](const auto& e) { return !e.unix_socket; });
+    return std::string("Is it running, and is the address right?") +
+           (tcp ? " Only processes of this host reach this address: if it runs on another one, let it listen "
+                  "there "
+                  "on an address that this host reaches (--listen)"
+                : "");
+  }
+  return fmt::format(
+      "If it is running there, and the address is right, open TCP port {} of {} to connections from {}",
+      beyond->port, beyond->host, host_name());
 }
 
 Proxy& as_proxy(const caf::strong_actor_ptr& actor) { return static_cast<Proxy&>(*actor->get()); }
@@ -46,6 +70,7 @@ Link::Link(Transport& transport, std::string peer, FindEndpoints find, const Hel
       timer_(transport.io()),
       give_up_timer_(transport.io()),
       attempt_timer_(transport.io()),
+      connect_timer_(transport.io()),
       resolver_(transport.io()) {}
 
 std::shared_ptr<Link> Link::open(Transport& transport, std::vector<Endpoint> endpoints,
@@ -146,16 +171,38 @@ void Link::find_endpoints() {
 void Link::connect_tcp(const Endpoint& endpoint) {
   resolver_.async_resolve(endpoint.host, endpoint.port, [self = shared_from_this()](auto e, auto results) {
     if (e) return self->retry("cannot resolve the host: " + e.message());
-    if (self->down_) return;
-    auto socket = std::make_shared<asio::ip::tcp::socket>(self->loop_->context);
-    self->cancel_ = [socket] {
-      boost::system::error_code ignored;
-      socket->close(ignored);
-    };
-    asio::async_connect(*socket, results, [self, socket](auto e, auto) {
-      if (e) return self->retry(e.message(), e == asio::error::connection_refused);
-      self->connected(Connection::Socket(std::move(*socket)));
-    });
+    auto addresses = std::make_shared<std::vector<asio::ip::tcp::endpoint>>();
+    for (const auto& result : results) addresses->push_back(result.endpoint());
+    self->connect_to(addresses, 0);
+  });
+}
+
+// One address of a name after another.
+void Link::connect_to(const Addresses& addresses, size_t which) {
+  if (down_) return;
+  auto socket = std::make_shared<asio::ip::tcp::socket>(loop_->context);
+  cancel_ = [socket] {
+    boost::system::error_code ignored;
+    socket->close(ignored);
+  };
+  limit_connect(addresses->size());
+  socket->async_connect((*addresses)[which], [self = shared_from_this(), socket, addresses, which](auto e) {
+    self->connect_timer_.cancel();
+    if (!e && !socket->is_open()) e = asio::error::operation_aborted;  // it came too late
+    if (!e) return self->connected(Connection::Socket(std::move(*socket)));
+    if (which + 1 < addresses->size()) return self->connect_to(addresses, which + 1);
+    self->retry(e == asio::error::operation_aborted ? "no answer" : e.message(),
+                e == asio::error::connection_refused);
+  });
+}
+
+// TCP alone repeats a connect that got no answer in ever longer intervals; a new one is sooner there.
+void Link::limit_connect(size_t addresses) {
+  const auto share = std::chrono::duration_cast<std::chrono::milliseconds>(
+      timeout_ / static_cast<double>(2 * addresses * endpoints_.size()));
+  connect_timer_.expires_after(std::clamp(share, kLeastConnect, kMostConnect));
+  connect_timer_.async_wait([self = shared_from_this()](auto e) {
+    if (!e && self->cancel_) std::exchange(self->cancel_, nullptr)();  // and its handler tries the next one
   });
 }
 
@@ -228,50 +275,58 @@ void Link::limit_attempt() {
 void Link::give_up() {
   if (welcomed_ || down_) return;
   if (!lost_.empty())
-    unreachable("no answer");
+    unreachable(reasons());
   else if (connection_)
     connection_->close(Error(
         ErrorCode::kUnreachable,
         fmt::format("{} accepted the connection but did not answer within {} s", peer_, timeout_.count())));
   else
-    unreachable("no answer");
+    unreachable(reasons());
 }
 
 void Link::unreachable(const std::string& why) {
   if (!lost_.empty()) {
     const auto connection = connection_;
-    down(Error(ErrorCode::kUnavailable, fmt::format("{}, and {} cannot be reached again: {} (tried for {} s)",
-                                                    lost_, peer_, why, timeout_.count())));
+    down(Error(ErrorCode::kTimeout,
+               fmt::format("{}, and {} cannot be reached again from {}: {} (tried for {} s)", lost_, peer_,
+                           host_name(), why, timeout_.count())));
     if (connection) connection->close(Error(reason_code_, reason_));
     return;
   }
-  down(Error(ErrorCode::kUnreachable,
-             fmt::format("cannot reach {}: {} (tried for {} s; is it running, and is the address right?)",
-                         peer_, why, timeout_.count())));
+  down(Error(ErrorCode::kUnreachable, fmt::format("cannot reach {} from {}: {} (tried for {} s). {}", peer_,
+                                                  host_name(), why, timeout_.count(), advice(endpoints_))));
 }
 
 void Link::retry(const std::string& reason, bool refused) {
   if (down_) return;
   attempt_timer_.cancel();
   all_refused_ = refused && (attempt_ == 0 || all_refused_);
-  const bool named = endpoints_.empty() || peer_ == join(endpoints_);
-  const std::string why = named ? reason : endpoints_[attempt_].text() + ": " + reason;
+  const bool named = endpoints_.empty() || peer_ == endpoints_[0].text();
+  if (attempt_ == 0) failed_.clear();
+  failed_.push_back(named ? reason : endpoints_[attempt_].text() + ": " + reason);
   auto pause = std::chrono::milliseconds(0);
   if (++attempt_ >= endpoints_.size()) {
     const bool has_listened = listened_ || !lost_.empty();
     if (all_refused_ && has_listened)  // its process is gone
       return down(Error(ErrorCode::kUnavailable,
-                        lost_.empty() ? fmt::format("{} does not listen any more", peer_) : lost_));
+                        lost_.empty() ? fmt::format("{} does not listen any more, as seen from {} ({})",
+                                                    peer_, host_name(), reasons())
+                                      : lost_));
     attempt_ = 0;
     ++round_;
     pause = std::min(std::chrono::milliseconds(2000),
                      std::chrono::milliseconds(25) * (1 << std::min<size_t>(round_, 8)));
   }
-  if (std::chrono::steady_clock::now() + pause > deadline_) return unreachable(why);
+  if (std::chrono::steady_clock::now() + pause > deadline_) return unreachable(reasons());
   timer_.expires_after(pause);
   timer_.async_wait([self = shared_from_this()](auto e) {
     if (!e) self->try_next();
   });
+}
+
+// Why each endpoint could not be reached, when it was tried last.
+std::string Link::reasons() const {
+  return failed_.empty() ? "no answer" : fmt::format("{}", fmt::join(failed_, "; "));
 }
 
 void Link::receive(InFrame frame) {
@@ -351,6 +406,7 @@ void Link::down(const Error& why) {
   timer_.cancel();
   give_up_timer_.cancel();
   attempt_timer_.cancel();
+  connect_timer_.cancel();
   if (cancel_) std::exchange(cancel_, nullptr)();
   connection_.reset();
   welcomed_ = false;

@@ -29,6 +29,9 @@ using FindEndpoints = std::function<std::vector<Endpoint>()>;
 // (so monitor proxies to notice). With the secret of the transport, it talks only to a peer that knows it,
 // too.
 //
+// A name is looked up for each attempt, and all its addresses are tried in turn. None is waited for so long
+// that the others get no chance.
+//
 // A link that is *kept* outlives its connection: it connects again, and asks again what has no answer yet. It
 // ends when nobody listens at the peer's addresses any more, or when no connection could be made for twice
 // the time after which the peer cuts a silent one. So whatever is asked through it must have the same effect
@@ -70,14 +73,18 @@ class Link : public std::enable_shared_from_this<Link> {
   // All below on the io thread.
   void try_next();
   void find_endpoints();
+  using Addresses = std::shared_ptr<const std::vector<boost::asio::ip::tcp::endpoint>>;
   void connect_tcp(const Endpoint& endpoint);
+  void connect_to(const Addresses& addresses, size_t which);
   void connect_unix(const Endpoint& endpoint);
   void connected(Connection::Socket socket);
   void ended(const Error& why);
   void connect_again(const Error& why);
   void give_up_in(std::chrono::duration<double> time);
   void limit_attempt();
+  void limit_connect(size_t addresses);
   void retry(const std::string& reason, bool refused = false);
+  std::string reasons() const;
   void give_up();
   void unreachable(const std::string& why);
   void receive(InFrame frame);
@@ -98,6 +105,7 @@ class Link : public std::enable_shared_from_this<Link> {
   boost::asio::steady_timer timer_;          // the pause between two attempts
   boost::asio::steady_timer give_up_timer_;  // until the welcome
   boost::asio::steady_timer attempt_timer_;  // of a link that was lost: it tries several times
+  boost::asio::steady_timer connect_timer_;  // until an address accepts the connection
   boost::asio::ip::tcp::resolver resolver_;
   std::vector<Endpoint> endpoints_;  // of this round
   size_t round_ = 0, attempt_ = 0;   // attempt_: which of endpoints_
@@ -105,6 +113,7 @@ class Link : public std::enable_shared_from_this<Link> {
   std::string lost_;                 // why the last connection ended, while there is none; empty at first
   Liveness::Duration silence_{};     // of the last connection
   std::function<void()> cancel_;     // of the attempt under way
+  std::vector<std::string> failed_;  // why, for each endpoint of the latest round
   std::shared_ptr<Connection> connection_;
   Message<wire::Hello> hello_;          // as sent over this connection
   Message<wire::Challenge> challenge_;  // and what came back

@@ -26,6 +26,13 @@ bool is_on_this_host(const Endpoint& endpoint) {
   return address.is_loopback();
 }
 
+bool is_wildcard(const Endpoint& endpoint) {
+  if (endpoint.unix_socket) return false;
+  boost::system::error_code no_number;
+  const ip::address address = ip::make_address(endpoint.host, no_number);
+  return !no_number && address.is_unspecified();
+}
+
 Endpoint parse_endpoint(const std::string& text) {
   if (text.starts_with("unix:")) {
     const std::string path = text.substr(5);

@@ -18,6 +18,9 @@ struct Endpoint {
 // than "localhost" is not looked up, and counts as an address beyond this host.
 bool is_on_this_host(const Endpoint& endpoint);
 
+// Whether it stands for every address of this host: 0.0.0.0 or [::].
+bool is_wildcard(const Endpoint& endpoint);
+
 // kInvalid naming what is wrong with the text. Port 0 stands for any free port when listening.
 Endpoint parse_endpoint(const std::string& text);
 

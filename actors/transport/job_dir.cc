@@ -9,7 +9,6 @@
 #include <sstream>
 #include <system_error>
 
-#include "actors/transport/local_address.h"
 #include "base/errors.h"
 #include "base/files/disk.h"
 #include "base/files/output_file.h"
@@ -19,8 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kLongestAddress = 64 << 10;  // bytes of the file
-// Of documentation networks (RFC 5737): what matters is the way out of this host, and nothing is sent.
-constexpr char kSomewhere[] = "192.0.2.1", kSomePort[] = "9";
 
 std::string in(const std::string& directory, const char* file) {
   return (fs::path(directory) / file).string();
@@ -99,16 +96,6 @@ std::string write_secret(const std::string& directory, const Secret& secret) {
   fail(file_error_code(why), "cannot write '{}': {}", path, std::generic_category().message(why));
 }
 
-// As others reach it.
-Endpoint reachable(Endpoint endpoint) {
-  if (endpoint.unix_socket) {
-    if (!endpoint.host.starts_with('@')) endpoint.host = fs::absolute(endpoint.host).string();
-  } else if (endpoint.host == "0.0.0.0" || endpoint.host == "::") {
-    endpoint.host = local_address_towards(kSomewhere, kSomePort);
-  }
-  return endpoint;
-}
-
 }  // namespace
 
 JobDir::JobDir(const std::string& path) : path_(made_private(path)), lock_(DirectoryLock::take(path_)) {}
@@ -131,7 +118,7 @@ Secret JobDir::secret() const {
 
 void JobDir::announce(const std::vector<Endpoint>& endpoints) {
   std::string text;
-  for (const Endpoint& endpoint : endpoints) text += reachable(endpoint).text() + "\n";
+  for (const Endpoint& endpoint : endpoints) text += endpoint.text() + "\n";
   announced_ = true;
   write_file(in(path_, "address"), text);
 }

@@ -27,8 +27,7 @@ class JobDir {
 
   // Makes the secret if there is none yet.
   Secret secret() const;
-  // Writes `address`, all of it at once. An endpoint that stands for every address of this host is written as
-  // one that others can reach.
+  // Writes `address`, all of it at once: where others find the master (advertise.h).
   void announce(const std::vector<Endpoint>& endpoints);
   // Removes `address` if this process wrote it.
   void withdraw();

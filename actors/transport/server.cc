@@ -99,15 +99,30 @@ void Server::add(const Endpoint& endpoint) {
       endpoints_.push_back(endpoint);
       return;
     }
-    asio::ip::tcp::resolver resolver(transport_.io());
-    const asio::ip::tcp::endpoint address =
-        *resolver.resolve(endpoint.host, endpoint.port, asio::ip::resolver_base::passive);
-    asio::ip::tcp::acceptor acceptor(transport_.io(), address);
+    asio::ip::tcp::acceptor acceptor = bind(endpoint);
     endpoints_.push_back({false, endpoint.host, std::to_string(acceptor.local_endpoint().port())});
     acceptors_.push_back(std::make_shared<Acceptor>(Acceptor{std::move(acceptor), "", false}));
   } catch (const boost::system::system_error& e) {
     fail_listen(endpoint, e.code().message());
   }
+}
+
+// A range has one port for each server that listens on this host.
+asio::ip::tcp::acceptor Server::bind(const Endpoint& endpoint) {
+  asio::ip::tcp::resolver resolver(transport_.io());
+  asio::ip::tcp::endpoint address =
+      *resolver.resolve(endpoint.host, endpoint.port, asio::ip::resolver_base::passive);
+  if (endpoint.port != "0" || options_.ports.any()) return {transport_.io(), address};
+  for (unsigned port = options_.ports.first; port <= options_.ports.last; ++port) {
+    address.port(static_cast<uint16_t>(port));
+    try {
+      return {transport_.io(), address};
+    } catch (const boost::system::system_error& e) {
+      if (e.code() != asio::error::address_in_use && e.code() != asio::error::access_denied) throw;
+    }
+  }
+  fail_listen(endpoint, fmt::format("no port of --port-range {} is free here: give a wider one",
+                                    options_.ports.text()));
 }
 
 void Server::start() {

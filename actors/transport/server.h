@@ -11,6 +11,7 @@
 #include "actors/door/refusal_log.h"
 #include "actors/door/roles.h"
 #include "actors/errors.h"
+#include "actors/transport/advertise.h"
 #include "actors/transport/session.h"
 #include "actors/transport/transport.h"
 
@@ -31,6 +32,7 @@ class Server : public std::enable_shared_from_this<Server> {
         false;                // a client that does not know the run yet (job 0) is welcome: masters only
     size_t newcomers = 1024;  // connections that have not shaken hands, at most
     std::chrono::milliseconds patience = std::chrono::seconds(10);  // for a handshake
+    PortRange ports = {};  // of which an endpoint with port 0 gets a free one
     // Without progress for so long, a connection is cut (liveness.h); its client hears of it in the
     // handshake.
     std::chrono::duration<double> silence = std::chrono::seconds(5);
@@ -70,6 +72,7 @@ class Server : public std::enable_shared_from_this<Server> {
   Server(Transport& transport, Options options)
       : transport_(transport), options_(options), newcomers_(options.newcomers) {}
   void add(const Endpoint& endpoint);
+  boost::asio::ip::tcp::acceptor bind(const Endpoint& endpoint);
   void accept(const std::shared_ptr<Acceptor>& acceptor);
   void accept_later(const std::shared_ptr<Acceptor>& acceptor, std::chrono::milliseconds pause);
   bool greet(Connection::Socket socket, bool abstract);

@@ -32,6 +32,12 @@ struct AccessOptions {
   bool insecure = false;    // --insecure
 };
 
+// Where others find a process that listens.
+struct ReachedOptions {
+  std::string advertise;   // --advertise HOST[:PORT]
+  std::string port_range;  // --port-range A-B
+};
+
 enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 
 struct MasterOptions {
@@ -41,8 +47,9 @@ struct MasterOptions {
   std::vector<std::string> data;                      // --data: files instead of the job's test files
   std::string out;                                    // --out: CSV file
   std::vector<std::string> listen{"127.0.0.1:7700"};  // the default; empty where none was given
-  uint32_t shards = 0, workers = 0;                   // 0: as the job file says
-  double connect_timeout = 20;                        // seconds
+  ReachedOptions reached;
+  uint32_t shards = 0, workers = 0;  // 0: as the job file says
+  double connect_timeout = 20;       // seconds
 };
 
 struct JoinOptions {
@@ -56,7 +63,8 @@ struct ShardOptions {
   JoinOptions join;
   uint32_t owners = 1;              // that this process joins as
   std::vector<std::string> listen;  // instead of the address that reaches the master and a Unix socket
-  std::string pin;                  // --pin LIST of CPUs
+  ReachedOptions reached;
+  std::string pin;  // --pin LIST of CPUs
 };
 
 struct WorkerOptions {
@@ -129,6 +137,18 @@ struct MemberOptions {
   std::vector<std::string> command;      // after "--"
 };
 
+struct DoctorOptions {
+  JoinOptions join;
+  std::vector<std::string> listen;  // of a shard on this host
+  ReachedOptions reached;
+  bool json = false, skip_data = false;
+};
+
+// What a worker here would tell the master, as JSON; for `embers doctor`, not for users.
+struct ExamineOptions {
+  JoinOptions join;
+};
+
 struct EvaluateOptions {
   JobOptions job;                 // resume: the model's directory
   std::vector<std::string> data;  // files instead of the job's test files
@@ -152,7 +172,7 @@ struct OpOptions {
   bool lines = false;  // --lines: a case a line, instead of one
 };
 
-enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage, kControl };
+enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage, kControl, kHosts };
 
 struct BenchOptions {
   Bench bench = Bench::kEngine;
@@ -171,10 +191,11 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command = std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, LaunchOptions,
-                             GuardOptions, MemberOptions, StatusOptions, ScaleOptions, DrainOptions,
-                             StopOptions, TopOptions, EvaluateOptions, PredictOptions, CheckOptions,
-                             SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+using Command =
+    std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, LaunchOptions, GuardOptions,
+                 MemberOptions, StatusOptions, ScaleOptions, DrainOptions, StopOptions, TopOptions,
+                 DoctorOptions, ExamineOptions, EvaluateOptions, PredictOptions, CheckOptions, SynthOptions,
+                 OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>

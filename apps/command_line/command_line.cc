@@ -95,6 +95,19 @@ void add_join_options(CLI::App& app, JoinOptions& o) {
       ->capture_default_str();
 }
 
+// `who` finds the process there.
+void add_reached(CLI::App& app, ReachedOptions& o, const std::string& who) {
+  app.add_option(
+         "--advertise", o.advertise,
+         "HOST or HOST:PORT by which " + who +
+             " reach this process (default: what it listens on; for 0.0.0.0 and [::] the addresses of this "
+             "host)")
+      ->check(kNotEmpty);
+  app.add_option("--port-range", o.port_range,
+                 "A-B: ports to listen on where --listen has port 0 or none is given (default: any free one)")
+      ->check(kNotEmpty);
+}
+
 void add_pin(CLI::App& app, std::string& pin) {
   app.add_option(
          "--pin", pin,
@@ -180,6 +193,7 @@ void add_master(CLI::App& app, Chosen& chosen) {
       ->capture_default_str()
       ->allow_extra_args(false);
   options.listen.clear();  // shown, but not given
+  add_reached(*master, options.reached, "shards and workers");
   add_access(*master, options.access,
              "directory for the master's address and the job's secret, which is made at first use");
 }
@@ -289,16 +303,38 @@ void add_shard(CLI::App& app, Chosen& chosen) {
                    "HOST:PORT or unix:/path for workers (may be repeated; default: a free port and a Unix "
                    "socket); with several owners, HOST:0")
       ->allow_extra_args(false);
+  add_reached(*shard, options.reached, "master and workers");
+}
+
+void add_set_here(CLI::App& app, JoinOptions& o) {
+  app.add_option("--set", o.set, "override a value of the job for this host, e.g. data.dir=/mnt/data")
+      ->allow_extra_args(false);
 }
 
 void add_worker(CLI::App& app, Chosen& chosen) {
   const auto [worker, options] =
       add_command<WorkerOptions>(app, chosen, "worker", "compute minibatches of a job");
   add_join_options(*worker, options.join);
-  worker
-      ->add_option("--set", options.join.set,
-                   "override a value of the job for this host, e.g. data.dir=/mnt/data")
+  add_set_here(*worker, options.join);
+}
+
+void add_doctor(CLI::App& app, Chosen& chosen) {
+  const auto [doctor, options] = add_command<DoctorOptions>(
+      app, chosen, "doctor", "check whether this host can take part in a running job, and say what to do");
+  add_join_options(*doctor, options.join);
+  add_set_here(*doctor, options.join);
+  doctor
+      ->add_option(
+          "--listen", options.listen,
+          "HOST:PORT that a shard on this host would listen on (may be repeated; default: a free port)")
       ->allow_extra_args(false);
+  add_reached(*doctor, options.reached, "master and workers");
+  doctor->add_flag("--skip-data", options.skip_data, "do not read the data files and load the model");
+  doctor->add_flag("--json", options.json, "print what was found as JSON");
+  const auto [examine, what] = add_command<ExamineOptions>(app, chosen, "examine", "for embers doctor");
+  examine->group("");
+  add_join_options(*examine, what.join);
+  add_set_here(*examine, what.join);
 }
 
 template <class Options>
@@ -403,6 +439,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   add(Bench::kStorage, "storage", "pull and push beside Redis, memcached and torch; 6 minutes, and 12 GB");
   add(Bench::kControl, "control",
       "a master with up to 4000 simulated workers and 100 owners: leases, heartbeats, memory; 3 minutes");
+  add(Bench::kHosts, "hosts",
+      "deepfm across a link of 1 Gbit/s and 0.5 ms beside the same job on one host, 15 minutes (--quick: 2)");
   const auto [part, options] =
       add_command<BenchPartOptions>(*bench, chosen, "part", "a process of a benchmark");
   part->group("")->add_option("WORDS", options.words);
@@ -475,7 +513,7 @@ int parse_and_run(int argc, const char* const* argv, const std::function<int(con
   app.set_version_flag("--version", "embers " EMBERS_VERSION);
   Chosen chosen;
   for (const auto add : {add_train, add_launch, add_launched, add_master, add_shard, add_worker, add_control,
-                         add_top, add_using, add_synth, add_bench, add_op, add_help})
+                         add_top, add_doctor, add_using, add_synth, add_bench, add_op, add_help})
     add(app, chosen);
   CLI::App* command = &app;
   for (int i = 1;

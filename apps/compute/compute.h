@@ -11,5 +11,6 @@ int serve_worker(const JoinOptions& options);
 int evaluate(const EvaluateOptions& options);
 int predict(const PredictOptions& options);
 int check(const JobOptions& options);
+int examine(const JoinOptions& options);
 
 }  // namespace embers

@@ -21,13 +21,13 @@ uint64_t longest_value(const ModelSpec& model) {
 
 }  // namespace
 
-std::unique_ptr<OwnServers> provide_servers(MasterConfig& config, const std::optional<std::string>& host) {
+std::unique_ptr<OwnServers> provide_servers(MasterConfig& config, const std::optional<ServerPlace>& place) {
   auto& settings = config.job.storage;
   if (!config.model.has_embeddings()) settings.backend = "memory";
   if (settings.backend == "memory") return nullptr;
   std::unique_ptr<OwnServers> own;
   if (settings.servers.empty()) {
-    own = std::make_unique<OwnServers>(OwnServers::Options{settings.backend, settings.own_servers, host,
+    own = std::make_unique<OwnServers>(OwnServers::Options{settings.backend, settings.own_servers, place,
                                                            settings.memory_mb, settings.server_threads,
                                                            longest_value(config.model)});
     settings.servers = own->addresses();

@@ -1,8 +1,14 @@
 // embers master and embers worker: a job in several processes; its owners are in apps/shard/.
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
 #include <optional>
 
+#include "actors/probe/probe.h"
 #include "actors/routing/remote_owner.h"
 #include "actors/transport/job_dir.h"
 #include "actors/transport/server.h"
@@ -11,6 +17,7 @@
 #include "apps/compute/evaluate.h"
 #include "apps/compute/job_servers.h"
 #include "apps/compute/job_setup.h"
+#include "apps/compute/rejoin.h"
 #include "apps/process/joining.h"
 #include "apps/process/open_files.h"
 #include "apps/process/outcome.h"
@@ -19,6 +26,7 @@
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
 #include "base/random_number.h"
+#include "model/step.h"
 #include "worker/worker.h"
 
 namespace embers {
@@ -26,12 +34,42 @@ namespace {
 
 using std::chrono::duration;
 
-// Where the job's own servers listen: at the address of the master that members on other hosts reach, if any
-// can.
-std::optional<std::string> server_host(const std::vector<std::string>& listen) {
-  for (const Endpoint& endpoint : parse_endpoints(listen))
-    if (!is_of_this_host(endpoint)) return endpoint.host;
-  return std::nullopt;
+// Where the job's own servers listen, and where members find them: as the master, if members on other hosts
+// can reach it.
+std::optional<ServerPlace> server_place(const MasterOptions& options,
+                                        const std::vector<Endpoint>& advertised) {
+  const auto beyond = [](const std::vector<Endpoint>& endpoints) {
+    return std::find_if(endpoints.begin(), endpoints.end(),
+                        [](const Endpoint& e) { return !is_of_this_host(e); });
+  };
+  const std::vector<Endpoint> listening = parse_endpoints(options.listen);
+  const auto here = beyond(listening), there = beyond(advertised);
+  if (here == listening.end()) return std::nullopt;
+  return ServerPlace{here->host, there == advertised.end() ? host_name() : there->host,
+                     parse_port_range(options.reached.port_range)};
+}
+
+// The latest owner of each shard, for whoever examines the network.
+class OwnersSeen {
+ public:
+  void add(About::Place place) {
+    const std::lock_guard lock(mutex_);
+    latest_[place.name.substr(0, place.name.find(" ("))] = std::move(place);  // "shard 1"
+  }
+  std::vector<About::Place> all() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<About::Place> all;
+    for (const auto& [shard, place] : latest_) all.push_back(place);
+    return all;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, About::Place> latest_;
+};
+
+std::string text_of(const std::vector<Endpoint>& endpoints) {
+  return fmt::format("{}", fmt::join(texts(endpoints), " "));
 }
 
 // What members are told that are still there when the master goes.
@@ -54,6 +92,7 @@ int serve_master(const MasterOptions& given) {
   for (const std::string& files : use_test_files(options.data)) overrides.push_back(files);
   if (!options.out.empty()) check_file(options.out);
   job::Job job = load_job(options.job, overrides);
+  const Advertise advertise = parse_advertise(options.reached.advertise);
   std::optional<JobDir> job_dir;
   if (!options.access.job_dir.empty()) job_dir.emplace(options.access.job_dir);
   SystemConfig system_config;
@@ -66,8 +105,10 @@ int serve_master(const MasterOptions& given) {
   serving.accept_strangers = true;
   serving.silence = connection_silence(job);
   serving.newcomers = places_for_newcomers();
+  serving.ports = parse_port_range(options.reached.port_range);
   const auto server = Server::listen(transport, parse_endpoints(options.listen), serving);
-  if (job_dir) job_dir->announce(server->endpoints());
+  const std::vector<Endpoint> reached_at = advertised(server->endpoints(), advertise);
+  if (job_dir) job_dir->announce(reached_at);
   const JobSetup setup = set_up(std::move(job), evaluates ? Purpose::kEvaluate : Purpose::kTrain,
                                 index_dir_of(options.job.output));
   const auto lock = lock_output(options.job);
@@ -77,12 +118,17 @@ int serve_master(const MasterOptions& given) {
   check_open_files(open_files_of_master(config->workers, config->shards),
                    fmt::format("the master of a job with {} and {}", counted(config->workers, "worker"),
                                counted(config->shards, "shard")));
-  auto own_servers = provide_servers(*config, server_host(options.listen));
+  auto own_servers = provide_servers(*config, server_place(options, reached_at));
   if (own_servers)
     for (const std::string& line : own_servers->describe()) console.event(line);
-  config->connect_owner = [&](const std::vector<std::string>& endpoints, uint64_t incarnation) {
-    return remote_owner(transport, endpoints, true, {run, incarnation, wire::Role::MASTER},
-                        duration<double>(options.connect_timeout), true);
+  OwnersSeen owners_seen;
+  config->connect_owner = [&, here = config->boot_id](const std::string& who,
+                                                      const std::vector<std::string>& endpoints,
+                                                      const std::string& there, uint64_t incarnation) {
+    owners_seen.add({who, endpoints, there});
+    return remote_owner(transport, who, endpoints, !here.empty() && here == there,
+                        {run, incarnation, wire::Role::MASTER}, duration<double>(options.connect_timeout),
+                        true);
   };
   config->drop_owner = [](const OwnerHandles& owner) {
     drop_remote_owner(owner, "the master has given up on this shard process");
@@ -91,7 +137,7 @@ int serve_master(const MasterOptions& given) {
     const OwnerMap map = even_owner_map(config->shards, config->job.storage.buckets);
     config->local_owners.push_back(
         spawn_owner(system, owner_config(config->job, config->run, 0, config->model.tables, map)));
-    config->local_endpoints = texts(server->endpoints());
+    config->local_endpoints = texts(reached_at);
     server->serve<OptimizerInterface>(Destination::kOptimizer, config->local_owners[0].optimizer);
     server->serve<ShardInterface>(Destination::kShard, config->local_owners[0].shard);
   }
@@ -99,6 +145,12 @@ int serve_master(const MasterOptions& given) {
   show_on(console, *config);
   config->on_end = [&](JobResult result) { ended.give(std::move(result)); };
   const LocalMasterActor master = spawn_master(system, config);
+  const ProbeActor probe =
+      spawn_probe(transport,
+                  {"the master", config->settings, numeric_settings(config->job.training.threads),
+                   [&] { return owners_seen.all(); }},
+                  {run, 0, wire::Role::MASTER});
+  server->serve<ProbeInterface>(Destination::kProbe, probe);
   server->serve<MasterInterface>(Destination::kMaster, caf::actor_cast<MasterActor>(master));
   server->start();
   std::optional<SignalWatch> watch(
@@ -107,6 +159,7 @@ int serve_master(const MasterOptions& given) {
     console.event(fmt::format("job '{}' at {}: waiting for {} and {}", config->job.job.name, e.text(),
                               counted(config->shards - config->local_owners.size(), "shard"),
                               counted(config->workers, "worker")));
+  if (reached_at != server->endpoints()) console.event("others reach it at " + text_of(reached_at));
   const JobResult result = ended.wait();
   console.finish();
   if (job_dir) job_dir->withdraw();
@@ -144,15 +197,23 @@ int serve_worker(const JoinOptions& options) {
   config->test = setup.test;
   config->settings = agreed_settings(setup);
   Outcome<std::optional<Error>> ended;
+  std::atomic<bool> has_finished = false, leaves = false;
+  config->on_finished = [&] { has_finished = true; };
   config->on_end = [&](std::optional<Error> error) { ended.give(std::move(error)); };
   const WorkerActor worker = spawn_worker(system, config);
   spdlog::info("worker of job '{}', {}", setup.job.job.name, access.master);
   const SignalWatch watch([&](const std::string& signal) {
     spdlog::info("{}: finishing what is under way, then leaving", signal);
+    leaves = true;
     caf::anon_send(worker, leave_atom::value);
   });
-  const std::optional<Error> error = ended.wait();
+  std::optional<Error> error = ended.wait();
   transport.stop();
+  if (error && !leaves && joins_again(*error, has_finished)) {
+    spdlog::warn("{}", error->what());
+    error = Error(ErrorCode::kLost, fmt::format("{}; it could not join again: {}", error->what(),
+                                                join_again(options, master.run).what()));
+  }
   end_member(error);
 }
 

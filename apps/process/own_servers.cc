@@ -43,21 +43,44 @@ struct Socket {
   const int fd;
 };
 
-uint16_t free_port(const std::string& host) {
+// `port` if it is free, or any where that is 0.
+std::optional<uint16_t> free_port(const std::string& host, unsigned wanted) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
-  if (const int error = getaddrinfo(host.c_str(), "0", &hints, &found); error != 0)
+  if (const int error = getaddrinfo(host.c_str(), std::to_string(wanted).c_str(), &hints, &found); error != 0)
     fail(ErrorCode::kInvalid, "a server cannot listen on '{}': {}", host, gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(found, &freeaddrinfo);
   const Socket socket(address->ai_family);
   char port[NI_MAXSERV];
-  if (::bind(socket.fd, address->ai_addr, address->ai_addrlen) != 0 ||
-      ::getsockname(socket.fd, address->ai_addr, &address->ai_addrlen) != 0 ||
+  if (::bind(socket.fd, address->ai_addr, address->ai_addrlen) != 0) {
+    if (wanted != 0 && (errno == EADDRINUSE || errno == EACCES)) return std::nullopt;
+    fail(ErrorCode::kInvalid, "a server cannot listen on '{}': {}", host, std::strerror(errno));
+  }
+  if (::getsockname(socket.fd, address->ai_addr, &address->ai_addrlen) != 0 ||
       ::getnameinfo(address->ai_addr, address->ai_addrlen, nullptr, 0, port, sizeof port, NI_NUMERICSERV) !=
           0)
     fail(ErrorCode::kInvalid, "a server cannot listen on '{}': {}", host, std::strerror(errno));
   return static_cast<uint16_t>(std::stoi(port));
+}
+
+// A free port of the place.
+uint16_t free_port(const ServerPlace& place) {
+  if (place.ports.any()) return *free_port(place.listen, 0);
+  for (unsigned port = place.ports.first; port <= place.ports.last; ++port)
+    if (const auto found = free_port(place.listen, port)) return *found;
+  fail(ErrorCode::kInvalid,
+       "no port of --port-range {} is free for a server of the job's own: give a wider one",
+       place.ports.text());
+}
+
+std::string host_and_port(std::string host, const std::string& port) {
+  return Endpoint{false, std::move(host), port}.text();
+}
+
+// As memcached wants it, which takes a colon for the begin of a port.
+std::string in_brackets(const std::string& host) {
+  return host.find(':') == host.npos ? host : "[" + host + "]";
 }
 
 // Whether a server listens at a Unix socket.
@@ -97,10 +120,6 @@ FilePtr file_of(const std::string& text) {
   return file;
 }
 
-std::string host_for_members(const std::string& host) {
-  return host == "0.0.0.0" || host == "::" || host.empty() ? host_name() : host;
-}
-
 // How one server is started, and how it shows that it is up. It does so in the private folder: at its port,
 // another process might answer.
 struct Plan {
@@ -122,18 +141,19 @@ std::string quoted(const std::string& text) {
 Plan redis(const OwnServers::Options& o, const storage::ServerLogin& login, const std::string& folder,
            uint32_t number) {
   const std::string socket = fmt::format("{}/{}.socket", folder, number);
-  const uint16_t port = o.host ? free_port(*o.host) : 0;
+  const uint16_t port = o.place ? free_port(*o.place) : 0;
   std::string config = fmt::format(
       "port {}\nunixsocket {}\nunixsocketperm 700\ndir {}\nsave \"\"\nappendonly no\nmaxmemory {}mb\n"
       "maxmemory-policy noeviction\nio-threads {}\n",
       port, quoted(socket), quoted(folder), o.memory_mb, o.threads);
-  if (o.host) config += fmt::format("bind {}\n", quoted(*o.host));
+  if (o.place) config += fmt::format("bind {}\n", quoted(o.place->listen));
   // What storage/external/redis_server.cc sends.
   constexpr char kRights[] = "~* resetchannels -@all +get +mget +set +info +ping";
-  config += o.host ? fmt::format("user default off\nuser {} on >{} {}\n", login.user, login.password, kRights)
-                   : fmt::format("user default on nopass {}\n", kRights);
+  config += o.place
+                ? fmt::format("user default off\nuser {} on >{} {}\n", login.user, login.password, kRights)
+                : fmt::format("user default on nopass {}\n", kRights);
   const std::string address =
-      o.host ? fmt::format("{}:{}", host_for_members(*o.host), port) : "unix:" + socket;
+      o.place ? host_and_port(o.place->advertise, std::to_string(port)) : "unix:" + socket;
   return {{"redis-server", "-"}, config, socket, [address] { return address; }};
 }
 
@@ -142,9 +162,11 @@ Plan memcached(const OwnServers::Options& o, const std::string& folder, uint32_t
   const std::string port_file = fmt::format("{}/{}.port", folder, number);
   Words words;
   const auto add = [&](const Words& more) { words.insert(words.end(), more.begin(), more.end()); };
-  if (o.host) {
+  if (o.place) {
+    const std::string port = o.place->ports.any() ? "-1" : std::to_string(free_port(*o.place));
     add({"SASL_CONF_PATH=" + folder, "MEMCACHED_PORT_FILENAME=" + port_file});  // for `env`, which starts it
-    add({"memcached", "-S", "-l", *o.host, "-p", "-1", "-U", "0"});             // at any free port
+    add({"memcached", "-S", "-l", in_brackets(o.place->listen), "-p", port, "-U",
+         "0"});  // -1: at any free port
   } else {
     add({"memcached", "-s", socket, "-a", "700"});
   }
@@ -153,11 +175,11 @@ Plan memcached(const OwnServers::Options& o, const std::string& folder, uint32_t
   if (const uint64_t mib = o.longest_value / kMiB + 1; mib > 1 || o.longest_value > kMiB - 1024)
     add({"-I", fmt::format("{}m", mib + 1)});
   if (::geteuid() == 0) add({"-u", "root"});
-  if (!o.host) return {words, "", socket, [socket] { return "unix:" + socket; }};
-  return {words, "", port_file, [host = *o.host, port_file] {
+  if (!o.place) return {words, "", socket, [socket] { return "unix:" + socket; }};
+  return {words, "", port_file, [host = o.place->advertise, port_file] {
             std::string line;  // "TCP INET: 12345"
             std::getline(std::ifstream(port_file), line);
-            return fmt::format("{}:{}", host_for_members(host), line.substr(line.rfind(' ') + 1));
+            return host_and_port(host, line.substr(line.rfind(' ') + 1));
           }};
 }
 
@@ -197,9 +219,9 @@ struct OwnServers::Process {
 OwnServers::OwnServers(const Options& options)
     : backend_(options.backend),
       folder_(kLongestFile),
-      login_(options.host ? storage::ServerLogin{kUser, random_password()} : storage::ServerLogin{}) {
+      login_(options.place ? storage::ServerLogin{kUser, random_password()} : storage::ServerLogin{}) {
   const bool is_redis = backend_ == "redis";
-  if (!is_redis && options.host) write_sasl_passwords(folder_.path(), login_);
+  if (!is_redis && options.place) write_sasl_passwords(folder_.path(), login_);
   for (uint32_t i = 0; i < options.count; ++i) {
     std::string said;
     for (int attempt = 0; attempt < kAttempts && addresses_.size() == i; ++attempt) {
@@ -218,7 +240,7 @@ OwnServers::OwnServers(const Options& options)
     }
     if (addresses_.size() == i)
       fail(ErrorCode::kInvalid, "the job's own {} server did not start{}: {}", backend_,
-           options.host ? " on " + *options.host : "", said);
+           options.place ? " on " + options.place->listen : "", said);
   }
 }
 

@@ -6,10 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "actors/transport/advertise.h"
 #include "apps/process/private_folder.h"
 #include "storage/external/key_value_server.h"
 
 namespace embers {
+
+// Where servers listen that members on other hosts reach.
+struct ServerPlace {
+  std::string listen;     // host
+  std::string advertise;  // host by which members find them
+  PortRange ports = {};   // of which each gets one
+};
 
 // The memcached or Redis servers of a job's own, which end with it, even when this process is killed. Only
 // the job gets into them: they listen on Unix sockets in a folder of this user alone; or, for members on
@@ -21,9 +29,9 @@ class OwnServers {
   struct Options {
     std::string backend;  // memcached | redis
     uint32_t count = 1;
-    std::optional<std::string> host;  // to listen on; none: all members are on this host
-    uint32_t memory_mb, threads;      // of each
-    uint64_t longest_value;           // bytes
+    std::optional<ServerPlace> place;  // none: all members are on this host
+    uint32_t memory_mb, threads;       // of each
+    uint64_t longest_value;            // bytes
   };
   // Starts them, on free ports. They answer writes that they have no memory for with an error instead of
   // dropping other rows. If one does not come up, or is not installed: kInvalid with what it said.

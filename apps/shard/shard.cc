@@ -11,6 +11,7 @@
 
 #include "actors/ask.h"
 #include "actors/owner/owner.h"
+#include "actors/probe/probe.h"
 #include "actors/transport/local_address.h"
 #include "actors/transport/server.h"
 #include "apps/process/joining.h"
@@ -36,13 +37,16 @@ using Verdict = Outcome<std::optional<Error>>;
 std::vector<Endpoint> default_endpoints(const std::vector<Endpoint>& master) {
   const std::string name = fmt::format("@embers-{}-{:016x}", ::getpid(), random_number());
   std::vector<Endpoint> endpoints{{true, name, ""}};
-  const auto tcp =
-      std::find_if(master.begin(), master.end(), [](const Endpoint& e) { return !e.unix_socket; });
+  // Where the master is reached by other hosts, too, so may be this owner.
+  auto tcp =
+      std::find_if(master.begin(), master.end(), [](const Endpoint& e) { return !is_on_this_host(e); });
+  if (tcp == master.end())
+    tcp = std::find_if(master.begin(), master.end(), [](const Endpoint& e) { return !e.unix_socket; });
   if (tcp != master.end()) endpoints.push_back({false, local_address_towards(tcp->host, tcp->port), "0"});
   return endpoints;
 }
 
-Message<wire::JoinRequest> owner_join_request(const Server& server, uint32_t more) {
+Message<wire::JoinRequest> owner_join_request(const std::vector<Endpoint>& reached_at, uint32_t more) {
   return make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
     b.setRole(wire::Role::OWNER);
     b.setHost(host_name());
@@ -51,7 +55,7 @@ Message<wire::JoinRequest> owner_join_request(const Server& server, uint32_t mor
     b.setMore(more);
     b.setToken(random_number());
     b.setLabel(label_from_environment());
-    const auto endpoints = texts(server.endpoints());
+    const auto endpoints = texts(reached_at);
     write_texts(b.initEndpoints(endpoints.size()), endpoints);
   });
 }
@@ -75,19 +79,22 @@ class JoinedOwner {
       : transport_(system, access.credentials), access_(access), page_filler_(std::move(page_filler)) {
     transport_.share(std::move(flow));
     master_ = reach_master(transport_, access, options.join, wire::Role::OWNER);
+    const std::vector<Endpoint> master = access.find_master();
     const auto endpoints =
-        options.listen.empty() ? default_endpoints(access.find_master()) : parse_endpoints(options.listen);
+        options.listen.empty() ? default_endpoints(master) : parse_endpoints(options.listen);
     Server::Options serving;
+    serving.ports = parse_port_range(options.reached.port_range);
     serving.job = master_.run;
     serving.silence = connection_silence(master_.job);
     serving.newcomers = places_for_newcomers();
     server_ = Server::listen(transport_, endpoints, serving);
+    reached_at_ = advertised(server_->endpoints(), parse_advertise(options.reached.advertise), master);
   }
 
   // Takes its place in the job and serves; `more` owners of this process come after it.
   void join(uint32_t more, std::optional<int> cpu, const std::shared_ptr<Verdict>& verdict) {
     caf::scoped_actor self{transport_.system()};
-    const auto joined = ask(self.ptr(), master_.actor, owner_join_request(*server_, more));
+    const auto joined = ask(self.ptr(), master_.actor, owner_join_request(reached_at_, more));
     const uint64_t incarnation = joined.get().getIncarnation();
     OwnerConfig config = decoding(Kind::kJoinReply, [&] { return read_owner_config(master_, joined.get()); });
     config.cpu = cpu;
@@ -101,9 +108,16 @@ class JoinedOwner {
     const OwnerHandles owner = make_owner(config, incarnation);
     server_->serve<OptimizerInterface>(Destination::kOptimizer, owner.optimizer);
     server_->serve<ShardInterface>(Destination::kShard, owner.shard);
+    server_->serve<ProbeInterface>(
+        Destination::kProbe,
+        spawn_probe(transport_, {fmt::format("shard {}", config.number), {}, {}, nullptr},
+                    {master_.run, incarnation, wire::Role::OWNER}));
     server_->start();
-    spdlog::info("shard {} of job '{}', {}, listening on {}", config.number, master_.job.job.name,
-                 access_.master, fmt::join(texts(server_->endpoints()), " "));
+    spdlog::info("shard {} of job '{}', {}, listening on {}{}", config.number, master_.job.job.name,
+                 access_.master, fmt::join(texts(server_->endpoints()), " "),
+                 reached_at_ == server_->endpoints()
+                     ? ""
+                     : fmt::format(", reached at {}", fmt::join(texts(reached_at_), " ")));
   }
 
   void ask_to_stop() const { caf::anon_send(life_, end_job_atom::value); }
@@ -149,13 +163,21 @@ class JoinedOwner {
   const std::shared_ptr<storage::PageFiller> page_filler_;
   MasterLink master_;
   std::shared_ptr<Server> server_;
+  std::vector<Endpoint> reached_at_;
   OwnerLife life_;
 };
 using JoinedOwners = std::vector<std::unique_ptr<JoinedOwner>>;
 
 // Several owners can only be given a port that stands for any free one.
 void check_listen(const ShardOptions& options) {
+  parse_port_range(options.reached.port_range);
+  const Advertise advertise = parse_advertise(options.reached.advertise);
   if (options.owners == 1) return;
+  if (!advertise.port.empty())
+    fail(
+        ErrorCode::kInvalid,
+        "--advertise {} has one port, but --owners is {}: leave the port out, or start one process per owner",
+        options.reached.advertise, options.owners);
   for (const Endpoint& endpoint : parse_endpoints(options.listen))
     if (endpoint.unix_socket || endpoint.port != "0")
       fail(ErrorCode::kInvalid,

@@ -23,6 +23,7 @@ int bench_backends(const BenchOptions& options);
 int bench_storage(const BenchOptions& options);
 int bench_wire(const BenchOptions& options);
 int bench_control(const BenchOptions& options);
+int bench_hosts(const BenchOptions& options);
 
 double seconds_since(BenchClock::time_point begin);
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <vector>
@@ -22,12 +23,11 @@ std::string contents(const std::string& path) {
   return out.str();
 }
 
-// A process of the program embers with these arguments; its output goes to a file. Killed at the end if it
-// still runs.
+// A command; its output goes to a file. Killed at the end if it still runs.
 class Child {
  public:
-  Child(const std::vector<std::string>& arguments, const std::string& log)
-      : child_(program_beside("embers"), boost::process::args(arguments),
+  Child(const std::vector<std::string>& words, const std::string& log)
+      : child_(words.at(0), boost::process::args(std::vector(words.begin() + 1, words.end())),
                (boost::process::std_out & boost::process::std_err) > log, ends_with_this_process()) {}
   ~Child() { end(child_); }
 
@@ -40,13 +40,44 @@ class Child {
 
 }  // namespace
 
-nlohmann::json run_as_processes(const std::string& job_file, const std::string& dir) {
+std::string criteo_job(const JobShape& shape, const std::string& dir, uint32_t epochs, uint32_t prefetch) {
+  std::string text = fmt::format(
+      "[job]\nname = \"bench\"\n[model]\nname = \"{}\"\ndim = 16\n{}\n"
+      "[data]\ndir = {}\ntrain = \"train.txt\"\ntest = \"test.txt\"\nformat = \"criteo\"\n"
+      "[optimizer]\nname = \"adam\"\nlearning_rate = 0.001\n"
+      "[training]\nbatch_size = 2048\nprefetch = {}\nepochs = {}\n[features]\n",
+      shape.model, shape.layers, nlohmann::json(dir).dump(), prefetch, epochs);
+  for (int i = 1; i <= 13; ++i)
+    text += fmt::format("I{} = {{ as = \"numeric\", transform = \"log1p\" }}\n", i);
+  for (int i = 1; i <= 26; ++i)
+    text += fmt::format("C{} = {{ as = \"hash_bucket\", hash_bucket_size = 100000, missing = \"\" }}\n", i);
+  return text;
+}
+
+BenchFolder::BenchFolder() : path((std::filesystem::temp_directory_path() / "embers-bench-XXXXXX").string()) {
+  if (::mkdtemp(path.data()) == nullptr) fail(ErrorCode::kInvalid, "cannot make the folder '{}'", path);
+}
+
+BenchFolder::~BenchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
+nlohmann::json run_as_processes(const std::string& job_file, const std::string& dir,
+                                const Placement& placement) {
   const std::string address = fmt::format("unix:@embers-bench-{}-{:016x}", ::getpid(), random_number());
   const std::string report = dir + "/report.json", log = dir + "/master.log";
-  Child master(
-      {"master", job_file, "--listen", address, "--shards", "1", "--workers", "1", "--report", report}, log);
-  Child shard({"shard", "--master", address}, dir + "/shard.log");
-  Child worker({"worker", "--master", address}, dir + "/worker.log");
+  using Words = std::vector<std::string>;
+  const auto start = [&](const std::string& role, Words words, const Words& more, const Words& by_default) {
+    words.insert(words.begin(), {program_beside("embers"), role});
+    const Words& where = placement.place ? more : by_default;
+    words.insert(words.end(), where.begin(), where.end());
+    return Child(placement.place ? placement.place(role, words) : words, dir + "/" + role + ".log");
+  };
+  Child master = start("master", {job_file, "--shards", "1", "--workers", "1", "--report", report},
+                       placement.master, {"--listen", address});
+  Child shard = start("shard", {}, placement.members, {"--master", address});
+  Child worker = start("worker", {}, placement.members, {"--master", address});
   if (const int status = master.wait(); status != 0)
     fail(ErrorCode::kInternal, "the master ended with status {}: {}", status, contents(log));
   worker.wait();

@@ -41,13 +41,10 @@ constexpr std::array<uint32_t, 2> kThreads{1, 2};
 constexpr double kHopeless =
     3;  // a number of threads is given up on when it is this many times slower than another
 
-struct Shape {
-  std::string model, layers;  // of the job file
-};
-const std::array<Shape, 3> kDefault{{{"wide_deep", ""}, {"deepfm", ""}, {"dlrm", ""}}};
-const std::array<Shape, 3> kLarge{{{"wide_deep", "hidden = [1024, 512, 256]"},
-                                   {"deepfm", "hidden = [1024, 256, 32]"},
-                                   {"dlrm", "bottom = [512, 256, 64]\ntop = [512, 256]"}}};
+const std::array<JobShape, 3> kDefault{{{"wide_deep", ""}, {"deepfm", ""}, {"dlrm", ""}}};
+const std::array<JobShape, 3> kLarge{{{"wide_deep", "hidden = [1024, 512, 256]"},
+                                      {"deepfm", "hidden = [1024, 256, 32]"},
+                                      {"dlrm", "bottom = [512, 256, 64]\ntop = [512, 256]"}}};
 
 // How long a run is.
 struct Length {
@@ -56,20 +53,6 @@ struct Length {
   int rounds;
   double farthest;  // that losses may be apart; after few steps, it shows which gradients were late
 };
-
-std::string job_text(const Shape& shape, const std::string& dir, uint32_t epochs) {
-  std::string text = fmt::format(
-      "[job]\nname = \"bench\"\n[model]\nname = \"{}\"\ndim = 16\n{}\n"
-      "[data]\ndir = {}\ntrain = \"train.txt\"\ntest = \"test.txt\"\nformat = \"criteo\"\n"
-      "[optimizer]\nname = \"adam\"\nlearning_rate = 0.001\n"
-      "[training]\nbatch_size = 2048\nprefetch = 1\nepochs = {}\n[features]\n",
-      shape.model, shape.layers, Json(dir).dump(), epochs);
-  for (int i = 1; i <= 13; ++i)
-    text += fmt::format("I{} = {{ as = \"numeric\", transform = \"log1p\" }}\n", i);
-  for (int i = 1; i <= 26; ++i)
-    text += fmt::format("C{} = {{ as = \"hash_bucket\", hash_bucket_size = 100000, missing = \"\" }}\n", i);
-  return text;
-}
 
 // One epoch of a side, per example.
 struct Epoch {
@@ -218,8 +201,8 @@ void check_losses(const std::string& model, const Run& embers, const Run& late, 
          embers.test_loss, late.test_loss);
 }
 
-Json measure(const Shape& shape, const Length& length, const std::string& dir) {
-  const std::string text = job_text(shape, dir, length.epochs), file = dir + "/job.toml";
+Json measure(const JobShape& shape, const Length& length, const std::string& dir) {
+  const std::string text = criteo_job(shape, dir, length.epochs, 1), file = dir + "/job.toml";
   std::ofstream(file) << text;
   const job::Job job = job::parse_job({file, text, {}});
   const auto train = data::Dataset::open(job, data::Split::kTrain, "");
@@ -262,18 +245,6 @@ Json measure(const Shape& shape, const Length& length, const std::string& dir) {
   return json;
 }
 
-// Holds the data and what the processes write; gone at the end.
-struct Folder {
-  Folder() : path((std::filesystem::temp_directory_path() / "embers-bench-XXXXXX").string()) {
-    if (::mkdtemp(path.data()) == nullptr) fail(ErrorCode::kInvalid, "cannot make the folder '{}'", path);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  std::string path;
-};
-
 }  // namespace
 
 int bench_train(const BenchOptions& options) {
@@ -282,7 +253,7 @@ int bench_train(const BenchOptions& options) {
   fmt::print("dedupe: {:.0f} M ids/s, limit {:.0f}\n", report["dedupe"]["mids"].get<double>(),
              report["dedupe"]["limit_mids"].get<double>());
   const Length length = options.quick ? Length{30'000, 3, 2, 0.05} : Length{110'000, 3, 3, 0.03};
-  const Folder folder;
+  const BenchFolder folder;
   data::write_criteo(length.rows, 7, folder.path);
   fmt::print(
       "us an example       embers                            plain libtorch               (threads)   ratios "
@@ -291,7 +262,7 @@ int bench_train(const BenchOptions& options) {
       "model     layers   examples/s   step  dense  embed.  examples/s   step  dense  embed.         whole "
       "embed. "
       "  embers plain late\n");
-  for (const Shape& shape : kDefault) {
+  for (const JobShape& shape : kDefault) {
     const Json point = measure(shape, length, folder.path);
     report["targets"].push_back(target("train." + shape.model, point["ratio"].get<double>(), 1));
     report["targets"].push_back(
@@ -299,7 +270,7 @@ int bench_train(const BenchOptions& options) {
     report["grid"].push_back(point);
   }
   if (!options.quick)
-    for (const Shape& shape : kLarge)
+    for (const JobShape& shape : kLarge)
       report["grid"].push_back(measure(shape, {length.rows, 2, 2, 0.05}, folder.path));
   report["targets"].push_back(target("train.dedupe_mids", report["dedupe"]["mids"].get<double>(), 100));
   end_report(report, options);

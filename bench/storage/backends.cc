@@ -171,7 +171,7 @@ int bench_backends(const BenchOptions& options) {
   fmt::print("million rows/s, {} rows a table      ours      raw  ratio\n", rows);
   add(measure("memory", *filled(storage::make_memory_store(), rows, *adam), nullptr, *adam, rows, rounds));
   for (const std::string backend : {"memcached", "redis"}) {
-    const OwnServers server({backend, 1, "127.0.0.1", kServerMb, 2, 0});
+    const OwnServers server({backend, 1, ServerPlace{"127.0.0.1", "127.0.0.1"}, kServerMb, 2, 0});
     const auto at = storage::parse_server(server.addresses()[0]);
     const bool redis = backend == "redis";
     const auto store = filled(

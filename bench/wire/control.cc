@@ -18,7 +18,7 @@ constexpr uint64_t kNobody = UINT64_MAX;               // an incarnation that no
 
 struct ControlProbe::Impl {
   explicit Impl(const std::string& address)
-      : owner(remote_owner(transport, {address}, true, {kBenchRun, 1, wire::Role::MASTER},
+      : owner(remote_owner(transport, "the owner", {address}, true, {kBenchRun, 1, wire::Role::MASTER},
                            std::chrono::seconds(20), true)),
         thread([this] { run(); }) {}
 

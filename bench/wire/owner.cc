@@ -85,7 +85,7 @@ void serve_bench_owner(const std::string& address, const std::string& optimizer,
 BenchClient::BenchClient(const std::string& address, const std::string& optimizer, int64_t rows)
     : keys_(rows), local_(address.empty()) {
   owners_->handles.push_back(local_ ? make_bench_owner(system_, optimizer, rows)
-                                    : remote_owner(transport_, {address}, true,
+                                    : remote_owner(transport_, "the owner", {address}, true,
                                                    {kBenchRun, 1, wire::Role::WORKER},
                                                    std::chrono::seconds(20), false));
   owners_->map = even_owner_map(1);

@@ -298,7 +298,9 @@ struct Effect {
   struct Connect {
     uint32_t number = 0;
     uint64_t incarnation = 0;
+    std::string who;  // for messages
     std::vector<std::string> endpoints;
+    std::string boot_id;
   };
   // End that connection: what was asked through it is answered by OwnerFailed.
   struct Drop {

@@ -65,7 +65,7 @@ void JobState::take(const Event::Join& e) {
   place.holder = Place::Holder::kConnecting;
   place.incarnation = added.incarnation;
   place.join = e.ticket;
-  effect(Effect::Connect{added.number, added.incarnation, added.endpoints});
+  effect(Effect::Connect{added.number, added.incarnation, added.describe(), added.endpoints, added.boot_id});
 }
 
 // The answer was lost with the connection, or is still to come.

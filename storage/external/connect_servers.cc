@@ -21,6 +21,8 @@ ServerAddress parse_server(const std::string& text) {
   }
   const size_t colon = text.rfind(':');
   ServerAddress address{text.substr(0, colon), 0};
+  if (std::string& host = address.host; host.size() > 1 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);  // IPv6
   const char* const end = text.data() + text.size();
   if (colon != std::string::npos && colon > 0) {
     const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, address.port);

@@ -307,7 +307,7 @@ TEST(AKeptLink, GivesUpWhenNoConnectionCanBeMade) {
   Kept client(proxy.address());
   EXPECT_EQ(client.pull(1, 1), 1);
   proxy.cut_silently(true);
-  expect_error(ErrorCode::kUnavailable, {"no sign of life for 0.4 s", "cannot be reached again", "0.8 s"},
+  expect_error(ErrorCode::kTimeout, {"no sign of life for 0.4 s", "cannot be reached again", "0.8 s"},
                [&] { client.pull(2, 1); });
   expect_error(ErrorCode::kUnavailable, {}, [&] { client.pull(3, 1); });
 }

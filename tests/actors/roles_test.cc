@@ -54,6 +54,7 @@ class Roles : public testing::Test {
     serve<MasterRequests>(Destination::kMaster);
     serve<OptimizerRequests>(Destination::kOptimizer);
     serve<ShardRequests>(Destination::kShard);
+    serve<ProbeRequests>(Destination::kProbe);
     server_.server->start();
   }
   ~Roles() override {
@@ -78,7 +79,8 @@ class Roles : public testing::Test {
 };
 
 TEST_F(Roles, AreRefusedEveryMessageThatIsNotTheirs) {
-  constexpr Destination kAll[] = {Destination::kMaster, Destination::kOptimizer, Destination::kShard};
+  constexpr Destination kAll[] = {Destination::kMaster, Destination::kOptimizer, Destination::kShard,
+                                  Destination::kProbe};
   int allowed = 0;
   std::set<std::string> refusals;
   for (const wire::Role role : all_roles())
@@ -119,7 +121,7 @@ TEST_F(Roles, AreRefusedEveryMessageThatIsNotTheirs) {
   EXPECT_GT(refusals.size(), 100u);
   EXPECT_TRUE(wait_until([&] { return log_.count("may not send") >= refusals.size(); }));
   EXPECT_EQ(log_.count("may not send"), refusals.size())
-      << "each is logged once, though it was sent three times";
+      << "each is logged once, though it was sent to each destination";
 }
 
 TEST_F(Roles, AreNotChangedByAJoin) {

@@ -11,6 +11,7 @@
 
 #include "apps/process/joining.h"
 #include "apps/process/private_folder.h"
+#include "base/host.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/servers.h"
 
@@ -72,7 +73,10 @@ struct Where {
 class OwnServersTest : public testing::TestWithParam<Where> {
  protected:
   static OwnServers::Options options(uint32_t count = 1) {
-    return {GetParam().backend, count, GetParam().host, kMb, 1, 0};
+    std::optional<ServerPlace> place;
+    if (const auto host = GetParam().host)
+      place = ServerPlace{*host, *host == "0.0.0.0" ? host_name() : *host};
+    return {GetParam().backend, count, place, kMb, 1, 0};
   }
   storage::KeyValueServers connect(const ServerLogin& login) const {
     return connect_servers(GetParam().backend, servers_.addresses(), {}, login);

@@ -41,7 +41,7 @@ class RunningJob {
     config->settings = job::settings(config->job.source);
     config->settings.push_back("eight records");
     config->server_login.password = options.server_password;
-    config->connect_owner = [this](const std::vector<std::string>& endpoints, uint64_t) {
+    config->connect_owner = [this](const auto&, const std::vector<std::string>& endpoints, const auto&...) {
       const std::lock_guard lock(mutex_);
       return owners_[number_at_.at(endpoints.at(0))];
     };

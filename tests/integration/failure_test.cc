@@ -35,19 +35,20 @@ TEST(Failure, KilledWorkerLosesNothingAndEveryRecordIsAppliedOnce) {
   EXPECT_EQ(sums.at("count/size"), 3 * JobFolder::kRecords);
 }
 
-TEST(Failure, HungWorkerIsGivenUpOnAndFencedOff) {
+TEST(Failure, HungWorkerIsGivenUpOnFencedOffAndComesBackAsANewOne) {
   JobFolder folder;
-  Cluster cluster(folder, 1, 2, slow(folder) + set({"training.epochs=5"}) + kImpatient);
+  Cluster cluster(folder, 1, 2, slow(folder) + set({"training.epochs=12"}) + kImpatient);
   ASSERT_TRUE(cluster.is_training());
   cluster.workers[0]->stop();
   ASSERT_TRUE(wait_until([&] { return cluster.master->has_printed("lost worker"); }))
       << cluster.master->output();
   cluster.workers[0]->signal(SIGCONT);
-  EXPECT_EQ(cluster.workers[0]->wait(), 1) << cluster.workers[0]->output();
-  EXPECT_TRUE(cluster.workers[0]->has_printed("the master has given up on this"))
-      << cluster.workers[0]->output();
+  EXPECT_EQ(cluster.workers[0]->wait(), 0) << cluster.workers[0]->output();
+  for (const char* const text : {"the master has given up on this", "joining again, as a new worker"})
+    EXPECT_TRUE(cluster.workers[0]->has_printed(text)) << cluster.workers[0]->output();
+  EXPECT_TRUE(cluster.master->has_printed("worker 2 (pid")) << cluster.master->output();
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
-  EXPECT_EQ(folder.report()["examples"], 5 * JobFolder::kRecords);
+  EXPECT_EQ(folder.report()["examples"], 12 * JobFolder::kRecords);
 }
 
 TEST(Failure, DeadShardEndsEveryProcessAndIsNamed) {

@@ -97,7 +97,7 @@ class RemoteJob : public Job {
     return [job, shared](MasterConfig& config) {
       config.local_owners.clear();
       config.job.storage.backend = "memcached";
-      config.connect_owner = [job, shared](const auto&, uint64_t) {
+      config.connect_owner = [job, shared](const auto&...) {
         const OwnerHandles& real = job->owners_[shared->next];
         const OwnerHandles handles{relay(job->system_, real.optimizer, shared), real.shard};
         return shared->latest[shared->next] = handles.optimizer, handles;

@@ -502,7 +502,7 @@ class JoiningOwners {
   explicit JoiningOwners(uint32_t shards)
       : job_({.shards = shards, .change = [this](MasterConfig& config) {
                 owners_ = std::exchange(config.local_owners, {});
-                config.connect_owner = [this](const auto&, uint64_t) { return owners_.at(connected_++); };
+                config.connect_owner = [this](const auto&...) { return owners_.at(connected_++); };
               }}) {}
 
   // The process with this number joins with one owner, `more` of its owners come after it.

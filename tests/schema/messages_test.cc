@@ -44,7 +44,8 @@ TEST(Messages, NeverChangeTheirNumbers) {
       {"HeartbeatRequest", 72}, {"HeartbeatReply", 73}, {"FailRequest", 74},  {"LeaveRequest", 75},
       {"OwnersRequest", 76},    {"OwnersReply", 77},    {"OrderRequest", 78}, {"OrderReply", 79},
       {"StatusRequest", 80},    {"StatusReply", 81},    {"ScaleRequest", 82}, {"DrainRequest", 83},
-      {"StopRequest", 84}};
+      {"StopRequest", 84},      {"ProbeRequest", 90},   {"ProbeReply", 91},   {"AboutRequest", 92},
+      {"AboutReply", 93},       {"CallRequest", 94},    {"CallReply", 95}};
   for (const auto& [message, number] : expected)
     EXPECT_EQ(name(static_cast<Kind>(number)), message) << number;
 }
@@ -59,6 +60,7 @@ TEST(Messages, ThatAnActorServesHaveAReplyThatNobodyServes) {
   for_each(MasterRequests(), count);
   for_each(OptimizerRequests(), count);
   for_each(ShardRequests(), count);
+  for_each(ProbeRequests(), count);
   for (const auto& [message, times] : served)
     EXPECT_EQ(times, message.ends_with("Request") ? 1 : 0) << message;
 }
@@ -71,6 +73,7 @@ TEST(Messages, ThatAnActorServesMayBeSentBySomeRolesAndAllOthersByNone) {
   for_each(MasterRequests(), count);
   for_each(OptimizerRequests(), count);
   for_each(ShardRequests(), count);
+  for_each(ProbeRequests(), count);
   for (uint16_t number = 0; number < 200; ++number) {
     const auto kind = static_cast<Kind>(number);
     int senders = 0;

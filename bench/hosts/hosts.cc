@@ -1,0 +1,127 @@
+// embers bench hosts: deepfm with its worker on another host than master and shard, compared with the same
+// job on one host.
+//
+// The hosts are namespaces of this machine, joined by a link of 1 Gbit/s and 0.5 ms each way (two_hosts.h).
+// The model and its data are those of bench train: generated Criteo data, ids hashed to 100 000 a column, dim
+// 16, batch 2048, Adam. Prefetch is what the documents advise: 2, the default, on one host, and 4 between
+// hosts. Both sides run as users would, on one host through Unix sockets. They take turns; epochs after the
+// first count, when every row is there, and a side's speed in a run is its median epoch.
+//
+//   hosts.deepfm_vs_local   examples a second across the link over those on one host; the median over pairs
+//                           of neighbouring runs
+//
+// The link and the far host's kernel use the cores that the job uses, which two machines would not.
+#include <algorithm>
+#include <fstream>
+
+#include "base/errors.h"
+#include "bench/harness/bench.h"
+#include "bench/hosts/two_hosts.h"
+#include "bench/models/job.h"
+#include "data/synth.h"
+
+namespace embers {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kProbeBytes = 64 << 20;
+constexpr uint32_t kPrefetchHere = 2, kPrefetchThere = 4;
+
+struct Length {
+  uint64_t rows;
+  uint32_t epochs;
+  int pairs;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Json with_range(const std::vector<double>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {{"median", median(values)}, {"least", *least}, {"most", *most}};
+}
+
+double examples_per_second(const Json& report) {
+  std::vector<double> speeds;
+  for (const Json& epoch : report["epochs"])
+    speeds.push_back(epoch["examples"].get<double>() / epoch["seconds"].get<double>());
+  speeds.erase(speeds.begin());
+  return median(speeds);
+}
+
+// What the link allows a bare TCP connection.
+Json measure_link(TwoHosts& hosts) {
+  const std::string program = TwoHosts::program();
+  BenchChild receiver(hosts.on(1, {program, "receive", TwoHosts::ipv4(1), "7001", "until-input-ends"}));
+  const auto seconds = [&](size_t bytes) {
+    const BenchChild sender(hosts.on(0, {program, "send", TwoHosts::ipv4(1), "7001", std::to_string(bytes)}));
+    return std::stod(sender.ready());
+  };
+  std::vector<double> rates, trips;
+  for (int i = 0; i < 3; ++i) {
+    rates.push_back(8 * static_cast<double>(kProbeBytes) / seconds(kProbeBytes));
+    trips.push_back(seconds(1) / 2);
+  }
+  return {{"bits_per_second", with_range(rates)}, {"round_trip_seconds", with_range(trips)}};
+}
+
+Placement across(const TwoHosts& hosts) {
+  return {{"--listen", TwoHosts::ipv4(0) + ":7700", "--insecure"},
+          {"--master", TwoHosts::ipv4(0) + ":7700", "--insecure"},
+          [&hosts](const std::string& role, const std::vector<std::string>& command) {
+            return hosts.on(role == "worker" ? 1 : 0, command);
+          }};
+}
+
+}  // namespace
+
+int bench_hosts(const BenchOptions& options) {
+  TwoHosts hosts;
+  if (!hosts.forbidden().empty())
+    fail(ErrorCode::kInvalid, "embers bench hosts needs network namespaces and TUN devices: {}",
+         hosts.forbidden());
+  Json report = begin_report("hosts", options);
+  const Length length = options.quick ? Length{30'000, 3, 3} : Length{110'000, 4, 9};
+  const BenchFolder folder;
+  data::write_criteo(length.rows, 7, folder.path);
+  const auto job_file = [&](uint32_t prefetch) {
+    const std::string file = fmt::format("{}/prefetch-{}.toml", folder.path, prefetch);
+    std::ofstream(file) << criteo_job({"deepfm", ""}, folder.path, length.epochs, prefetch);
+    return file;
+  };
+  const std::string here_file = job_file(kPrefetchHere), there_file = job_file(kPrefetchThere);
+  report["link"] = measure_link(hosts);
+  fmt::print(
+      "link: {:.0f} Mbit/s, a round trip takes {:.2f} ms\n\none host   two hosts   ratio   (examples/s)\n",
+      report["link"]["bits_per_second"]["median"].get<double>() / 1e6,
+      report["link"]["round_trip_seconds"]["median"].get<double>() * 1e3);
+  std::vector<double> local, linked, ratios, cores;
+  for (int i = 0; i < length.pairs; ++i) {
+    const auto here = [&] { local.push_back(examples_per_second(run_as_processes(here_file, folder.path))); };
+    const auto there = [&] {
+      const auto begin = BenchClock::now();
+      const double cpu = hosts.cpu_seconds();
+      linked.push_back(examples_per_second(run_as_processes(there_file, folder.path, across(hosts))));
+      cores.push_back((hosts.cpu_seconds() - cpu) / seconds_since(begin));
+    };
+    i % 2 == 0 ? (here(), there()) : (there(), here());
+    ratios.push_back(linked.back() / local.back());
+    report["pairs"].push_back(
+        {{"one_host", local.back()}, {"two_hosts", linked.back()}, {"ratio", ratios.back()}});
+    fmt::print("{:8.0f}    {:8.0f}    {:5.2f}\n", local.back(), linked.back(), ratios.back());
+    std::fflush(stdout);
+  }
+  report["examples_per_second"] = {{"one_host", with_range(local)}, {"two_hosts", with_range(linked)}};
+  report["link"]["cores"] = with_range(cores);
+  report["prefetch"] = {{"one_host", kPrefetchHere}, {"two_hosts", kPrefetchThere}};
+  report["ratio"] = with_range(ratios);
+  report["targets"].push_back(target("hosts.deepfm_vs_local", median(ratios), 0.8));
+  end_report(report, options);
+  return 0;
+}
+
+}  // namespace embers
