@@ -39,17 +39,10 @@ int main(int argc, char** argv) {
               return launch::launch(o);
             },
             [](const GuardOptions& o) { return launch::run_guard(o.mark); },
+            [](const DoctorOptions& o) { return run_doctor(o); },
             [](const MemberOptions& o) { return launch::run_remote_member(o); },
             [&](const BenchOptions&) { return bench(); }, [&](const BenchPartOptions&) { return bench(); },
             [&](const auto&) -> int { become("embers-compute", words); }},
         command);
-    return std::visit(Overloaded{[](const HelpOptions& o) { return fmt::print("{}", o.text), 0; },
-                                 [](const SynthOptions& o) { return synth_criteo(o); },
-                                 [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
-                                 [](const DoctorOptions& o) { return run_doctor(o); },
-                                 [&](const BenchOptions&) { return bench(); },
-                                 [&](const BenchPartOptions&) { return bench(); },
-                                 [&](const auto&) -> int { become("embers-compute", words); }},
-                      command);
   });
 }
