@@ -12,6 +12,7 @@
 #include "actors/ask.h"
 #include "actors/transport/job_dir.h"
 #include "actors/transport/server.h"
+#include "base/host.h"
 #include "client/session.h"
 #include "job/job.h"
 #include "tests/support/actors.h"
@@ -113,6 +114,7 @@ class RunningJob {
                            make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
                              b.setRole(wire::Role::OWNER);
                              b.setHost("there");
+                             b.setBootId(boot_id());
                              write_texts(b.initEndpoints(1), endpoints);
                            }));
     process.password = reply.get().getServerPassword();
@@ -137,7 +139,11 @@ class RunningJob {
     hold_ = false;
     released_.notify_all();
   }
-  void lose_master() { transport_.stop(); }
+  // As when its process is killed: nobody listens any more.
+  void lose_master() {
+    server_->stop();
+    transport_.stop();
+  }
   // As `embers master` goes when the job has ended.
   void end_master() {
     server_->stop();

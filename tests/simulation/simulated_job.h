@@ -518,12 +518,15 @@ class SimulatedJob {
     config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
     config->on_end = [this, process](const std::optional<Error>& error) {
       if (!process->alive()) return;
-      some_worker_ended_ |= !error.has_value() && drains_++ >= drained();
+      const bool left_early = !error.has_value() && drains_++ < drained();
+      some_worker_ended_ |= !error.has_value() && !left_early;
       net_.say(process->name() + " is done" + (error ? std::string(": ") + error->what() : ""));
-      net_.after(a_moment(), [this, process, failed = error.has_value()] {
+      net_.after(a_moment(), [this, process, left_early, failed = error.has_value()] {
         if (!process->alive()) return;
         net_.leave(*process);
-        if (failed) start_worker_later();
+        const bool nobody_left = std::none_of(workers_.begin(), workers_.end(),
+                                              [](const Worker& w) { return w.process->alive(); });
+        if (failed || (left_early && nobody_left)) start_worker_later();
       });
     };
     workers_.push_back({process, {}});
