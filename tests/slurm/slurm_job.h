@@ -29,7 +29,7 @@ class SlurmJob : public testing::Test {
 
   std::string job_dir() const { return folder_.path("job"); }
   // What the batch script and its steps wrote.
-  std::string log() const { return folder_.read("batch.log"); }
+  virtual std::string log() const { return folder_.read("batch.log"); }
   bool has_said(const std::string& text, int times = 1) const {
     const std::string all = log();
     size_t at = 0;
