@@ -24,7 +24,7 @@ TEST(JobState, KeepsItsInvariantsThroughAMillionRandomEvents) {
         "leased to another one, too", "first though late", "all are late", "came back", "joined again",
         "an answer was lost", "was told to drain", "drained", "an owner joined again",
         "journal lost something", "scoring", "failed", "time left was known"})
-    EXPECT_GT(seen[what], 5) << what;
+    EXPECT_GT(seen[what], 10) << what;
   EXPECT_LT(failed, jobs / 2);
 }
 

@@ -336,7 +336,7 @@ class SimulatedJob {
     if (shape_.save_every > 0) config->output = kCheckpoint;
     if (shape_.resumes && master_on_host_->exists(kCheckpoint + std::string("/manifest.json")))
       config->resume = kCheckpoint;
-    config->connect_owner = [this](const auto&, const std::vector<std::string>& endpoints, const auto&...) {
+    config->connect_owner = [this](const std::vector<std::string>& endpoints, uint64_t) {
       return connect_owner(*master_process_, endpoints.at(0), true);
     };
     config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
@@ -518,15 +518,12 @@ class SimulatedJob {
     config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
     config->on_end = [this, process](const std::optional<Error>& error) {
       if (!process->alive()) return;
-      const bool left_early = !error.has_value() && drains_++ < drained();
-      some_worker_ended_ |= !error.has_value() && !left_early;
+      some_worker_ended_ |= !error.has_value() && drains_++ >= drained();
       net_.say(process->name() + " is done" + (error ? std::string(": ") + error->what() : ""));
-      net_.after(a_moment(), [this, process, left_early, failed = error.has_value()] {
+      net_.after(a_moment(), [this, process, failed = error.has_value()] {
         if (!process->alive()) return;
         net_.leave(*process);
-        const bool nobody_left = std::none_of(workers_.begin(), workers_.end(),
-                                              [](const Worker& w) { return w.process->alive(); });
-        if (failed || (left_early && nobody_left)) start_worker_later();
+        if (failed) start_worker_later();
       });
     };
     workers_.push_back({process, {}});
