@@ -333,7 +333,7 @@ class SimulatedJob {
     if (shape_.save_every > 0) config->output = kCheckpoint;
     if (shape_.resumes && master_on_host_->exists(kCheckpoint + std::string("/manifest.json")))
       config->resume = kCheckpoint;
-    config->connect_owner = [this](const std::vector<std::string>& endpoints, uint64_t) {
+    config->connect_owner = [this](const auto&, const std::vector<std::string>& endpoints, const auto&...) {
       return connect_owner(*master_process_, endpoints.at(0), true);
     };
     config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
