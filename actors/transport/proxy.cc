@@ -12,7 +12,9 @@ void Proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) {
   if (ended_) {
     const caf::error reason = reason_;
     lock.unlock();
-    return bounce(what, reason);
+    if (what->sender && what->mid.is_request())  // bounce() would not say why
+      what->sender->enqueue(ctrl(), what->mid.response_id(), caf::make_message(reason), host);
+    return;
   }
   const uint64_t correlation = static_cast<uint64_t>(destination_) << 48 | ++last_;
   auto request = read_(what->content(), destination_, correlation);
