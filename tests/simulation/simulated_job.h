@@ -494,7 +494,7 @@ class SimulatedJob {
               [this](const Message<wire::StatusReply>& m) {
                 const auto workers = m.get().getWorkers();
                 for (uint64_t i = workers.getJoined(); i < workers.getWanted() && !result_; ++i)
-                  start_worker("launched");
+                  net_.after(a_moment(), [this] { start_worker("launched"); });
               },
               [](caf::error&) {});
     };
