@@ -62,7 +62,7 @@ TEST(Launch, AJobThatIsStoppedBeforeItBeganDoesNotWaitForThoseThatNeverJoined) {
   Launcher launcher(folder, Words{"--shards", "1", "--workers", "1", "--connect-timeout", "600", "--", "sh",
                                   "-c", "sleep 1000"});
   EXPECT_TRUE(launcher.becomes([](const Status& s) { return s.shards.joined == 1; })) << launcher.output();
-  EXPECT_EQ(folder.run({"stop", "--job-dir", launcher.job_dir()}), 0) << folder.output();
+  launcher.process().signal(SIGINT);
   EXPECT_EQ(launcher.process().wait(20), 0) << launcher.output();
   EXPECT_TRUE(launcher.leaves_nothing());
 }

@@ -25,7 +25,11 @@ class ProcessGroupsTest : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return dir_ / name; }
   void start(const std::string& name, const Words& words, const Environment& environment = {}) {
-    groups_->start(name, {words, environment, path("log")});
+    ProcessGroups::Child child;
+    child.words = words;
+    child.environment = environment;
+    child.log = path("log");
+    groups_->start(name, child);
   }
   void start_shell(const std::string& name, const std::string& script) {
     start(name, {"sh", "-c", script, path("")});  // the last word is how these tests know theirs
