@@ -128,7 +128,7 @@ class Job:
 
 def check_view(terminal, columns):
     terminal.expect(r"epoch \d+/100000")
-    terminal.expect(r"[\d.]+k? examples/s +loss 0\.\d+ +AUC 0\.\d+ +staleness \d+\.\d+")
+    terminal.expect(r"[1-9][\d.]*k? examples/s +loss \d\.\d+ +AUC [01]\.\d+ +staleness \d+\.\d+")
     terminal.expect(r"workers 2 of 2 +shards 2 of 2")
     for member in ("shard 0", "shard 1", "worker 0", "worker 1"):
         # State, last sign of life; a shard's rows and bytes; pulls and pushes, which are more than none; lag.
@@ -228,7 +228,7 @@ def main():
         print("skipped: there is no tmux")
         return 77
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([embers, "synth", "criteo", "--rows", "20000", "--out", folder], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([embers, "synth", "criteo", "--rows", "100000", "--out", folder], check=True, stdout=subprocess.DEVNULL)
         terminal = Terminal(folder, 80, 24)
         job = Job(embers, source, folder)
         try:

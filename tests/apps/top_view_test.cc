@@ -13,7 +13,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-Status::Member shown(const std::string& role, uint32_t number, const std::string& state = "working") {
+Status::Member member_in(const std::string& role, uint32_t number, const std::string& state = "working") {
   Status::Member m;
   m.name = role + " " + std::to_string(number);
   m.role = role;
@@ -58,7 +58,7 @@ View view() {
   s.staleness_max = 27;
   s.workers = {3, 2, 1};
   s.shards = {2, 2, 0};
-  s.members = {shown("worker", 1), shown("shard", 1), shown("worker", 0), shown("shard", 0)};
+  s.members = {member_in("worker", 1), member_in("shard", 1), member_in("worker", 0), member_in("shard", 0)};
   return v;
 }
 
@@ -98,7 +98,7 @@ TEST(TopView, At160ColumnsHasEveryColumn) {
 
 TEST(TopView, FitsEverySize) {
   View full = view();
-  for (uint32_t n = 2; n < 60; ++n) full.status->members.push_back(shown("worker", n));
+  for (uint32_t n = 2; n < 60; ++n) full.status->members.push_back(member_in("worker", n));
   full.status->members[3].label = std::string(500, 'x');
   full.status->members[4].host = "a\033[2J主机";
   full.trouble = std::string(300, 'e');
@@ -135,9 +135,9 @@ TEST(TopView, LosesColumnsOfTheTableInOneOrder) {
 TEST(TopView, ShowsMembersInTroubleFirstAndCountsThoseWithoutRoom) {
   std::vector<Status::Member> members;
   for (uint32_t n = 0; n < 10; ++n)
-    members.push_back(shown("worker", n, n == 7 ? "late" : n < 2 ? "idle" : "working"));
-  members.push_back(shown("shard", 0, "away"));
-  members.push_back(shown("shard", 1));
+    members.push_back(member_in("worker", n, n == 7 ? "late" : n < 2 ? "idle" : "working"));
+  members.push_back(member_in("shard", 0, "away"));
+  members.push_back(member_in("shard", 1));
   const auto lines = render_members(members, 80, 6);
   ASSERT_EQ(lines.size(), 6);
   EXPECT_EQ(lines[1].text.substr(0, 15), "shard 0    away");
