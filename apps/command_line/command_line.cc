@@ -248,6 +248,7 @@ void add_launch(CLI::App& app, Chosen& chosen) {
                    "HOST:PORT or unix:/path for the master (may be repeated; default: a free port of the "
                    "loopback, or with --hosts of all addresses)")
       ->allow_extra_args(false);
+  add_reached(*launch, options.master.reached, "members");
   add_access(*launch, options.master.access,
              "directory of the job: address, secret, and logs (default: a temporary one)");
   launch

@@ -56,6 +56,7 @@ Words master_words(const Plan& plan) {
   line.add("--output", o.job.output).add("--dump-rows", o.job.dump_rows);
   if (o.job.save_every > 0) line.add("--save-every", std::to_string(o.job.save_every));
   line.add("--listen", listens(plan.options)).add("--job-dir", plan.job_dir);
+  line.add("--advertise", o.reached.advertise).add("--port-range", o.reached.port_range);
   line.add("--secret-file", o.access.secret_file).flag("--insecure", o.access.insecure);
   line.add("--shards", std::to_string(plan.shards)).add("--workers", std::to_string(plan.workers));
   line.add("--connect-timeout", fmt::format("{:g}", o.connect_timeout));
@@ -117,6 +118,7 @@ Order order_for(const Plan& plan, const Member& member, const std::string& maste
   remote ? line.add("--master", master) : line.add("--job-dir", plan.job_dir);
   if (!remote) line.add("--secret-file", access.secret_file);
   line.flag("--insecure", access.insecure);
+  if (member.kind == Kind::kShard) line.add("--port-range", plan.options.master.reached.port_range);
   order.words =
       line.add("--connect-timeout", fmt::format("{:g}", plan.options.master.connect_timeout)).words();
   return order;

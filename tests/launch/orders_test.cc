@@ -146,6 +146,16 @@ TEST_F(OrdersTest, MembersOnOtherHostsAreToldTheAddress) {
   EXPECT_NE(words({Kind::kMaster}).find("--listen 0.0.0.0:0"), std::string::npos);
 }
 
+TEST_F(OrdersTest, WhereOthersReachThem) {
+  options_.hosts = {"a"};
+  options_.master.reached = {"train.example.org", "7700-7720"};
+  EXPECT_NE(words({Kind::kMaster}).find("--advertise train.example.org --port-range 7700-7720"),
+            std::string::npos);
+  EXPECT_NE(words({Kind::kShard, 0}).find("--port-range 7700-7720"), std::string::npos);
+  EXPECT_EQ(words({Kind::kShard, 0}).find("--advertise"), std::string::npos);
+  EXPECT_EQ(words({Kind::kWorker, 0}).find("--port-range"), std::string::npos);
+}
+
 TEST_F(OrdersTest, OtherHostsCannotReachAUnixSocket) {
   options_.hosts = {"a"};
   options_.master.listen = {"unix:/tmp/x"};
