@@ -2,8 +2,9 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
 #include <optional>
+
+#include "base/mutex.h"
 
 namespace embers {
 
@@ -13,24 +14,27 @@ template <class T>
 class Outcome {
  public:
   void give(T value) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!value_) value_ = std::move(value);
     given_.notify_all();
   }
   bool comes_within(std::chrono::seconds most) {
-    std::unique_lock lock(mutex_);
-    return given_.wait_for(lock, most, [&] { return value_.has_value(); });
+    const auto deadline = std::chrono::steady_clock::now() + most;
+    MutexLock lock(mutex_);
+    while (!value_ && lock.wait_until(given_, deadline)) {
+    }
+    return value_.has_value();
   }
   T wait() {
-    std::unique_lock lock(mutex_);
-    given_.wait(lock, [&] { return value_.has_value(); });
+    MutexLock lock(mutex_);
+    while (!value_) lock.wait(given_);
     return *value_;
   }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable given_;
-  std::optional<T> value_;
+  std::optional<T> value_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace embers

@@ -6,9 +6,9 @@
 
 #include <cstring>
 #include <fstream>
-#include <mutex>
 
 #include "base/errors.h"
+#include "base/mutex.h"
 
 namespace embers {
 namespace {
@@ -32,8 +32,8 @@ int option(void* context, const char*, const char* name, const char** value, uns
 
 // The library's state is the process's.
 int write_database(std::string path, const storage::ServerLogin& login) {
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
+  static Mutex one_at_a_time;
+  const MutexLock lock(one_at_a_time);
   const sasl_callback_t callbacks[] = {
       {SASL_CB_GETOPT, reinterpret_cast<int (*)()>(reinterpret_cast<void*>(&option)), path.data()},
       {SASL_CB_LIST_END, nullptr, nullptr},
