@@ -1,5 +1,7 @@
 #include "client/admin.h"
 
+#include <optional>
+
 #include "actors/errors.h"
 #include "actors/message_types.h"
 #include "actors/system_config.h"
@@ -96,18 +98,18 @@ struct Admin::Impl {
     const auto patience =
         std::chrono::ceil<std::chrono::milliseconds>(options.connect_timeout + options.timeout);
     Answer answer;
-    caf::error error;
+    std::optional<caf::error> error;  // the empty one is an error, too
     self->request(whom, patience, question)
         .receive([&](const Answer& m) { answer = m; }, [&](caf::error& e) { error = std::move(e); });
     if (!error) return answer;
-    if (error == caf::sec::request_receiver_down)
+    if (*error == caf::sec::request_receiver_down)
       fail(ErrorCode::kUnavailable, "nobody listens at its address");
-    if (error == caf::sec::request_timeout)
+    if (*error == caf::sec::request_timeout)
       fail(ErrorCode::kTimeout,
            "{} does not answer within {:g} s: it may still be reading its data; if not, check that its "
            "process is not stopped",
            access.master, options.timeout.count());
-    throw Error(from_caf(error));
+    throw Error(from_caf(*error));
   }
 
   template <class T>

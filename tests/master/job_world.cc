@@ -470,7 +470,7 @@ void World::lose_an_owner() {
   }
   const uint64_t incarnation = std::exchange(o.incarnation, 0);
   seen.insert("owner lost");
-  if (sync() && chance(20) && commits_.size() > 1 && phase_ == Phase::kTraining) {
+  if (sync() && chance(10) && commits_.size() > 1 && phase_ == Phase::kTraining) {
     o.version = commits_.rbegin()->first - 2;  // the latest may not be complete, but the one before is
     o.stale = true;
   }

@@ -179,11 +179,7 @@ class SimulatedJob {
     net_.say("wanted: " + std::to_string(workers) + " workers");
     caf::anon_send(master_, make_message<wire::ScaleRequest>(
                                 [&](wire::ScaleRequest::Builder b) { b.setWorkers(workers); }));
-    net_.after(net_.time_up_to(Duration(1000)), [this, workers] {
-      const auto there = static_cast<uint32_t>(std::count_if(
-          workers_.begin(), workers_.end(), [](const Worker& w) { return w.process->alive(); }));
-      for (uint32_t i = there; i < workers && !result_; ++i) start_worker("launched");
-    });
+    follow_wanted();
   }
   // Somebody who may be there.
   void drain_some_worker() {
@@ -191,6 +187,7 @@ class SimulatedJob {
     caf::anon_send(master_, make_message<wire::DrainRequest>([&](wire::DrainRequest::Builder b) {
                      write_texts(b.initMembers(1), names);
                    }));
+    follow_wanted();
   }
   void stall_some_worker() {
     if (workers_.empty()) return;
@@ -485,6 +482,25 @@ class SimulatedJob {
 
   // --- workers -----------------------------------------------------------------------------------
 
+  // As a launcher does, from now on: starts the workers that are missing.
+  void follow_wanted() {
+    if (!std::exchange(follows_, true)) look_at_wanted();
+  }
+  void look_at_wanted() {
+    if (result_) return;
+    const auto look = [this](caf::event_based_actor* self, const MasterActor& master) {
+      self->request(master, caf::infinite, make_message<wire::StatusRequest>())
+          .then(
+              [this](const Message<wire::StatusReply>& m) {
+                const auto workers = m.get().getWorkers();
+                for (uint64_t i = workers.getJoined(); i < workers.getWanted() && !result_; ++i)
+                  net_.after(a_moment(), [this] { start_worker("launched"); });
+              },
+              [](caf::error&) {});
+    };
+    net_.system().spawn(look, caf::actor_cast<MasterActor>(master_));
+    net_.after(Duration(2000), [this] { look_at_wanted(); });
+  }
   void start_worker_later() {
     net_.after(net_.time_up_to(Duration(2000)), [this] {
       if (!result_) start_worker();
@@ -552,6 +568,7 @@ class SimulatedJob {
   bool host_died_ = false;
   bool trained_ = false, some_worker_ended_ = false;  // the latter at the end of the job
   uint64_t drains_ = 0;
+  bool follows_ = false;  // the wanted number of workers
   uint64_t came_back_ = 0;
   std::optional<JobResult> result_;
   std::string events_;
