@@ -13,6 +13,12 @@
 namespace embers::client {
 namespace {
 
+constexpr std::chrono::seconds kFarewell(1);  // a master that has ended needs less to hang up
+
+bool is_farewell(const Error& e) {
+  return e.code() == ErrorCode::kEnded || e.code() == ErrorCode::kJobFailed;
+}
+
 Status::Group read(wire::StatusReply::Group::Reader r) { return {r.getWanted(), r.getJoined(), r.getLost()}; }
 
 Status::Member read(wire::StatusReply::Member::Reader r) {
@@ -80,10 +86,9 @@ struct Admin::Impl {
   }
   ~Impl() { transport->stop(); }
 
-  // The connection of earlier calls, or a new one. Whatever is asked of a master may be asked twice.
-  MasterActor reach(bool anew) {
+  // A new connection. Whatever is asked of a master may be asked twice.
+  MasterActor reach() {
     const MutexLock lock(mutex);
-    if (master && !anew) return *master;
     const auto link = Link::open(*transport, access.address, access.find_master, {0, 0, wire::Role::ADMIN},
                                  options.connect_timeout);
     link->keep();
@@ -112,27 +117,47 @@ struct Admin::Impl {
     throw Error(from_caf(*error));
   }
 
+  // A master that has ended says how when it hangs up, which may be after it could no longer be asked.
+  void hear_farewell(const MasterActor& whom) {
+    caf::scoped_actor self{system};
+    self->monitor(whom);
+    std::optional<Error> why;
+    self->receive([&](const caf::down_msg& down) { why = from_caf(down.reason); },
+                  caf::after(kFarewell) >> [] {});
+    if (why && is_farewell(*why)) throw Error(*why);
+  }
+
   template <class T>
   Message<typename KindOf<T>::Reply> ask(const Message<T>& question) {
     // A connection that was made before may have ended long ago.
-    if (is_connected()) {
+    if (const auto known = connected()) {
       try {
-        return ask_once(reach(false), question);
+        try {
+          return ask_once(*known, question);
+        } catch (const Error& e) {
+          if (e.code() != ErrorCode::kUnavailable && e.code() != ErrorCode::kUnreachable) throw;
+        }
+        hear_farewell(*known);
       } catch (const Error& e) {
-        if (e.code() != ErrorCode::kUnavailable && e.code() != ErrorCode::kUnreachable) throw;
+        if (is_farewell(e)) forget();  // it is said once
+        throw;
       }
     }
     try {
-      return ask_once(reach(true), question);
+      return ask_once(reach(), question);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::kUnavailable) throw;
       fail(ErrorCode::kUnreachable, "{} is not there: {}. Has the job ended?", access.master, e.what());
     }
   }
 
-  bool is_connected() {
+  std::optional<MasterActor> connected() {
     const MutexLock lock(mutex);
-    return master.has_value();
+    return master;
+  }
+  void forget() {
+    const MutexLock lock(mutex);
+    master.reset();
   }
 
   const AdminOptions options;

@@ -222,7 +222,7 @@ void JobState::show_progress() {
     return;
   if (!trained_any_ && phase_ == Phase::kTraining) return;
   stats_pending_ = true;
-  ask_owners(Question::Stats{}, {Then::What::kProgress});
+  ask_owners(Question::Stats{epoch_, {}}, {Then::What::kProgress});
 }
 
 }  // namespace embers
