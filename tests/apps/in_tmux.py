@@ -209,7 +209,7 @@ def train(terminal, job, embers):
     terminal.expect(r"epoch \d+/100000 .*\[#* *\].* left .*workers?")
     for columns in (60, 130, 40, 100):
         terminal.resize(columns, 24)
-        fields = {40: "/s", 60: "loss", 100: "worker", 130: "rows"}[columns]
+        fields = {40: "left", 60: "/s", 100: "worker", 130: "rows"}[columns]
         terminal.expect(r"(?m)^epoch \d+/100000 .*" + fields)
         for _ in range(5):
             shown = [line for line in terminal.lines() if re.search(r"left|/s|rows", line)]
