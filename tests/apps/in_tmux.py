@@ -209,12 +209,17 @@ def train(terminal, job, embers):
     terminal.expect(r"epoch \d+/100000 .*\[#* *\].* left .*workers?")
     for columns in (60, 130, 40, 100):
         terminal.resize(columns, 24)
-        fields = {40: "/s", 60: "loss", 100: "worker", 130: "rows"}[columns]
+        fields = {40: "left", 60: "/s", 100: "worker", 130: "rows"}[columns]
         terminal.expect(r"(?m)^epoch \d+/100000 .*" + fields)
-        for _ in range(5):
+
+        def is_one_line():
             shown = [line for line in terminal.lines() if re.search(r"left|/s|rows", line)]
-            assert len(shown) <= 1 and all(len(line) < columns for line in shown), terminal.lines()
+            return len(shown) <= 1 and all(len(line) < columns for line in shown)
+
+        wait_for("the line to be drawn anew", is_one_line)  # tmux has broken the last one into several
+        for _ in range(5):
             time.sleep(0.3)
+            assert is_one_line(), terminal.lines()
     terminal.press("C-c")
     terminal.expect(r"examples in .*(.|\n)*staleness of gradients mean [\d.]+, max \d+\n")
     print("\n".join(terminal.lines()))
