@@ -14,6 +14,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <thread>
@@ -59,15 +60,15 @@ void set_ipv4(int socket, unsigned long what, const std::string& address) {
 
 // Puts a file with this text over another one.
 void cover(const char* path, const std::string& text) {
-  char name[] = "/tmp/embers-host-XXXXXX";
-  const int file = ::mkstemp(name);
+  std::string name = std::filesystem::temp_directory_path() / "embers-host-XXXXXX";
+  const int file = ::mkstemp(name.data());
   must(file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
            ::fchmod(file, 0644) == 0,
        "write a temporary file");
   ::close(file);
-  const bool covered = ::mount(name, path, nullptr, MS_BIND, nullptr) == 0;
+  const bool covered = ::mount(name.c_str(), path, nullptr, MS_BIND, nullptr) == 0;
   const int why = errno;
-  ::unlink(name);
+  ::unlink(name.c_str());
   errno = why;
   must(covered, "mount over a file");
 }

@@ -22,12 +22,7 @@ class Jobs : public JobOnTwoHosts {
            folder_.probe("count") + Words{"--dump-rows", folder_.path("rows")};
   }
   void expect_each_record_counted_once() {
-    EXPECT_EQ(folder_.report()["examples"], kEpochs * JobFolder::kRecords);
-    std::map<std::string, double> sums;
-    for (const auto& [key, row] : parse_dump(folder_.read("rows")))
-      if (key.starts_with("count/")) sums[key.substr(0, key.find('\t'))] += row.at(0);
-    EXPECT_EQ(sums.at("count/color"), kEpochs * JobFolder::kRecords);
-    EXPECT_EQ(sums.at("count/size"), kEpochs * JobFolder::kRecords);
+    testing_support::expect_each_record_counted_once(folder_, kEpochs);
   }
 };
 

@@ -197,4 +197,14 @@ inline std::map<std::string, std::vector<double>> parse_dump(const std::string& 
   return rows;
 }
 
+// By the report and the rows of a job with model "count", whose rows add up how often their keys were seen.
+inline void expect_each_record_counted_once(const JobFolder& folder, int epochs) {
+  EXPECT_EQ(folder.report()["examples"], epochs * JobFolder::kRecords);
+  std::map<std::string, double> sums;
+  for (const auto& [key, row] : parse_dump(folder.read("rows")))
+    if (key.starts_with("count/")) sums[key.substr(0, key.find('\t'))] += row.at(0);
+  EXPECT_EQ(sums.at("count/color"), epochs * JobFolder::kRecords);
+  EXPECT_EQ(sums.at("count/size"), epochs * JobFolder::kRecords);
+}
+
 }  // namespace embers::testing_support

@@ -123,12 +123,7 @@ TEST_P(Partition, InAnAsyncJobAppliesEveryRecordOnce) {
   ASSERT_TRUE(network.is_training()) << network.output();
   GetParam().begin(*network.to_owner[1]);
   EXPECT_EQ(network.master->wait(3 * kTimeout), 0) << network.output();
-  EXPECT_EQ(folder_.report()["examples"], kEpochs * JobFolder::kRecords);
-  std::map<std::string, double> sums;
-  for (const auto& [key, row] : parse_dump(folder_.read("rows")))
-    if (key.starts_with("count/")) sums[key.substr(0, key.find('\t'))] += row.at(0);
-  EXPECT_EQ(sums.at("count/color"), kEpochs * JobFolder::kRecords);
-  EXPECT_EQ(sums.at("count/size"), kEpochs * JobFolder::kRecords);
+  expect_each_record_counted_once(folder_, kEpochs);
 }
 
 // Workers reach the master, but an owner no longer. They say which one; a worker that can reach it goes on.

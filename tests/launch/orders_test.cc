@@ -109,10 +109,10 @@ TEST_F(OrdersTest, AMasterThatUsesAModelGetsItAndTheFiles) {
   options_.master.job.resume = "trained";
   options_.master.out = "p.csv";
   options_.master.data = {"a.csv", "b.csv"};
-  options_.master.listen = {"0.0.0.0:7700", "unix:/tmp/x"};
+  options_.master.listen = {"0.0.0.0:7700", "unix:/run/x"};
   EXPECT_EQ(words({Kind::kMaster}),
             "/bin/embers master " + (dir_ / "job.toml") +
-                " --task predict --model trained --out p.csv --listen 0.0.0.0:7700 --listen unix:/tmp/x "
+                " --task predict --model trained --out p.csv --listen 0.0.0.0:7700 --listen unix:/run/x "
                 "--job-dir /jobs/1 --shards 2 --workers 3 --connect-timeout 20 --data a.csv --data b.csv");
 }
 
@@ -158,8 +158,8 @@ TEST_F(OrdersTest, WhereOthersReachThem) {
 
 TEST_F(OrdersTest, OtherHostsCannotReachAUnixSocket) {
   options_.hosts = {"a"};
-  options_.master.listen = {"unix:/tmp/x"};
-  expect_error(ErrorCode::kInvalid, {"unix:/tmp/x", "HOST:PORT"}, [&] { plan(); });
+  options_.master.listen = {"unix:/run/x"};
+  expect_error(ErrorCode::kInvalid, {"unix:/run/x", "HOST:PORT"}, [&] { plan(); });
 }
 
 TEST_F(OrdersTest, MembersGoToTheHostsInTurnAndAWorkerThatFailsMovesOn) {

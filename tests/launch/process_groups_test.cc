@@ -106,11 +106,11 @@ TEST_F(ProcessGroupsTest, WhatIsTypedAtTheTerminalDoesNotReachThem) {
 
 TEST_F(ProcessGroupsTest, NothingIsLeftAtTheEndNotEvenWhatHasLeftItsGroup) {
   start_shell("a", "setsid sh -c 'echo $$ > " + path("left") + "; exec sleep 1000' & sleep 1000");
-  start_shell("b", "trap '' INT TERM HUP; echo $$ > " + path("stubborn") + "; while :; do sleep 1; done");
-  const pid_t left = pid_in(path("left")), stubborn = pid_in(path("stubborn"));
+  start_shell("b", "trap '' INT TERM HUP; echo $$ > " + path("deaf") + "; while :; do sleep 1; done");
+  const pid_t left = pid_in(path("left")), deaf = pid_in(path("deaf"));
   groups_.reset();
   EXPECT_FALSE(runs(left));
-  EXPECT_FALSE(runs(stubborn));
+  EXPECT_FALSE(runs(deaf));
   EXPECT_EQ(processes_about(path("")), std::vector<pid_t>());
 }
 

@@ -47,7 +47,7 @@ TEST(Launch, MistakesEndItBeforeAnythingIsStarted) {
   refused({folder.job(), "--task", "predict"}, "needs --model");
   refused(Words{folder.job()} + set({"training.epoks=1"}), "epoks");
   refused({folder.path("none.toml")}, "none.toml");
-  refused({folder.job(), "--hosts", "a,b", "--listen", "unix:/tmp/x"}, "unix:/tmp/x");
+  refused({folder.job(), "--hosts", "a,b", "--listen", "unix:/run/x"}, "unix:/run/x");
   refused({folder.job(), "--job-dir", "/dev/null"}, "/dev/null");
 }
 
