@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
+#include "base/stage_times.h"
 #include "bench/harness/bench.h"
 #include "model/step.h"
 
@@ -76,30 +78,35 @@ Json measure(int64_t most_ids, int rounds) {
   set_threads(1);
   const std::array<std::unique_ptr<ModelRunner>, 2> runners{runner(0), runner(kMaxNorm)};
   const data::Minibatch m = minibatch(most_ids);
-  const Lookups lookups = runners[0]->dedupe(m);
-  std::array<std::vector<double>, 2> combine, dense;
-  std::vector<double> ratios;
+  std::array<std::vector<double>, 2> dedupe, combine, dense;
+  std::vector<double> ratios, combine_ratios;
   for (int round = -2; round < rounds; ++round) {  // two to warm up
     for (size_t s = 0; s < 2; ++s) {
+      StopWatch watch;
+      const Lookups lookups = runners[s]->dedupe(m);
+      const double dedupe_seconds = watch.lap();
       const StepResult result = runners[s]->train(m, lookups, rows_of(lookups), {});
+      if (round < 0) continue;
+      dedupe[s].push_back(dedupe_seconds);
       combine[s].push_back(result.combine_seconds);
       dense[s].push_back(result.dense_seconds);
-      if (round >= 0) continue;
-      combine[s].clear();
-      dense[s].clear();
     }
-    if (round >= 0) ratios.push_back(combine[1].back() / combine[0].back());
+    if (round < 0) continue;
+    ratios.push_back((dedupe[1].back() + combine[1].back()) / (dedupe[0].back() + combine[0].back()));
+    combine_ratios.push_back(combine[1].back() / combine[0].back());
   }
-  const double without = median(combine[0]), with = median(combine[1]);
-  fmt::print("max_norm, {:<5} ids: combine {:.3f} ms without, {:.3f} with; dense {:.3f}, {:.3f}\n",
-             most_ids == 1 ? "one" : "1-20", without * 1e3, with * 1e3, median(dense[0]) * 1e3,
-             median(dense[1]) * 1e3);
-  return {{"ids", most_ids == 1 ? "one" : "1-20"},
-          {"combine_s", without},
-          {"combine_max_norm_s", with},
-          {"dense_s", median(dense[0])},
-          {"dense_max_norm_s", median(dense[1])},
-          {"ratio", median(ratios)}};
+  Json point{{"ids", most_ids == 1 ? "one" : "1-20"},
+             {"ratio", median(ratios)},
+             {"combine_ratio", median(combine_ratios)}};
+  for (const auto& [name, times] : {std::pair{"dedupe", &dedupe}, {"combine", &combine}, {"dense", &dense}}) {
+    point[fmt::format("{}_s", name)] = median((*times)[0]);
+    point[fmt::format("{}_max_norm_s", name)] = median((*times)[1]);
+  }
+  fmt::print(
+      "max_norm, {:<5} ids: dedupe {:.3f} ms, combine {:.3f} ms without, {:.3f} with; dense {:.3f}, {:.3f}\n",
+      most_ids == 1 ? "one" : "1-20", median(dedupe[0]) * 1e3, median(combine[0]) * 1e3,
+      median(combine[1]) * 1e3, median(dense[0]) * 1e3, median(dense[1]) * 1e3);
+  return point;
 }
 
 }  // namespace
