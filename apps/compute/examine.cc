@@ -1,6 +1,7 @@
 // embers-compute examine: what a worker on this host would tell the master when it joins, for embers doctor.
 #include <nlohmann/json.hpp>
 
+#include "actors/system_config.h"
 #include "apps/compute/compute.h"
 #include "apps/compute/job_setup.h"
 #include "apps/process/joining.h"
