@@ -55,6 +55,12 @@ SlurmAnswer run_slurm(const Words& words) {
   return answer;
 }
 
+std::string as_pattern(const std::string& path) {
+  std::string pattern;
+  for (const char c : path) pattern.append(c == '%' ? 2 : 1, c);
+  return pattern;
+}
+
 Words place_words(const SchedulerOptions& options) {
   Words words;
   const auto add = [&](const char* option, const std::string& value) {
