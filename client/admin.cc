@@ -187,8 +187,11 @@ void Admin::drain(const std::vector<std::string>& members) {
       [&](wire::DrainRequest::Builder b) { write_texts(b.initMembers(members.size()), members); }));
 }
 
-void Admin::stop(bool save) {
-  impl_->ask(make_message<wire::StopRequest>([&](wire::StopRequest::Builder b) { b.setSave(save); }));
+void Admin::stop(bool save, const std::string& why) {
+  impl_->ask(make_message<wire::StopRequest>([&](wire::StopRequest::Builder b) {
+    b.setSave(save);
+    b.setWhy(why);
+  }));
 }
 
 }  // namespace embers::client

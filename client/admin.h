@@ -46,8 +46,8 @@ class Admin {
   // cannot be, none. By name ("worker 3", "worker-3" or "3") or by label.
   void drain(const std::vector<std::string>& members);
   // The job finishes what is under way, saves what it was to save at its end unless `save` is false, and
-  // ends. Returns when the master knows.
-  void stop(bool save);
+  // ends. Returns when the master knows. `why` is for people: what the job's log and report say.
+  void stop(bool save, const std::string& why = "");
 
  private:
   struct Impl;

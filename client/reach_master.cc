@@ -10,6 +10,7 @@
 #include "base/host.h"
 #include "base/random_number.h"
 #include "client/slurm.h"
+#include "schema/label.h"
 
 namespace embers {
 namespace {
@@ -55,7 +56,11 @@ JobLocation location_of(const client::Options& options, const char* type) {
   return location;
 }
 
-std::string label_from_environment() { return variable("EMBERS_LABEL"); }
+std::string label_from_environment() {
+  std::string label = variable("EMBERS_LABEL");
+  check_label(label);
+  return label;
+}
 
 Credentials find_credentials(const std::string& secret_file, bool insecure,
                              const std::function<Secret()>& from_dir) {

@@ -33,7 +33,7 @@ JobLocation location_of(const client::Options& options, const char* type);
 // Where the environment of this process says that its job is: EMBERS_MASTER and EMBERS_JOB_DIR, or else Slurm
 // (slurm.h). Nothing is taken from it when `given` names a master or a directory.
 JobLocation with_environment(JobLocation given);
-// The name that whoever started this process gave it: EMBERS_LABEL, or "".
+// The name that whoever started this process gave it: EMBERS_LABEL, or "". kInvalid for one that cannot be.
 std::string label_from_environment();
 
 // How a member gets into its job.

@@ -127,7 +127,7 @@ Event::Scale read(wire::ScaleRequest::Reader request) { return {0, request.getWo
 
 Event::Drain read(wire::DrainRequest::Reader request) { return {0, read_texts(request.getMembers())}; }
 
-Event::End read(wire::StopRequest::Reader request) { return {0, request.getSave()}; }
+Event::End read(wire::StopRequest::Reader request) { return {0, request.getSave(), request.getWhy()}; }
 
 OwnerAnswer read_answer(wire::Empty::Reader) { return std::monostate(); }
 

@@ -239,4 +239,5 @@ struct DrainRequest $M.kind(83) $M.reply("Empty") $M.servedBy(master) $M.sentBy(
 struct StopRequest $M.kind(84) $M.reply("Empty") $M.servedBy(master) $M.sentBy([admin]) {
   # Finish what is under way, and end the job.
   save @0 :Bool;                     # what the job was to save at its end; false: nothing
+  why @1 :Text;                      # for people; "": somebody has called `embers stop`
 }

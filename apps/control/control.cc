@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <clocale>
+
 #include "apps/control/status_json.h"
 #include "apps/control/status_text.h"
 #include "apps/process/joining.h"
@@ -12,15 +14,16 @@ namespace {
 
 constexpr std::chrono::seconds kAnswer(10);  // of a master that is there
 
-void print_json(const Status& status) { fmt::print("{}\n", to_json(status).dump(2)); }
+void print_json(const Status& status) { fmt::print("{}\n", json_text(status)); }
 
 // What became of it, for people or as JSON. The master knows already: a job that has ended since is no error.
 template <class Text>
 void print(const SteerOptions& options, client::Admin& admin, Status before, Text text) {
   try {
     before = admin.status();
-  } catch (const Error&) {
-    before.phase = "over";
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::kEnded || e.code() == ErrorCode::kUnreachable) before.phase = "over";
+    if (e.code() == ErrorCode::kJobFailed) before.phase = "failed";
   }
   if (options.json)
     print_json(before);
@@ -49,6 +52,7 @@ client::AdminOptions admin_options(const JoinOptions& options) {
 }
 
 int show_status(const StatusOptions& options) {
+  std::setlocale(LC_CTYPE, "");  // what can be shown
   client::Admin admin(admin_options(options.steer.join));
   const Status status = admin.status();
   if (options.steer.json)

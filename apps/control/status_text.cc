@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/control/status_json.h"
+#include "apps/process/shown_text.h"
 #include "base/quantities.h"
 
 namespace embers {
@@ -22,6 +23,8 @@ std::string line(const std::vector<std::string>& parts) {
     if (!part.empty()) text += (text.empty() ? "" : "  ") + part;
   return text.empty() ? "" : text + "\n";
 }
+
+std::string shown(const std::string& text) { return cut_to(text, columns_of(text)); }
 
 std::string group(const char* what, const Status::Group& g) {
   return fmt::format("{} of {} {}{}", g.joined, g.wanted, what,
@@ -73,15 +76,14 @@ std::string table(const std::vector<Row>& rows) {
   std::string text;
   std::vector<size_t> widths(rows.front().size(), 0);
   for (size_t c = 0; c < widths.size(); ++c)
-    for (size_t r = 1; r < rows.size(); ++r) widths[c] = std::max(widths[c], rows[r][c].size());
+    for (size_t r = 1; r < rows.size(); ++r) widths[c] = std::max(widths[c], columns_of(rows[r][c]));
   for (size_t c = 0; c < widths.size(); ++c)
     if (widths[c] > 0) widths[c] = std::max(widths[c], rows.front()[c].size());
   for (const Row& row : rows) {
     std::string line;
     for (size_t c = 0; c < row.size(); ++c)
       if (widths[c] > 0)
-        line += c < kFirstNumber ? fmt::format("{:<{}}  ", row[c], widths[c])
-                                 : fmt::format("{:>{}}  ", row[c], widths[c]);
+        line += pad_to(row[c], widths[c], c < kFirstNumber ? Align::kLeft : Align::kRight) + "  ";
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;
@@ -91,7 +93,7 @@ std::string table(const std::vector<Row>& rows) {
 
 std::string to_text(const Status& s) {
   std::string text =
-      line({fmt::format("{} ({})", job_file(s), s.mode), s.task == "train" ? "" : s.task, s.phase,
+      line({fmt::format("{} ({})", shown(job_file(s)), s.mode), s.task == "train" ? "" : s.task, s.phase,
             "for " + short_duration(s.elapsed_s),
             std::isfinite(s.remaining_s) ? "about " + short_duration(s.remaining_s) + " left" : ""});
   if (!s.error.empty()) text += "error: " + s.error + "\n";

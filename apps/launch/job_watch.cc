@@ -12,6 +12,9 @@ namespace embers::launch {
 namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(500);  // between an answer and the next question
+// How long the master may be away before that is worth a word: at its end, it is gone just before its
+// process.
+constexpr Seconds kPatience = 3;
 
 bool is_there(const Status::Member& member) {
   return member.state != "disconnected" && member.state != "away" && member.state != "joining";
@@ -38,9 +41,13 @@ struct JobWatch::Impl {
       const Seconds asked = clock();
       try {
         if (!admin) admin.emplace(options);
-        tell(Answer{admin->status(), asked}, "");
+        if (const auto why = reason_to_stop()) admin->stop(true, *why);
+        on_answer({admin->status(), asked});
       } catch (const Error& e) {
-        tell(std::nullopt, e.what());
+        const bool farewell = e.code() == ErrorCode::kEnded || e.code() == ErrorCode::kJobFailed;
+        farewell ? on_end() : on_failure(asked, e.what());
+      } catch (const std::exception& e) {
+        on_failure(asked, e.what());
       }
     } while (pause());
   }
@@ -48,23 +55,53 @@ struct JobWatch::Impl {
   bool pause() {
     const auto until = std::chrono::steady_clock::now() + kPause;
     MutexLock lock(mutex);
-    while (!ended && std::chrono::steady_clock::now() < until) lock.wait_until(changed, until);
+    while (!ended && stop != Stop::kWanted && std::chrono::steady_clock::now() < until)
+      lock.wait_until(changed, until);
     return !ended;
   }
-  void tell(std::optional<Answer> a, const std::string& why) {
+  std::optional<std::string> reason_to_stop() {
     const MutexLock lock(mutex);
-    if (a) answer = std::move(a);
-    if (!why.empty() && why != last_trouble) trouble = why;
-    last_trouble = why;
+    if (stop == Stop::kNo || stop == Stop::kDone) return std::nullopt;
+    stop = Stop::kTried;
+    return why_stop;
   }
+
+  void on_answer(Answer a) {
+    const MutexLock lock(mutex);
+    if (stop == Stop::kTried) stop = Stop::kDone;
+    answer = std::move(a);
+    failing_since.reset();
+    troubled = false;
+  }
+  void on_end() {
+    const MutexLock lock(mutex);
+    if (stop == Stop::kTried) stop = Stop::kDone;
+    over = true;
+  }
+  void on_failure(Seconds asked, const std::string& why) {
+    const MutexLock lock(mutex);
+    if (over) return;
+    if (stop == Stop::kTried && !std::exchange(stop_failed, true)) stop_failure_to_tell = true;
+    if (!failing_since) failing_since = asked;
+    if (clock() - *failing_since < kPatience || std::exchange(troubled, true)) return;
+    trouble = why;
+  }
+
+  // What became of the wish to stop the job.
+  enum class Stop : uint8_t { kNo, kWanted, kTried, kDone };
 
   const std::function<Seconds()> clock;
   Mutex mutex;
   std::condition_variable changed;
   bool ended ABSL_GUARDED_BY(mutex) = false;
+  bool over ABSL_GUARDED_BY(mutex) = false;  // the job, as its master has said
   std::optional<Answer> answer ABSL_GUARDED_BY(mutex);
+  std::optional<Seconds> failing_since ABSL_GUARDED_BY(mutex);
   std::optional<std::string> trouble ABSL_GUARDED_BY(mutex);
-  std::string last_trouble ABSL_GUARDED_BY(mutex);
+  bool troubled ABSL_GUARDED_BY(mutex) = false;  // since the last answer
+  Stop stop ABSL_GUARDED_BY(mutex) = Stop::kNo;
+  std::string why_stop ABSL_GUARDED_BY(mutex);
+  bool stop_failed ABSL_GUARDED_BY(mutex) = false, stop_failure_to_tell ABSL_GUARDED_BY(mutex) = false;
   std::thread thread;
 };
 
@@ -80,6 +117,19 @@ std::optional<JobWatch::Answer> JobWatch::take_answer() {
 std::optional<std::string> JobWatch::take_trouble() {
   const MutexLock lock(impl_->mutex);
   return std::exchange(impl_->trouble, std::nullopt);
+}
+
+void JobWatch::stop(const std::string& why) {
+  const MutexLock lock(impl_->mutex);
+  if (impl_->stop != Impl::Stop::kNo) return;
+  impl_->stop = Impl::Stop::kWanted;
+  impl_->why_stop = why;
+  impl_->changed.notify_all();
+}
+
+bool JobWatch::take_stop_failed() {
+  const MutexLock lock(impl_->mutex);
+  return std::exchange(impl_->stop_failure_to_tell, false);
 }
 
 JobView view_of(const Status& status, const std::set<std::string>& labels) {

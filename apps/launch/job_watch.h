@@ -12,7 +12,7 @@
 
 namespace embers::launch {
 
-// Asks the master again and again how its job stands, in a thread of its own.
+// Asks the master again and again how its job stands, and tells it to stop, in a thread of its own.
 //
 // *Thread safety*: all members from the thread that made it.
 class JobWatch {
@@ -28,9 +28,14 @@ class JobWatch {
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
 
-  // The latest answer, once; or why there is none, when that has changed.
+  // The latest answer, once.
   std::optional<Answer> take_answer();
+  // Why there has been none for a while, once until there is one. That the job has ended is no trouble.
   std::optional<std::string> take_trouble();
+  // The job is to save and end. The master is told until it knows.
+  void stop(const std::string& why);
+  // Whether it could not be told at the first attempt, once.
+  bool take_stop_failed();
 
  private:
   struct Impl;

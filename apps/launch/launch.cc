@@ -15,22 +15,20 @@
 #include <iterator>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "actors/transport/job_dir.h"
-#include "apps/launch/host_starter.h"
 #include "apps/launch/job_watch.h"
 #include "apps/launch/launch_dir.h"
 #include "apps/launch/log_follower.h"
 #include "apps/launch/orders.h"
 #include "apps/launch/policy.h"
-#include "apps/launch/slurm_starter.h"
-#include "apps/launch/slurm_submit.h"
-#include "apps/launch/ssh_starter.h"
+#include "apps/launch/slurm/submit.h"
+#include "apps/launch/starters.h"
 #include "apps/process/progress_display.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
 #include "base/log/standard_error.h"
+#include "base/standard_streams.h"
 
 namespace embers::launch {
 namespace {
@@ -78,30 +76,6 @@ client::AdminOptions watching(const Plan& plan) {
   return options;
 }
 
-std::unique_ptr<Starter> starter_for(const Plan& plan, const std::function<std::string()>& secret) {
-  const LaunchOptions& o = plan.options;
-  if (o.scheduler.slurm)
-    return std::make_unique<SlurmStarter>(
-        plan.program, slurm_allocation(), o.scheduler, [location = watching(plan)] {
-          try {
-            client::Admin(location).stop(true);
-          } catch (const Error& e) {
-            say(std::string("cannot ask the master to end the job: ") + e.what());
-          }
-        });
-  if (o.hosts.empty()) return std::make_unique<HostStarter>(plan.program);
-  SshOptions ssh;
-  ssh.hosts = o.hosts;
-  std::istringstream words(o.ssh);
-  ssh.ssh.clear();
-  for (std::string word; words >> word;) ssh.ssh.push_back(word);
-  ssh.program = o.remote_program;
-  ssh.directory = std::filesystem::current_path().string();
-  ssh.secret = secret();
-  ssh.shards = plan.shards;
-  return std::make_unique<SshStarter>(plan.program, ssh);
-}
-
 class Launcher {
  public:
   Launcher(const Plan& plan, std::unique_ptr<Starter> starter)
@@ -141,18 +115,24 @@ class Launcher {
       if (again && number == SIGHUP) return next_signal();  // the end of a terminal gives two
       if (again) return end(128 + number);
       if (master_status_) return end(exit_status());
-      say(fmt::format("{}: the master saves and ends the job; a second one ends everything at once",
-                      number == SIGINT    ? "SIGINT"
-                      : number == SIGTERM ? "SIGTERM"
-                                          : "SIGHUP"));
-      stop();
+      stopped_by_ = number;
+      const char* const name = number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
+      say(watch_ ? fmt::format("{}: the master saves and ends the job; a second one ends everything at once",
+                               name)
+                 : fmt::format("{}: the job, which has not begun, ends", name));
+      stop(name);
       next_signal();
     });
   }
-  void stop() {
-    if (std::exchange(stopping_, true)) return;  // asked twice, the master would not save
+  // Not by a signal, if the master listens: whoever has sent one to this process may have sent it to the
+  // master as well (systemd does), and the master's second signal ends it without saving.
+  void stop(const std::string& why) {
+    if (std::exchange(stopping_, true)) return;
     policy_.on_stop();
-    starter_->ask_to_end({Kind::kMaster});
+    if (watch_)
+      watch_->stop(why);
+    else
+      starter_->ask_to_end({Kind::kMaster});
   }
   void end(int status) {
     status_ = status;
@@ -170,7 +150,7 @@ class Launcher {
     for (const Policy::GivenUp& member : policy_.take_given_up()) give_up(member);
     if (policy_.hopeless() && !stopping_) {
       say("the job cannot go on without it: the master saves and ends the job");
-      stop();
+      stop("embers launch gave up on " + policy_.hopeless()->member.label());
     }
     if (master_status_ && (running_.empty() || now() > farewell())) return end(exit_status());
     timer_.expires_after(kTick);
@@ -189,11 +169,14 @@ class Launcher {
 
   int exit_status() const {
     if (policy_.hopeless()) return policy_.hopeless()->ending.status == 2 ? 2 : 1;
-    return *master_status_;
+    return ended_as_asked() ? 128 + stopped_by_ : *master_status_;
   }
 
+  // Whether the master was ended by a signal before it listened: it had nothing to save yet.
+  bool ended_as_asked() const { return stopped_by_ != 0 && !watch_ && *master_status_ == 128 + SIGTERM; }
+
   void look_for_master() {
-    if (!address_.empty() || (address_ = address_in(plan_.job_dir)).empty()) return;
+    if (stopping_ || !address_.empty() || (address_ = address_in(plan_.job_dir)).empty()) return;
     watch_.emplace(watching(plan_), now);
     policy_.on_master_listens();
     say(fmt::format("starting {} and {}; job directory {}", counted(plan_.shards, "shard"),
@@ -211,8 +194,10 @@ class Launcher {
       if (standard_error().is_terminal() && view.begun && !master_status_)
         progress_.show(figures_of(answer->status));
     }
-    if (const auto trouble = watch_->take_trouble(); trouble && !master_status_ && !stopping_)
+    if (const auto trouble = watch_->take_trouble(); trouble && !master_status_)
       say("cannot ask the master how the job stands: " + *trouble);
+    // srun would end the master at once.
+    if (watch_->take_stop_failed() && !plan_.options.scheduler.slurm) starter_->ask_to_end({Kind::kMaster});
   }
 
   void start(const Member& member) {
@@ -241,16 +226,18 @@ class Launcher {
       master_status_ = ended.ending.status;
       master_ended_ = now();
     }
-    if (ended.ending.status != 0) say(fmt::format("{} ended: {}", label, ended.ending.how));
+    if (ended.ending.status != 0 && !(master && ended_as_asked()))
+      say(fmt::format("{} ended: {}", label, ended.ending.how));
     policy_.on_end(ended.member, ended.ending, now());
   }
 
   void give_up(const Policy::GivenUp& member) {
     const std::string label = member.member.label();
     say(
-        fmt::format("gave up on {}, which was started {} times and got nothing done: {}. Its last lines, of "
+        fmt::format("gave up on {}, which was started {} and got nothing done: {}. Its last lines, of "
                     "{}/logs/{}.log:",
-                    label, member.starts, member.ending.how, plan_.job_dir, label));
+                    label, member.starts == 1 ? "once" : fmt::format("{} times", member.starts),
+                    member.ending.how, plan_.job_dir, label));
     for (const std::string& line : follower_.last_lines(label, kLastLines)) say("  " + line);
   }
 
@@ -269,22 +256,9 @@ class Launcher {
   std::optional<int> master_status_;  // once it has ended
   Seconds master_ended_ = 0;
   bool signalled_ = false, stopping_ = false;
+  int stopped_by_ = 0;  // the first signal
   int status_ = 0;
 };
-
-int dry_run(Plan plan) {
-  const std::string& job_dir = plan.options.master.access.job_dir;
-  plan.job_dir = job_dir.empty() ? "JOB_DIR" : std::filesystem::absolute(job_dir).string();
-  const auto starter = starter_for(plan, [] { return "SECRET"; });
-  std::vector<Member> members{{Kind::kMaster}};
-  for (uint32_t i = 0; i < plan.shards; ++i) members.push_back({Kind::kShard, i});
-  for (uint32_t i = 0; i < plan.workers; ++i) members.push_back({Kind::kWorker, i});
-  for (const Member& member : members) {
-    const Order order = order_for(plan, member, "MASTER_ADDRESS");
-    fmt::print("{}\n", command_line(order, starter->words(order)));
-  }
-  return 0;
-}
 
 std::string secret_of(const Plan& plan, const LaunchDir& dir) {
   const AccessOptions& access = plan.options.master.access;
@@ -299,7 +273,7 @@ void show_results(const Plan& plan) {
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   flush_standard_error();
   std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  flush_results();
 }
 
 }  // namespace

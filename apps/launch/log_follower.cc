@@ -1,5 +1,7 @@
 #include "apps/launch/log_follower.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -7,10 +9,14 @@
 #include <system_error>
 #include <utility>
 
+#include "base/quantities.h"
+
 namespace embers::launch {
 namespace {
 
-constexpr size_t kPart = 64 << 10;         // bytes of a log at a time
+constexpr uint64_t kPart = 64 << 10;       // bytes of a log at a time
+constexpr uint64_t kLeastPart = 4 << 10;   // however many logs there are
+constexpr uint64_t kOfAll = 512 << 10;     // of all logs in a poll: showing them takes a moment
 constexpr size_t kLongestLine = 16 << 10;  // longer ones are shown in parts
 
 uint64_t size_of(const std::string& path) {
@@ -19,10 +25,10 @@ uint64_t size_of(const std::string& path) {
   return none ? 0 : size;
 }
 
-std::string read_part(const std::string& path, uint64_t from) {
+std::string read_part(const std::string& path, uint64_t from, uint64_t most = kPart) {
   std::ifstream file(path, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(from));
-  std::string part(kPart, '\0');
+  std::string part(most, '\0');
   file.read(part.data(), static_cast<std::streamsize>(part.size()));
   part.resize(static_cast<size_t>(file.gcount()));
   return part;
@@ -43,11 +49,25 @@ void LogFollower::follow(const std::string& label, const std::string& path) {
   logs_[label] = {path, size, size, ""};
 }
 
-void LogFollower::read(const std::string& label, Log& log) {
-  while (size_of(log.path) > log.read) {
-    const std::string part = read_part(log.path, log.read);
+// What is far behind: nobody could read all of it.
+void LogFollower::skip(const std::string& label, Log& log, uint64_t size) {
+  uint64_t from = size - kPart;
+  if (const size_t end = read_part(log.path, from).find('\n'); end != std::string::npos) from += end + 1;
+  show_(label, fmt::format("... {} are left out here; all of it is in {}",
+                           short_bytes(static_cast<double>(from - log.read)), log.path));
+  log.read = from;
+  log.line.clear();
+}
+
+void LogFollower::read(const std::string& label, Log& log, uint64_t most) {
+  const uint64_t size = size_of(log.path);
+  if (size < log.read) log.begin = log.read = 0;  // somebody has emptied it
+  if (size - log.read > kFarBehind) skip(label, log, size);
+  while (log.read < size && most > 0) {
+    const std::string part = read_part(log.path, log.read, std::min({size - log.read, most, kPart}));
     if (part.empty()) return;
     log.read += part.size();
+    most -= part.size();
     for (const char c : part) {
       if (c != '\n' && log.line.size() < kLongestLine) {
         log.line += c;
@@ -59,13 +79,14 @@ void LogFollower::read(const std::string& label, Log& log) {
 }
 
 void LogFollower::poll() {
-  for (auto& [label, log] : logs_) read(label, log);
+  const uint64_t most = std::clamp<uint64_t>(kOfAll / std::max<size_t>(logs_.size(), 1), kLeastPart, kPart);
+  for (auto& [label, log] : logs_) read(label, log, most);
 }
 
 void LogFollower::finish(const std::string& label) {
   const auto log = logs_.find(label);
   if (log == logs_.end()) return;
-  read(label, log->second);
+  read(label, log->second, kFarBehind);
   if (!log->second.line.empty()) show_(label, visible(std::exchange(log->second.line, "")));
 }
 

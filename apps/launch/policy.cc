@@ -106,7 +106,7 @@ bool Policy::start_again(Group& group, uint32_t number, Seconds now, Members& me
 }
 
 void Policy::start_shards(Seconds now, Members& members) {
-  for (uint32_t number = 0; number < options_.shards; ++number) {
+  for (uint32_t number = 0; number < options_.shards && members.size() < kAtOnce; ++number) {
     const State state = shards_.places[number].state;
     if (state == State::kFree) start(shards_, number, now, members);
     if (state != State::kWaiting || !view_.misses_shards || !start_again(shards_, number, now, members))
@@ -124,8 +124,9 @@ void Policy::start_workers(Seconds now, Members& members) {
     if (place.state == State::kWaiting) waiting.push_back(number);
   if (waiting.size() > missing) waiting.resize(missing);
   missing -= static_cast<uint32_t>(waiting.size());
-  for (const uint32_t number : waiting) start_again(workers_, number, now, members);
-  for (uint32_t number = 0; missing > 0; ++number) {
+  for (const uint32_t number : waiting)
+    if (members.size() < kAtOnce) start_again(workers_, number, now, members);
+  for (uint32_t number = 0; missing > 0 && members.size() < kAtOnce; ++number) {
     if (workers_.places[number].state != State::kFree) continue;
     start(workers_, number, now, members);
     --missing;

@@ -43,6 +43,7 @@ struct PolicyOptions {
 //      after work well done
 //
 // - The master comes first; the others follow once it listens. After it, nobody is started.
+// - No more than kAtOnce are started at a time: starting one takes a moment, and others may die meanwhile.
 // - As many workers run as the master wants, less those that others have started. Places are filled again,
 //   the lowest number first.
 // - After a member has ended, its place stays empty until the master has been heard again: it may have
@@ -57,6 +58,7 @@ struct PolicyOptions {
 class Policy {
  public:
   static constexpr Seconds kFirstDelay = 1, kLongestDelay = 30;
+  static constexpr size_t kAtOnce = 16;
 
   explicit Policy(PolicyOptions options) : options_(options) {}
 

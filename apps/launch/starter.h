@@ -56,6 +56,7 @@ class Starter {
   // Those that have ended since the last call.
   virtual std::vector<Ended> ended() = 0;
   // Asks the member to end, as SIGTERM does: a master saves and ends its job, a worker finishes what it has.
+  // Of a starter for other places, the member may end at once.
   virtual void ask_to_end(const Member& member) = 0;
 };
 

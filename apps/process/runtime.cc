@@ -12,6 +12,7 @@
 #include "base/cpus.h"
 #include "base/errors.h"
 #include "base/log/standard_error.h"
+#include "base/standard_streams.h"
 
 namespace embers {
 
@@ -87,7 +88,13 @@ ResizeWatch::~ResizeWatch() = default;
 
 void end_process(int status) {
   say_last_words();
-  std::fflush(stdout);
+  try {
+    flush_results();
+  } catch (const Error& e) {
+    say_error(e.what());
+    say_last_words();
+    if (status == 0) status = exit_status(e.code());
+  }
   ::_exit(status);
 }
 

@@ -37,7 +37,7 @@ void read(Section& section, TrainingSection& training) {
                       {{"mean", Reduction::kMean}, {"sum", Reduction::kSum}});
   section.read_count("batch_size", training.batch_size, 1);
   section.read_count("epochs", training.epochs, 1);
-  section.read_count("workers", training.workers, 1);
+  section.read_count("workers", training.workers, 1, kMostWorkers);
   section.read_count("grads_to_wait", training.grads_to_wait, 1);
   section.read_count("prefetch", training.prefetch, 0);
   section.read_count("threads", training.threads, 1, kMostThreads);

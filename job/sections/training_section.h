@@ -9,6 +9,8 @@ class Section;
 enum class Mode : uint8_t { kAsync, kSync, kBounded };
 enum class Reduction : uint8_t { kMean, kSum };
 
+inline constexpr int kMostWorkers = 100'000;  // of a job
+
 // [training]
 struct TrainingSection {
   Mode mode = Mode::kAsync;

@@ -164,6 +164,7 @@ struct Event {
   struct End {
     Ticket ticket = 0;
     bool save = true;
+    std::string why = {};  // "": embers stop
   };
 
   // From the master's own process.

@@ -7,7 +7,6 @@ namespace embers {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr double kPaceSeconds = 10;
 
 }  // namespace
 
@@ -26,7 +25,7 @@ void JobState::begin_epoch(uint32_t number, uint64_t next, const std::vector<uin
     train_book_.set_limit(window_.limit());
   }
   clocks_ = Clocks(training.staleness_bound);
-  begin_pace();
+  measure_pace();
   serve_all_again();
   sums_ = {};
   sums_.start = now_;
@@ -80,18 +79,14 @@ void JobState::begin_evaluation() {
   enter(Phase::kEvaluating);
   evaluation_start_ = now_;
   evaluated_examples_ = counted_ = 0;
-  begin_pace();
+  measure_pace();
   limit_evaluation();
 }
 
-// How fast the phase goes that has just begun.
-void JobState::begin_pace() {
-  pace_ = Rate(kPaceSeconds);
-  measure_pace();
-}
-
+// Each evaluation counts from 0. The pace of training goes on from epoch to epoch: they may be short.
 void JobState::measure_pace() {
-  if (works()) pace_.add(phase_ == Phase::kEvaluating ? evaluated_examples_ : trained_examples_, now_);
+  if (phase_ == Phase::kEvaluating) evaluation_pace_.add(evaluated_examples_, now_);
+  if (phase_ == Phase::kTraining) training_pace_.add(trained_examples_, now_);
 }
 
 void JobState::limit_evaluation() {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "master/state/job_state.h"
+#include "schema/label.h"
 
 namespace embers {
 namespace {
@@ -31,6 +32,7 @@ void JobState::take(const Event::Join& e) {
   check_failed(0);
   if (over_or_failed()) fail(ErrorCode::kJobFailed, "the job is over");
   if (Member* const known = members_.find_token(e.token)) return join_again(*known, e);
+  check_label(e.label);
   Member member;
   member.owner = e.owner;
   member.reader = e.reader;

@@ -213,7 +213,6 @@ class JobState {
   uint64_t last_lease() const { return std::max(train_book_.last_lease(), eval_book_.last_lease()); }
   void begin_evaluation();
   void end_evaluation();
-  void begin_pace();
   void measure_pace();
   void limit_evaluation();
   Cursor cursor() const;
@@ -286,7 +285,8 @@ class JobState {
   Time start_;
   uint64_t finished_ = 0;          // minibatches, of training and evaluations
   uint64_t trained_examples_ = 0;  // in this run
-  Rate pace_;                      // of the phase: examples
+  static constexpr double kPaceSeconds = 10;
+  Rate training_pace_{kPaceSeconds}, evaluation_pace_{kPaceSeconds};  // examples
   std::optional<Status::Evaluation> evaluation_;
   uint64_t owners_lost_ = 0;
   Time evaluation_start_;

@@ -28,7 +28,7 @@ Status JobState::status(Time now) const {
   s.minibatches_done = book.done();
   s.minibatches = book.total();
   s.examples = trains ? begin_.examples + trained_examples_ : evaluated_examples_;
-  s.examples_per_s = pace_.per_second(now);
+  s.examples_per_s = (evaluating || !trains ? evaluation_pace_ : training_pace_).per_second(now);
   if (evaluation_)
     s.evaluation = Status::Evaluation{evaluation_->loss, evaluation_->auc, evaluation_->accuracy};
   if (stats_.staleness.pushes() > 0) {

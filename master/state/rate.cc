@@ -8,7 +8,9 @@ double seconds(Rate::Time from, Rate::Time to) { return std::chrono::duration<do
 }  // namespace
 
 void Rate::add(uint64_t count, Time now) {
-  if (!samples_.empty() && count < samples_.back().count) samples_.clear();  // it began again
+  // It began again, or goes on after a break, which says nothing of how fast it is.
+  if (!samples_.empty() && (count < samples_.back().count || seconds(samples_.back().at, now) > span_))
+    samples_.clear();
   // The latest sample is always kept, so it is replaced while it is too close to the one before.
   if (samples_.size() > 1 && seconds(samples_[samples_.size() - 2].at, now) < span_ / 10)
     samples_.back() = {count, now};

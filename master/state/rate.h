@@ -6,8 +6,8 @@
 
 namespace embers {
 
-// How fast a count has grown lately: over about the last `span` seconds. Moments come from the caller. Holds
-// some ten samples, however often it is told.
+// How fast a count has grown lately: over about the last `span` seconds, and since it was last not told for
+// as long. Moments come from the caller. Holds some ten samples, however often it is told.
 class Rate {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -78,6 +78,16 @@ worker 10  w2     node1  4710  draining            0         0                  
 )");
 }
 
+TEST(StatusText, NamesCannotSpoilTheTable) {
+  Status s = training();
+  s.job = "jobs/red\x1b[31m.toml";
+  s.members[1].label = "\x1b[2J\n\xff";
+  const std::string text = to_text(s);
+  EXPECT_EQ(text.rfind("red?[31m.toml (async)", 0), 0) << text;
+  EXPECT_NE(text.find("worker 10  ?[2J??  node1"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+}
+
 TEST(StatusText, LeavesOutWhatIsNotKnownYet) {
   Status s;
   s.job = "census.toml";
@@ -105,6 +115,12 @@ TEST(StatusJson, HasNullForWhatDoesNotExist) {
   for (const char* key : {"remaining_s", "loss", "auc", "evaluation", "error", "stopping"})
     EXPECT_TRUE(unknown[key].is_null()) << key;
   EXPECT_TRUE(unknown["staleness"]["mean"].is_null());
+}
+
+TEST(StatusJson, NamesNeedNotBeUtf8) {
+  Status s = training();
+  s.job = "jobs/\xff.toml";
+  EXPECT_EQ(Json::parse(json_text(s))["job"], "\xef\xbf\xbd.toml");
 }
 
 TEST(StatusJson, IsExplainedKeyByKey) {

@@ -232,12 +232,34 @@ TEST(Launch, ACommandThatNeverWorksIsGivenUpOnAndSaysWhy) {
   EXPECT_TRUE(launcher.leaves_nothing());
 }
 
-TEST(Launch, AProgramThatIsNotThereIsNamed) {
+// Only found when it is started: a script whose interpreter is missing.
+TEST(Launch, AProgramThatCannotBeStartedIsNamed) {
   JobFolder folder;
-  Launcher launcher(folder, Words{"--max-restarts", "0", "--", folder.path("no-such-program")});
+  const std::string script = folder.path("script");
+  folder.write("script", "#!/no/such/interpreter\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  Launcher launcher(folder, Words{"--max-restarts", "0", "--", script});
   EXPECT_EQ(launcher.process().wait(), 1) << launcher.output();
-  EXPECT_TRUE(launcher.process().has_printed("cannot start '" + folder.path("no-such-program")))
+  EXPECT_TRUE(launcher.process().has_printed("cannot start '" + script)) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("which was started once and got nothing done"))
       << launcher.output();
+}
+
+// systemd and others signal all processes of a service at once.
+TEST(Launch, ASignalToTheMasterAsWellSavesAllTheSame) {
+  JobFolder folder;
+  // Minibatches take a second, so that the master is still finishing when the launcher is told, too.
+  Launcher launcher(folder,
+                    kTwoByTwo + counting(folder, 1'000'000, 1000) + Words{"--output", folder.path("saved")});
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  for (const pid_t pid : launcher.processes())
+    if (read_file("/proc/" + std::to_string(pid) + "/cmdline").find(std::string("\0master\0", 8)) !=
+        std::string::npos)
+      ::kill(pid, SIGTERM);
+  ASSERT_TRUE(wait_until([&] { return launcher.process().has_printed("SIGTERM: finishing"); }));
+  launcher.process().signal(SIGTERM);
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+  EXPECT_TRUE(std::filesystem::exists(folder.path("saved/manifest.json"))) << launcher.output();
 }
 
 TEST(Launch, AModelWithoutEmbeddingsNeedsNoShards) {

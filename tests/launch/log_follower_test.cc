@@ -61,7 +61,8 @@ TEST_F(LogFollowerTest, OfABarThatIsDrawnOverAndOverTheLastStateIsShown) {
 TEST_F(LogFollowerTest, AVeryLongLineIsShownInParts) {
   follower_.follow("w0", path_);
   append(std::string(100'000, 'x') + "\nend\n");
-  const Lines lines = poll();
+  Lines lines = poll();
+  for (const std::string& line : poll()) lines.push_back(line);
   size_t length = 0;
   for (size_t i = 0; i + 1 < lines.size(); ++i) {
     EXPECT_LT(lines[i].size(), 20'000);
@@ -69,6 +70,46 @@ TEST_F(LogFollowerTest, AVeryLongLineIsShownInParts) {
   }
   EXPECT_EQ(length, 100'000);
   EXPECT_EQ(lines.back(), "w0 end");
+}
+
+TEST_F(LogFollowerTest, AMemberThatSaysTooMuchIsShownInPartsAndThenItsEnd) {
+  follower_.follow("w0", path_);
+  const std::string line(99, 'x');
+  std::string much;
+  while (much.size() < LogFollower::kFarBehind) much += line + "\n";
+  much.resize(LogFollower::kFarBehind);
+  append(much);
+  const Lines first = poll();  // this much it would catch up with
+  EXPECT_EQ(first.front(), "w0 " + line);
+  EXPECT_LT(first.size(), 1000);
+  append(much + "\n" + much + "\nthe end\n");
+  Lines lines = poll();
+  EXPECT_EQ(lines.front().rfind("w0 ... ", 0), 0) << lines.front();
+  EXPECT_NE(lines.front().find(" MiB are left out here; all of it is in " + path_), std::string::npos)
+      << lines.front();
+  EXPECT_EQ(lines.at(1), "w0 " + line);  // a whole one
+  while (lines.back() != "w0 the end") {
+    const Lines more = poll();
+    ASSERT_FALSE(more.empty());
+    lines.insert(lines.end(), more.begin(), more.end());
+  }
+  EXPECT_LT(lines.size(), 1000);
+  EXPECT_EQ(poll(), Lines());
+}
+
+TEST_F(LogFollowerTest, OneThatEndsIsShownToItsEndHoweverMuchItSaid) {
+  follower_.follow("w0", path_);
+  append(std::string(3 * LogFollower::kFarBehind, 'x') + "\nlast words");
+  follower_.finish("w0");
+  EXPECT_EQ(poll().back(), "w0 last words");
+}
+
+TEST_F(LogFollowerTest, AFileThatSomebodyHasEmptiedIsReadFromItsBegin) {
+  follower_.follow("w0", path_);
+  append("one\ntwo\n");
+  EXPECT_EQ(poll().size(), 2);
+  std::ofstream(path_, std::ios::trunc) << "new\n";
+  EXPECT_EQ(poll(), Lines{"w0 new"});
 }
 
 TEST_F(LogFollowerTest, LastLinesAreThoseOfTheLastProcess) {

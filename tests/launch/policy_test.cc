@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace embers::launch {
 namespace {
 
@@ -74,6 +76,19 @@ TEST_F(PolicyTest, TheMasterIsStartedFirstAndTheOthersOnceItListens) {
   EXPECT_EQ(due(), Labels());
   policy_->on_master_listens();
   EXPECT_EQ(due(), (Labels{"s0", "s1", "w0", "w1", "w2"}));
+  EXPECT_EQ(due(), Labels());
+}
+
+TEST_F(PolicyTest, ManyAreStartedAFewAtATime) {
+  launch({.shards = 10, .workers = 1000});
+  std::set<std::string> started;
+  for (size_t looks = 0; started.size() < 1010; ++looks) {
+    ASSERT_LT(looks, 1010);
+    const Labels labels = due();
+    ASSERT_LE(labels.size(), Policy::kAtOnce);
+    started.insert(labels.begin(), labels.end());
+    if (looks == 0) EXPECT_TRUE(started.contains("s9"));
+  }
   EXPECT_EQ(due(), Labels());
 }
 

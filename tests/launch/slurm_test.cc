@@ -1,8 +1,10 @@
 // Where members go in a Slurm allocation, and what is submitted.
-#include "apps/launch/slurm_commands.h"
-#include "apps/launch/slurm_places.h"
-#include "apps/launch/slurm_starter.h"
-#include "apps/launch/slurm_submit.h"
+#include <algorithm>
+
+#include "apps/launch/slurm/commands.h"
+#include "apps/launch/slurm/places.h"
+#include "apps/launch/slurm/starter.h"
+#include "apps/launch/slurm/submit.h"
 #include "tests/support/expect_error.h"
 
 namespace embers::launch {
@@ -100,6 +102,20 @@ TEST(Submission, AsksForTheCoresOfAllMembersAndCallsTheLauncherAgain) {
       (Words{"sbatch", "--parsable", "--job-name=census", "--ntasks=5", "--cpus-per-task=2", "--nodes=4",
              "--partition=main", "--time=1:00:00", "--exclusive", "--output=/shared/job/logs/slurm-%j.log",
              "--export=ALL", "script", "census.toml", "--scheduler", "slurm"}));
+}
+
+TEST(Submission, OfADryRunIsThatOfARealOne) {
+  Plan dry = plan();
+  dry.options.words = {"--dry-run", "census.toml", "--", "mine", "--dry-run"};
+  const Words words = submission(dry, "script");
+  EXPECT_EQ(Words(words.end() - 5, words.end()), (Words{"script", "census.toml", "--", "mine", "--dry-run"}));
+}
+
+TEST(Submission, APercentSignInAPathIsOne) {
+  Plan odd = plan();
+  odd.job_dir = "/shared/100%j";
+  const Words words = submission(odd, "script");
+  EXPECT_NE(std::find(words.begin(), words.end(), "--output=/shared/100%%j/logs/slurm-%j.log"), words.end());
 }
 
 TEST(Submission, MayAskForMoreRoom) {

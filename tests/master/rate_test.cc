@@ -46,6 +46,16 @@ TEST(Rate, BeginsAnewWithACountThatDoes) {
   EXPECT_DOUBLE_EQ(rate.per_second(at(2)), 4);
 }
 
+TEST(Rate, BeginsAnewAfterABreak) {
+  Rate rate(5);
+  rate.add(1000, at(0));
+  rate.add(2000, at(1));
+  rate.add(2000, at(100));
+  EXPECT_EQ(rate.per_second(at(100)), 0);
+  rate.add(2010, at(101));
+  EXPECT_DOUBLE_EQ(rate.per_second(at(101)), 10);
+}
+
 TEST(Rate, IsTheSameHoweverOftenItIsTold) {
   Rate often(5), seldom(5);
   for (int i = 0; i <= 20000; ++i) often.add(i, at(i / 1000.0));

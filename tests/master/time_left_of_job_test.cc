@@ -1,4 +1,4 @@
-// The time left of a whole job, as it turns out.
+// The time left of a whole job, as it turns out, and its pace.
 #include <gtest/gtest.h>
 
 #include "master/state/job_state.h"
@@ -10,19 +10,20 @@ namespace {
 // metrics takes a second, saving four.
 class JobOfKnownPace {
  public:
-  JobOfKnownPace() {
-    config_->job.training.epochs = 3;
+  explicit JobOfKnownPace(uint32_t epochs = 3, uint64_t train = 100, uint64_t test = 40) {
+    config_->job.training.epochs = epochs;
     config_->job.training.minibatches_per_lease = 2;
     config_->job.storage.buckets = 16;
     config_->shards = config_->workers = 1;
-    config_->train_minibatches = 100;
-    config_->test_minibatches = 40;
+    config_->train_minibatches = train;
+    config_->test_minibatches = test;
   }
 
   struct Guess {
     double at;
     Phase phase;
     std::optional<double> seconds;
+    double examples_per_s;
   };
   // Runs the job to the end of its last epoch; returns when that was.
   double run(std::vector<Guess>& guesses) {
@@ -33,7 +34,7 @@ class JobOfKnownPace {
     give(join);
     while (state_.phase() != Phase::kEnding && state_.phase() != Phase::kFailed) {
       step();
-      guesses.push_back({seconds(), state_.phase(), state_.remaining()});
+      guesses.push_back({seconds(), state_.phase(), state_.remaining(), state_.status(now_).examples_per_s});
     }
     EXPECT_EQ(state_.phase(), Phase::kEnding) << (state_.error() ? state_.error()->what() : "");
     return seconds();
@@ -120,6 +121,20 @@ TEST(TimeLeftOfJob, IsWhatItTurnsOutToBe) {
     EXPECT_NEAR(guess.at + *guess.seconds, end, wrong) << "after " << guess.at << " s";
   }
   EXPECT_GT(known, 300);
+}
+
+// Ten examples in six and a half seconds: one of training, half a one of evaluation, and what comes between.
+TEST(PaceOfJob, IsKnownWhereEpochsAreShort) {
+  JobOfKnownPace job(30, 1, 1);
+  std::vector<JobOfKnownPace::Guess> guesses;
+  job.run(guesses);
+  size_t known = 0;
+  for (const auto& guess : guesses)
+    if (guess.phase == Phase::kTraining && guess.at > 20) {
+      EXPECT_NEAR(guess.examples_per_s, 10 / 6.5, 0.7) << "after " << guess.at << " s";
+      ++known;
+    }
+  EXPECT_GT(known, 20);
 }
 
 }  // namespace

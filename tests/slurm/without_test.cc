@@ -24,6 +24,55 @@ TEST(LaunchWithoutSlurm, KnowsItsSchedulers) {
   expect_refused(folder, {"--scheduler", "slurm", "--hosts", "a"}, "Slurm chooses the hosts");
 }
 
+TEST(LaunchWithoutSlurm, TakesOnlyOptionsForOptions) {
+  JobFolder folder;
+  expect_refused(folder, {"--scheduler", "slurm", "--sbatch", "exclusive"}, "'exclusive' is not an option");
+}
+
+// Commands of this name, first in PATH.
+class PretendedSlurm {
+ public:
+  explicit PretendedSlurm(const JobFolder& folder) : folder_(folder) {
+    std::filesystem::create_directory(folder.path("bin"));
+    setenv("PATH", (folder.path("bin") + ":" + path_).c_str(), 1);
+  }
+  ~PretendedSlurm() { setenv("PATH", path_.c_str(), 1); }
+  void command(const std::string& name, const std::string& script) const {
+    folder_.write("bin/" + name, "#!/bin/sh\n" + script + "\n");
+    std::filesystem::permissions(folder_.path("bin/" + name), std::filesystem::perms::owner_all);
+  }
+
+ private:
+  const JobFolder& folder_;
+  const std::string path_ = std::getenv("PATH");
+};
+
+TEST(LaunchWithoutSlurm, ARefusedJobLeavesNoDirectoryBehind) {
+  JobFolder folder;
+  const PretendedSlurm slurm(folder);
+  slurm.command("sbatch", "echo the queue is closed >&2; exit 1");
+  std::filesystem::create_directory(folder.path("here"));
+  Process shell({"/bin/sh", "-c",
+                 "cd " + folder.path("here") + " && exec " + path_of(EMBERS_COMMAND) + " launch " +
+                     folder.job() + " --scheduler slurm"},
+                folder.path("log"));
+  EXPECT_EQ(shell.wait(), 2) << shell.output();
+  EXPECT_TRUE(shell.has_printed("Slurm refuses the job: the queue is closed")) << shell.output();
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("here")));
+}
+
+// As when the host that waits was asleep for longer than Slurm remembers.
+TEST(LaunchWithoutSlurm, WaitingEndsWithAJobThatSlurmHasForgotten) {
+  JobFolder folder;
+  const PretendedSlurm slurm(folder);
+  slurm.command("sbatch", "echo 7");
+  slurm.command("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
+  EXPECT_EQ(
+      folder.run({"launch", folder.job(), "--scheduler", "slurm", "--wait", "--job-dir", folder.path("job")}),
+      1);
+  EXPECT_NE(folder.output().find("does not know of job 7 any more"), std::string::npos) << folder.output();
+}
+
 TEST(LaunchWithoutSlurm, ShowsWhatItWouldSubmit) {
   JobFolder folder;
   EXPECT_EQ(folder.run({"launch", folder.job(), "--scheduler", "slurm", "--dry-run", "--workers", "4",

@@ -1,4 +1,4 @@
-#include "apps/launch/slurm_submit.h"
+#include "apps/launch/slurm/submit.h"
 
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -9,14 +9,15 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <thread>
 
 #include "apps/launch/launch_dir.h"
 #include "apps/launch/log_follower.h"
 #include "apps/launch/quoted.h"
-#include "apps/launch/slurm_commands.h"
-#include "apps/launch/slurm_places.h"
+#include "apps/launch/slurm/commands.h"
+#include "apps/launch/slurm/places.h"
 #include "base/errors.h"
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
@@ -36,8 +37,8 @@ Environment environment(const Plan& plan) {
   return {{"EMBERS", plan.program}, {"EMBERS_LAUNCHER", "1"}, {"EMBERS_JOB_DIR", plan.job_dir}};
 }
 
-std::string log_of(const Plan& plan, const std::string& id) {
-  return fmt::format("{}/logs/slurm-{}.log", plan.job_dir, id);
+std::string log_of(const std::string& job_dir, const std::string& id) {
+  return fmt::format("{}/logs/slurm-{}.log", job_dir, id);
 }
 
 // Beside the data and the job file, which other hosts reach as well.
@@ -55,6 +56,16 @@ std::string trimmed(std::string text) {
   return text;
 }
 
+// What this process was called with, but for --dry-run.
+Words to_submit(const Words& words) {
+  const auto command = std::find(words.begin(), words.end(), "--");
+  Words submitted;
+  std::remove_copy_if(words.begin(), command, std::back_inserter(submitted),
+                      [](const std::string& word) { return word.starts_with("--dry-run"); });
+  submitted.insert(submitted.end(), command, words.end());
+  return submitted;
+}
+
 // "KEY=VALUE" of `scontrol show job`.
 std::string value_of(const std::string& text, const std::string& key) {
   const size_t at = text.find(" " + key + "=");
@@ -66,6 +77,10 @@ std::string value_of(const std::string& text, const std::string& key) {
 // How a job ended, once it has: its exit status, or 1 where Slurm ended it.
 std::optional<int> status_of(const std::string& id) {
   const SlurmAnswer job = run_slurm({"scontrol", "--oneliner", "show", "job", id});
+  if (job.errors.find("Invalid job id") != std::string::npos) {
+    say(fmt::format("Slurm does not know of job {} any more, so it has ended", id));
+    return 1;
+  }
   if (job.status != 0) return std::nullopt;  // the controller may be away for a moment
   const std::string state = value_of(" " + job.output, "JobState");
   for (const char* const on :
@@ -79,10 +94,10 @@ std::optional<int> status_of(const std::string& id) {
 
 int wait_for(const Plan& plan, const std::string& id) {
   LogFollower log([](const std::string&, const std::string& line) { say(line); });
-  log.follow("job", log_of(plan, id));
+  log.follow("job", log_of(plan.job_dir, id));
   for (int i = 1;; ++i) {
     const std::optional<int> status = i % kLooksPerQuestion == 0 ? status_of(id) : std::nullopt;
-    log.poll();
+    status ? log.finish("job") : log.poll();
     if (status) return *status;
     std::this_thread::sleep_for(kLook);
   }
@@ -106,10 +121,31 @@ Words submission(const Plan& plan, const std::string& script) {
   if (o.nodes > 0) words.push_back(fmt::format("--nodes={}", o.nodes));
   const Words more = place_words(o);
   words.insert(words.end(), more.begin(), more.end());
-  words.insert(words.end(), {"--output=" + log_of(plan, "%j"), "--export=ALL", script});
-  words.insert(words.end(), plan.options.words.begin(), plan.options.words.end());
+  words.insert(words.end(), {"--output=" + log_of(as_pattern(plan.job_dir), "%j"), "--export=ALL", script});
+  const Words again = to_submit(plan.options.words);
+  words.insert(words.end(), again.begin(), again.end());
   return words;
 }
+
+namespace {
+
+// The number of Slurm's job.
+std::string submitted(const Plan& plan) {
+  const std::string script = plan.job_dir + "/embers.sbatch";
+  write_file(script, kBatchScript);
+  for (const auto& [name, value] : environment(plan)) ::setenv(name.c_str(), value.c_str(), 1);
+  const SlurmAnswer answer = run_slurm(submission(plan, script));
+  if (answer.status == 127)
+    fail(ErrorCode::kInvalid,
+         "--scheduler slurm: there is no sbatch in PATH; is this a host of a Slurm cluster?");
+  if (answer.status != 0)
+    fail(ErrorCode::kInvalid, "Slurm refuses the job: {}",
+         answer.errors.empty() ? fmt::format("sbatch ended with status {}", answer.status)
+                               : trimmed(answer.errors));
+  return answer.first_line().substr(0, answer.first_line().find(';'));
+}
+
+}  // namespace
 
 int submit(Plan plan) {
   std::string given = plan.options.master.access.job_dir;
@@ -124,18 +160,14 @@ int submit(Plan plan) {
     const LaunchDir dir(given.empty() ? make_job_dir() : given);  // no other launcher uses it
     plan.job_dir = dir.path();
   }
-  const std::string script = plan.job_dir + "/embers.sbatch";
-  write_file(script, kBatchScript);
-  for (const auto& [name, value] : environment(plan)) ::setenv(name.c_str(), value.c_str(), 1);
-  const SlurmAnswer answer = run_slurm(submission(plan, script));
-  if (answer.status == 127)
-    fail(ErrorCode::kInvalid,
-         "--scheduler slurm: there is no sbatch in PATH; is this a host of a Slurm cluster?");
-  if (answer.status != 0)
-    fail(ErrorCode::kInvalid, "Slurm refuses the job: {}",
-         answer.errors.empty() ? fmt::format("sbatch ended with status {}", answer.status)
-                               : trimmed(answer.errors));
-  const std::string id = answer.first_line().substr(0, answer.first_line().find(';'));
+  std::string id;
+  try {
+    id = submitted(plan);
+  } catch (const Error&) {
+    std::error_code ignored;
+    if (given.empty()) std::filesystem::remove_all(plan.job_dir, ignored);  // nobody will use it
+    throw;
+  }
   say(fmt::format("job {} ('{}') is submitted; job directory {}", id, plan.name, plan.job_dir));
   if (plan.options.scheduler.wait) return wait_for(plan, id);
   fmt::print("{}\n", id);

@@ -1,14 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "apps/command_line/command.h"
 #include "apps/launch/host_starter.h"
-#include "apps/launch/slurm_places.h"
+#include "apps/launch/slurm/places.h"
 #include "client/slurm.h"
 
 namespace embers::launch {
@@ -31,25 +29,20 @@ SlurmAllocation slurm_allocation();
 // another one as long as the master wants it.
 class SlurmStarter final : public HostStarter {
  public:
-  // `stop_master` asks the master to save and end its job; srun would kill it.
-  SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options,
-               std::function<void()> stop_master);
+  SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options);
 
   Words words(const Order& order) const override;
   void start(const Order& order) override;
   std::vector<Ended> ended() override;
-  void ask_to_end(const Member& member) override;
 
  private:
   ProcessGroups::Child child(const Order& order) const override;
 
   const SlurmAllocation allocation_;
   const SchedulerOptions options_;
-  const std::function<void()> stop_master_;
   SlurmPlaces places_;
   std::map<std::string, std::string> nodes_;  // of members, by label; those not in it have jobs of their own
   bool look_again_ = false;                   // nodes may have failed
-  std::jthread stopping_;
 };
 
 // The words of the step on a node, or of the job of its own, that runs a member.

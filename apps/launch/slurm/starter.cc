@@ -1,11 +1,11 @@
-#include "apps/launch/slurm_starter.h"
+#include "apps/launch/slurm/starter.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
 
 #include "apps/launch/quoted.h"
-#include "apps/launch/slurm_commands.h"
+#include "apps/launch/slurm/commands.h"
 #include "base/errors.h"
 
 namespace embers::launch {
@@ -54,17 +54,16 @@ Words job_words(const Order& order, const SlurmAllocation& allocation, const Sch
   const Words more = place_words(options);
   words.insert(words.end(), more.begin(), more.end());
   // Its number says to the job whose worker it is, which ends it.
-  words.insert(words.end(), {"--comment=embers " + allocation.job.id, "--no-requeue", "--open-mode=append",
-                             "--output=" + order.log, "--export=ALL", "--wrap=exec " + quoted(order.words)});
+  words.insert(words.end(),
+               {"--comment=embers " + allocation.job.id, "--no-requeue", "--open-mode=append",
+                "--output=" + as_pattern(order.log), "--export=ALL", "--wrap=exec " + quoted(order.words)});
   return words;
 }
 
-SlurmStarter::SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options,
-                           std::function<void()> stop_master)
+SlurmStarter::SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options)
     : HostStarter(embers),
       allocation_(std::move(allocation)),
       options_(std::move(options)),
-      stop_master_(std::move(stop_master)),
       places_(allocation_.nodes, options_.cpus_per_worker) {}
 
 // The node is chosen when it is started.
@@ -106,10 +105,6 @@ std::vector<Ended> SlurmStarter::ended() {
     look_again_ = true;
   }
   return all;
-}
-
-void SlurmStarter::ask_to_end(const Member& member) {
-  if (member.kind == Kind::kMaster && !stopping_.joinable()) stopping_ = std::jthread(stop_master_);
 }
 
 }  // namespace embers::launch

@@ -21,6 +21,9 @@ struct SlurmAnswer {
 // not answer.
 SlurmAnswer run_slurm(const Words& words);
 
+// The path as sbatch's --output takes it, where % has a meaning.
+std::string as_pattern(const std::string& path);
+
 // sbatch's words for where a job runs, and for how long.
 Words place_words(const SchedulerOptions& options);
 

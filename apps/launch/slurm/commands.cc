@@ -1,4 +1,4 @@
-#include "apps/launch/slurm_commands.h"
+#include "apps/launch/slurm/commands.h"
 
 #include <unistd.h>
 
@@ -53,6 +53,12 @@ SlurmAnswer run_slurm(const Words& words) {
   answer.output = all_of(output.get());
   answer.errors = all_of(errors.get());
   return answer;
+}
+
+std::string as_pattern(const std::string& path) {
+  std::string pattern;
+  for (const char c : path) pattern.append(c == '%' ? 2 : 1, c);
+  return pattern;
 }
 
 Words place_words(const SchedulerOptions& options) {
