@@ -14,7 +14,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <thread>
@@ -42,7 +41,9 @@ std::vector<pid_t> processes_with(const std::string& entry) {
     if (pid <= 0 || pid == ::getpid()) continue;
     std::ifstream file(folder.path() / "environ", std::ios::binary);
     std::string entries(1, '\0');
-    entries.append(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    // Not by iterators of the buffer: these throw when the process has ended since it was opened.
+    for (char part[4096]; file.read(part, sizeof part) || file.gcount() > 0;)
+      entries.append(part, static_cast<size_t>(file.gcount()));
     if (entries.find(wanted) != std::string::npos) found.push_back(pid);
   }
   return found;
@@ -51,10 +52,13 @@ std::vector<pid_t> processes_with(const std::string& entry) {
 void end_marked(const std::string& mark) {
   const std::string entry = std::string(Guard::kMark) + "=" + mark;
   const auto begin = Clock::now();
-  for (;;) {
+  // A process that is turning into another program has no environment for a moment, so one look is not
+  // enough.
+  for (int looks_without_any = 0; looks_without_any < 2;) {
     const auto left = processes_with(entry);
     const auto waited = Clock::now() - begin;
-    if (left.empty() || waited > 3 * kMoment) return;  // who is still there then waits for a disk
+    if (waited > 3 * kMoment) return;  // who is still there then waits for a disk
+    looks_without_any = left.empty() ? looks_without_any + 1 : 0;
     if (waited > kMoment)
       for (const pid_t pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kLookAgain);
