@@ -77,7 +77,9 @@ TEST_F(ProcessGroupsTest, AProgramThatIsNotThereIsAnError) {
   expect_error(ErrorCode::kInvalid, {"/nowhere/program", "No such file"},
                [&] { start("a", {"/nowhere/program"}); });
   start("b", {"no-such-program-anywhere"});
-  EXPECT_EQ(ending().status, 127);
+  const int status = ending().status;
+  EXPECT_TRUE(status == 127 || status == 126)
+      << status;  // 126: PATH has a folder that is closed to this user
   EXPECT_NE(read_file(path("log")).find("no-such-program-anywhere"), std::string::npos);
 }
 
