@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/launch/slurm_steps.h"
 #include "apps/process/child.h"
 #include "base/errors.h"
 
@@ -67,16 +68,18 @@ void end_marked(const std::string& mark) {
 
 }  // namespace
 
-Guard::Guard(const std::string& embers, const std::string& mark) {
+Guard::Guard(const std::string& embers, const std::string& mark, const std::string& slurm_job) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     fail(ErrorCode::kInternal, "cannot make a pipe: {}", std::strerror(errno));
   line_ = ends[1];
   ::fcntl(line_, F_SETFL, O_NONBLOCK);  // nobody waits for a guard that was stopped
   const std::unique_ptr<std::FILE, decltype(&std::fclose)> in(::fdopen(ends[0], "r"), &std::fclose);
+  std::vector<std::string> words{"guard", mark};
+  if (!slurm_job.empty()) words.insert(words.end(), {"--slurm-job", slurm_job});
   try {
     process_ = boost::process::child(
-        embers, boost::process::args({"guard", mark}),
+        embers, boost::process::args(words),
         (boost::process::std_out & boost::process::std_err) > boost::process::null,
         boost::process::std_in < in.get(), boost::process::extend::on_exec_setup = [](auto&) {
           inherit_only_standard_streams();
@@ -110,7 +113,7 @@ void Guard::add(pid_t group) const { write('+', group); }
 void Guard::remove(pid_t group) const { write('-', group); }
 void Guard::add_this_process() const { write('+', ::getpid()); }
 
-int run_guard(const std::string& mark) {
+int run_guard(const std::string& mark, const std::string& slurm_job) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, SIG_IGN);
   std::set<pid_t> groups;
   char sign = 0;
@@ -118,6 +121,7 @@ int run_guard(const std::string& mark) {
     sign == '+' ? void(groups.insert(group)) : void(groups.erase(group));
   for (const pid_t group : groups)
     if (group > 1) ::kill(-group, SIGKILL);  // never -1, which is everybody
+  if (!slurm_job.empty()) cancel_steps(slurm_job, groups);
   end_marked(mark);
   return 0;
 }

@@ -57,6 +57,8 @@ class Starter {
   virtual std::vector<Ended> ended() = 0;
   // Asks the member to end, as SIGTERM does: a master saves and ends its job, a worker finishes what it has.
   virtual void ask_to_end(const Member& member) = 0;
+  // Ends the member, which the master has lost: it may hang, or have run on a host that is gone.
+  virtual void end_lost(const Member& member) = 0;
 };
 
 }  // namespace embers::launch
