@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
               o.words.assign(std::find(words.begin(), words.end(), "launch") + 1, words.end());
               return launch::launch(o);
             },
-            [](const GuardOptions& o) { return launch::run_guard(o.mark); },
+            [](const GuardOptions& o) { return launch::run_guard(o.mark, o.slurm_job); },
             [](const DoctorOptions& o) { return run_doctor(o); },
             [](const MemberOptions& o) { return launch::run_remote_member(o); },
             [&](const BenchOptions&) { return bench(); }, [&](const BenchPartOptions&) { return bench(); },

@@ -72,12 +72,14 @@ void MasterActorState::heard(uint64_t incarnation, const caf::actor_addr& addres
 }
 
 void MasterActorState::down(const caf::down_msg& down) {
-  const std::string why = from_caf(down.reason).what();
+  const Error reason = from_caf(down.reason);
+  const std::string why = reason.what();
   if (const auto link = owner_links.extract(down.source)) {
     const auto [number, incarnation] = link.mapped();
     happened(Event::OwnerDown{number, incarnation, why});
   }
-  if (const auto peer = peers.extract(down.source)) happened(Event::LinkDown{peer.mapped().link, why});
+  if (const auto peer = peers.extract(down.source))
+    happened(Event::LinkDown{peer.mapped().link, why, reason.code() != ErrorCode::kTimeout});
 }
 
 void MasterActorState::tick() {

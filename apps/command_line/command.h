@@ -126,7 +126,7 @@ struct LaunchOptions {
 
 // A process that ends whatever a launcher leaves behind; not for users.
 struct GuardOptions {
-  std::string mark;
+  std::string mark, slurm_job;
 };
 
 // A member that a launcher on another host started; not for users.

@@ -121,6 +121,7 @@ void add_launched(CLI::App& app, Chosen& chosen) {
   const auto [guard, guard_options] =
       add_command<GuardOptions>(app, chosen, "guard", "end what a launcher leaves behind");
   guard->group("")->add_option("MARK", guard_options.mark)->required();
+  guard->add_option("--slurm-job", guard_options.slurm_job, "whose steps are to be ended, too");
   const auto [member, options] =
       add_command<MemberOptions>(app, chosen, "member", "run a command for a launcher on another host");
   member->group("");

@@ -14,12 +14,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "apps/launch/slurm/steps.h"
 #include "apps/process/child.h"
 #include "base/errors.h"
 
@@ -42,7 +42,9 @@ std::vector<pid_t> processes_with(const std::string& entry) {
     if (pid <= 0 || pid == ::getpid()) continue;
     std::ifstream file(folder.path() / "environ", std::ios::binary);
     std::string entries(1, '\0');
-    entries.append(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    // Not by iterators of the buffer: these throw when the process has ended since it was opened.
+    for (char part[4096]; file.read(part, sizeof part) || file.gcount() > 0;)
+      entries.append(part, static_cast<size_t>(file.gcount()));
     if (entries.find(wanted) != std::string::npos) found.push_back(pid);
   }
   return found;
@@ -51,10 +53,13 @@ std::vector<pid_t> processes_with(const std::string& entry) {
 void end_marked(const std::string& mark) {
   const std::string entry = std::string(Guard::kMark) + "=" + mark;
   const auto begin = Clock::now();
-  for (;;) {
+  // A process that is turning into another program has no environment for a moment, so one look is not
+  // enough.
+  for (int looks_without_any = 0; looks_without_any < 2;) {
     const auto left = processes_with(entry);
     const auto waited = Clock::now() - begin;
-    if (left.empty() || waited > 3 * kMoment) return;  // who is still there then waits for a disk
+    if (waited > 3 * kMoment) return;  // who is still there then waits for a disk
+    looks_without_any = left.empty() ? looks_without_any + 1 : 0;
     if (waited > kMoment)
       for (const pid_t pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kLookAgain);
@@ -63,16 +68,18 @@ void end_marked(const std::string& mark) {
 
 }  // namespace
 
-Guard::Guard(const std::string& embers, const std::string& mark) {
+Guard::Guard(const std::string& embers, const std::string& mark, const std::string& slurm_job) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     fail(ErrorCode::kInternal, "cannot make a pipe: {}", std::strerror(errno));
   line_ = ends[1];
   ::fcntl(line_, F_SETFL, O_NONBLOCK);  // nobody waits for a guard that was stopped
   const std::unique_ptr<std::FILE, decltype(&std::fclose)> in(::fdopen(ends[0], "r"), &std::fclose);
+  std::vector<std::string> words{"guard", mark};
+  if (!slurm_job.empty()) words.insert(words.end(), {"--slurm-job", slurm_job});
   try {
     process_ = boost::process::child(
-        embers, boost::process::args({"guard", mark}),
+        embers, boost::process::args(words),
         (boost::process::std_out & boost::process::std_err) > boost::process::null,
         boost::process::std_in < in.get(), boost::process::extend::on_exec_setup = [](auto&) {
           inherit_only_standard_streams();
@@ -107,7 +114,7 @@ void Guard::add(pid_t group) const { write('+', group); }
 void Guard::remove(pid_t group) const { write('-', group); }
 void Guard::add_this_process() const { write('+', ::getpid()); }
 
-int run_guard(const std::string& mark) {
+int run_guard(const std::string& mark, const std::string& slurm_job) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, SIG_IGN);
   std::set<pid_t> groups;
   char sign = 0;
@@ -115,6 +122,7 @@ int run_guard(const std::string& mark) {
     sign == '+' ? void(groups.insert(group)) : void(groups.erase(group));
   for (const pid_t group : groups)
     if (group > 1) ::kill(-group, SIGKILL);  // never -1, which is everybody
+  if (!slurm_job.empty()) cancel_steps(slurm_job, groups);
   end_marked(mark);
   return 0;
 }

@@ -14,14 +14,17 @@ namespace embers::launch {
 //   +GROUP   a line: from now on this process group is to be ended
 //   -GROUP   it is gone
 //
+// Of groups that are led by an srun it ends the steps, too: with srun alone, what runs on other nodes would
+// go on until the allocation ends.
+//
 // After the groups it ends every process that has kMark=MARK in its environment, and so what has left its
 // group, too. Those have a moment to end by themselves, as whoever cleans up after a process does.
 class Guard {
  public:
   static constexpr char kMark[] = "EMBERS_LAUNCH";
 
-  // `embers`: the program's path.
-  Guard(const std::string& embers, const std::string& mark);
+  // `embers`: the program's path. `slurm_job`: whose steps the groups' leaders may have started, or "".
+  Guard(const std::string& embers, const std::string& mark, const std::string& slurm_job = "");
   // Returns when all groups and marked processes have gone.
   ~Guard();
   Guard(const Guard&) = delete;
@@ -41,7 +44,8 @@ class Guard {
   boost::process::child process_;
 };
 
-// What the process does (the hidden command `embers guard MARK`); its standard input is the pipe.
-int run_guard(const std::string& mark);
+// What the process does (the hidden command `embers guard MARK [--slurm-job ID]`); its standard input is the
+// pipe.
+int run_guard(const std::string& mark, const std::string& slurm_job);
 
 }  // namespace embers::launch

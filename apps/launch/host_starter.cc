@@ -31,6 +31,8 @@ std::vector<Ended> HostStarter::ended() {
   return ended;
 }
 
+void HostStarter::end_lost(const Member& member) { groups_.signal(member.label(), SIGKILL); }
+
 void HostStarter::ask_to_end(const Member& member) { groups_.signal(member.label(), SIGTERM); }
 
 }  // namespace embers::launch

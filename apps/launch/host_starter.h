@@ -10,12 +10,15 @@ namespace embers::launch {
 class HostStarter : public Starter {
  public:
   // `embers`: the program's path.
-  explicit HostStarter(const std::string& embers) : groups_(embers) {}
+  // `slurm_job`: children may be sruns of this job; see Guard.
+  explicit HostStarter(const std::string& embers, const std::string& slurm_job = "")
+      : groups_(embers, slurm_job) {}
 
   Words words(const Order& order) const override;
   void start(const Order& order) override;
   std::vector<Ended> ended() override;
   void ask_to_end(const Member& member) override;
+  void end_lost(const Member& member) override;
 
  protected:
   // The child that start() starts for it.

@@ -140,6 +140,8 @@ JobView view_of(const Status& status, const std::set<std::string>& labels) {
   view.ending = !status.stopping.empty() || !status.error.empty() || status.phase == "ending" ||
                 status.phase == "closing" || status.phase == "failed" || status.phase == "over";
   for (const Status::Member& member : status.members) {
+    view.known.insert(member.label);
+    if (member.state == "disconnected") view.disconnected.insert(member.label);
     if (!is_there(member)) continue;
     const bool worker = member.role == "worker";
     if (labels.contains(member.label))

@@ -146,6 +146,7 @@ class Launcher {
     for (const Ended& ended : starter_->ended()) on_end(ended);
     if (!master_status_) look_for_master();
     if (watch_) look_at_job();
+    for (const Member& member : policy_.take_lost()) end_lost(member);
     for (const Member& member : policy_.due(now())) start(member);
     for (const Policy::GivenUp& member : policy_.take_given_up()) give_up(member);
     if (policy_.hopeless() && !stopping_) {
@@ -214,6 +215,12 @@ class Launcher {
       if (member.kind == Kind::kMaster) throw;
       on_end({member, {127, e.what()}});
     }
+  }
+
+  void end_lost(const Member& member) {
+    if (!running_.contains(member.label())) return;
+    say(fmt::format("the master has lost {}: ending its process", member.label()));
+    starter_->end_lost(member);
   }
 
   void on_end(const Ended& ended) {

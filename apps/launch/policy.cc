@@ -41,11 +41,24 @@ void Policy::note_joined(Group& group, Seconds asked) {
   }
 }
 
+// By the next answer of the master, which is not part of view_ yet.
+void Policy::note_lost(const Group& group, const JobView& next) {
+  if (next.ending) return;
+  for (const auto& [number, place] : group.places) {
+    const Member member{group.kind, number, place.restarts};
+    if (place.state == State::kRunning && place.joined && view_.disconnected.contains(member.label()) &&
+        !next.known.contains(member.label()))
+      lost_.push_back(member);
+  }
+}
+
 void Policy::on_view(const JobView& view, Seconds asked) {
   // Whoever asks for more workers wants another attempt.
   if (view.workers_wanted > wanted_workers())
     for (auto& [number, place] : workers_.places)
       if (place.state != State::kRunning) place = Place();
+  note_lost(shards_, view);
+  note_lost(workers_, view);
   view_ = view;
   asked_ = asked;
   note_joined(shards_, asked);
@@ -143,6 +156,8 @@ std::vector<Member> Policy::due(Seconds now) {
   if (!hopeless_) start_workers(now, members);
   return members;
 }
+
+std::vector<Member> Policy::take_lost() { return std::exchange(lost_, {}); }
 
 std::vector<Policy::GivenUp> Policy::take_given_up() { return std::exchange(given_up_, {}); }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct JobView {
   bool begun = false;                     // all that it waited for have joined
   bool ending = false;                    // it is over, or stopping
   std::map<std::string, Joined> members;  // by label
+  // Labels of those that have lost their connection and may come back, and of all that the master knows.
+  std::set<std::string> disconnected, known;
 };
 
 struct PolicyOptions {
@@ -53,6 +56,9 @@ struct PolicyOptions {
 //   without having got something done.
 // - The job is given up on when a shard is, or when a worker is and no other is left to do its work. Until a
 //   job has begun, it needs all of them.
+// - A member that the master has lost is to be ended, so that another process takes its place. One that
+// leaves
+//   says so over a connection; one that is lost has none any more.
 // - A shard that ended comes back only where the master misses one: some jobs need none.
 // - A shard that has joined a job which cannot do without it is not started again: its master ends the job.
 class Policy {
@@ -74,6 +80,10 @@ class Policy {
   // --- what to do ------------------------------------------------------------------------------
   // Members to start now; from here on they count as running.
   std::vector<Member> due(Seconds now);
+
+  // Members whose processes are to be ended since the master has lost them, since the last call. They may
+  // hang, or stand for others on a host that is gone.
+  std::vector<Member> take_lost();
 
   struct GivenUp {
     Member member;
@@ -107,6 +117,7 @@ class Policy {
   // Of workers, for which no place runs, or is given up on; those to come back count.
   uint32_t missing_workers() const;
   bool has_heard_since(Seconds when) const { return asked_ > when; }
+  void note_lost(const Group& group, const JobView& next);
   void note_joined(Group& group, Seconds asked);
   void start(Group& group, uint32_t number, Seconds now, Members& members);
   // What becomes of a place that waits; false when it is too early to say.
@@ -120,6 +131,7 @@ class Policy {
   Seconds asked_ = -1;        // when the master was asked for view_; negative: never
   Seconds worker_left_ = -1;  // when a worker ended last; negative: none has
   Group shards_{Kind::kShard}, workers_{Kind::kWorker};
+  std::vector<Member> lost_;
   std::vector<GivenUp> given_up_;
   std::optional<GivenUp> last_given_up_, hopeless_;
 };

@@ -73,12 +73,13 @@ struct ProcessGroups::Impl {
     Descriptor line;  // to its standard input
   };
 
-  explicit Impl(const std::string& path) : embers(path), mark(fmt::format("{:016x}", random_number())) {}
+  Impl(const std::string& path, const std::string& job)
+      : embers(path), slurm_job(job), mark(fmt::format("{:016x}", random_number())) {}
 
   void look_after_guard() {
     if (guard && guard->lives()) return;
     if (guard) spdlog::warn("the guard process of this launcher was ended; another one takes its place");
-    guard.emplace(embers, mark);
+    guard.emplace(embers, mark, slurm_job);
     for (const auto& [name, group] : groups) guard->add(group.leader.id());
   }
 
@@ -92,12 +93,13 @@ struct ProcessGroups::Impl {
     return ending_of(group.leader.native_exit_code());
   }
 
-  const std::string embers, mark;
+  const std::string embers, slurm_job, mark;
   std::optional<Guard> guard;           // since the first child
   std::map<std::string, Group> groups;  // by name
 };
 
-ProcessGroups::ProcessGroups(const std::string& embers) : impl_(std::make_unique<Impl>(embers)) {}
+ProcessGroups::ProcessGroups(const std::string& embers, const std::string& slurm_job)
+    : impl_(std::make_unique<Impl>(embers, slurm_job)) {}
 
 ProcessGroups::~ProcessGroups() {
   for (auto& [name, group] : impl_->groups) ::kill(-group.leader.id(), SIGKILL);
@@ -164,6 +166,12 @@ std::vector<std::pair<std::string, Ending>> ProcessGroups::ended() {
     it = impl_->groups.erase(it);
   }
   return ended;
+}
+
+std::map<std::string, pid_t> ProcessGroups::leaders() const {
+  std::map<std::string, pid_t> leaders;
+  for (const auto& [name, group] : impl_->groups) leaders[name] = group.leader.id();
+  return leaders;
 }
 
 void ProcessGroups::signal(const std::string& name, int number) {

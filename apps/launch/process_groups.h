@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,8 +19,8 @@ namespace embers::launch {
 // *Thread safety*: all members from the thread that made it, which must live as long as it.
 class ProcessGroups {
  public:
-  // `embers`: the program's path; its guard runs it.
-  explicit ProcessGroups(const std::string& embers);
+  // `embers`: the program's path; its guard runs it. `slurm_job`: see Guard.
+  explicit ProcessGroups(const std::string& embers, const std::string& slurm_job = "");
   // Ends all of them at once, and returns when they have gone.
   ~ProcessGroups();
 
@@ -32,6 +35,8 @@ class ProcessGroups {
   void start(const std::string& name, const Child& child);
   // Those that have ended since the last call. Does not wait.
   std::vector<std::pair<std::string, Ending>> ended();
+  // The leaders that run, by name.
+  std::map<std::string, pid_t> leaders() const;
   // To the leader alone.
   void signal(const std::string& name, int number);
   void say(const std::string& name, const std::string& text);

@@ -58,6 +58,8 @@ class Starter {
   // Asks the member to end, as SIGTERM does: a master saves and ends its job, a worker finishes what it has.
   // Of a starter for other places, the member may end at once.
   virtual void ask_to_end(const Member& member) = 0;
+  // Ends the member, which the master has lost: it may hang, or have run on a host that is gone.
+  virtual void end_lost(const Member& member) = 0;
 };
 
 }  // namespace embers::launch

@@ -181,6 +181,7 @@ struct Event {
   struct LinkDown {
     uint64_t link = 0;
     std::string why;
+    bool hung_up = false;  // at its other end; otherwise nothing was heard over it any more
   };
 
   // What became of effects.

@@ -6,6 +6,8 @@ namespace {
 
 constexpr auto kEndSeconds = std::chrono::seconds(5);   // for workers to leave, then for owners to answer
 constexpr auto kFailSeconds = std::chrono::seconds(3);  // for members to be told
+// For a worker whose connection was cut in between to come back over another one, which it tries at once.
+constexpr auto kComeBack = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -24,6 +26,16 @@ void JobState::finish() {
   answer_owners(Time::max());
   refuse_joins(Error(ErrorCode::kJobFailed,
                      stopped() ? "the job ended before it began: " + report_.stopped_by : "the job is over"));
+}
+
+// Workers without which the job may end: all that is to be done is done, so they are late, or have ended
+// their connection and not come back.
+std::set<uint64_t> JobState::not_waited_for() const {
+  std::set<uint64_t> workers;
+  for (const LeaseDeadlines::Late& late : deadlines_.late(now_)) workers.insert(late.worker);
+  for (const auto& [worker, since] : hung_up_)
+    if (now_ - since >= kComeBack) workers.insert(worker);
+  return workers;
 }
 
 void JobState::close() {
@@ -58,7 +70,7 @@ void JobState::fail_job(const Error& why) {
 
 void JobState::tell_owners(bool ok, const std::string& message, std::chrono::seconds timeout) {
   for (uint32_t number = 0; number < places_.size(); ++number) {
-    if (!places_[number].there()) continue;
+    if (!places_[number].there() && !places_[number].unproven()) continue;
     ++owners_to_tell_;
     effect(Effect::Tell{number, places_[number].incarnation, ok, message, timeout});
   }
@@ -90,6 +102,7 @@ void JobState::over() {
 }
 
 void JobState::refuse_joins(const Error& why) {
+  for (const Applicant& a : std::exchange(applicants_, {})) refuse(a.join.ticket, why);
   for (const Waiting& w : waiting_joins_.take_all()) {
     remove(w.incarnation, why);
     refuse(w.ticket, why);

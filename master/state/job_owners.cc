@@ -6,6 +6,8 @@
 namespace embers {
 namespace {
 
+constexpr size_t kMostTurnedAway = 100;  // whose reasons are kept
+
 OwnerStats add_up(const std::map<uint32_t, OwnerAnswer>& answers) {
   OwnerStats sum;
   for (const auto& [owner, answer] : answers) {
@@ -141,10 +143,11 @@ void JobState::take(const Event::OwnerAnswered& e) {
   Place& place = places_.at(e.number);
   if (place.incarnation != e.incarnation) return;  // the next process was or will be asked again
   if (place.away) {
-    if (place.holder == Place::Holder::kConnected && e.question == place.return_check)
+    if (place.holder == Place::Holder::kConnected && e.question == place.first_question)
       check_return(e.number, std::get<OwnerCounts>(e.answer).sums.version);
     return;
   }
+  if (e.question == place.first_question) place.answered = true;
   if (const auto complete = questions_.answer(e.question, e.number, e.answer)) answered(*complete);
 }
 
@@ -153,11 +156,12 @@ void JobState::take(const Event::OwnerFailed& e) {
 }
 
 void JobState::take(const Event::OwnerDown& e) {
-  if (places_.at(e.number).incarnation == e.incarnation) lose_owner(e.number, e.why);
+  if (places_.at(e.number).incarnation == e.incarnation) lose_holder(e.number, e.why);
 }
 
 void JobState::owner_error(uint32_t number, const Error& why) {
   if (places_[number].holder == Place::Holder::kNobody) return;  // lost already
+  if (places_[number].unproven()) return turn_away(number, why);
   is_gone(why) ? lose_owner(number, why.what()) : fail_job(why);
 }
 
@@ -181,19 +185,19 @@ JobState::Place* JobState::place_of(uint64_t incarnation) {
   return found == places_.end() ? nullptr : &*found;
 }
 
-// One that takes over is asked what version it is at. The question waits in the connection until the process
-// has finished what its journal holds.
+// Each is asked what version it is at: it has its place once it has answered, which shows that the master
+// reaches it. Of one that takes over, the question waits in the connection until the process has finished
+// what its journal holds.
 void JobState::take(const Event::Connected& e) {
   Place* const place = place_of(e.incarnation);
   if (place == nullptr) return effect(Effect::Drop{e.incarnation});  // lost meanwhile
   const Member& member = *members_.find(e.incarnation);
   say(fmt::format("{} joined", member.describe()));
   place->holder = Place::Holder::kConnected;
-  if (place->away) {
-    ++map_version_;
-    place->return_check = questions_.next_id();
-    effect(Effect::Ask{member.number, e.incarnation, place->return_check, Question::Stats{}});
-  }
+  place->answered = false;
+  map_version_ += place->away.has_value();
+  place->first_question = questions_.next_id();
+  effect(Effect::Ask{member.number, e.incarnation, place->first_question, Question::Stats{}});
   effect(Effect::Answer{place->join, join_reply(member)});
 }
 
@@ -220,6 +224,11 @@ bool JobState::waits_for(uint32_t number) const {
   return pauses && keeps_journal() && config_->job.storage.owner_timeout > 0 && number >= local_owners_;
 }
 
+void JobState::lose_holder(uint32_t number, const std::string& why) {
+  places_[number].unproven() ? turn_away(number, Error(ErrorCode::kUnreachable, why))
+                             : lose_owner(number, why);
+}
+
 // Loses the process that holds the owner's place, or the one that is about to take it.
 void JobState::lose_owner(uint32_t number, const std::string& why) {
   Place& place = places_[number];
@@ -240,6 +249,24 @@ void JobState::lose_owner(uint32_t number, const std::string& why) {
                   std::max(-seconds_since(place.away->deadline), 0.0)));
 }
 
+// The master does not reach an owner that has joined before the job has begun: nothing is lost with it, and
+// another one may take its place. It is told why when it is heard of next.
+void JobState::turn_away(uint32_t number, const Error& why) {
+  if (phase_ != Phase::kGathering) return;
+  Place& place = places_[number];
+  const std::string who = members_.find(place.incarnation)->describe();
+  const Error reason(remedy(why.code()) == Remedy::kFix ? why.code() : ErrorCode::kUnreachable,
+                     fmt::format("the master cannot reach {}: {}. It must listen where the master's host "
+                                 "reaches it (--listen, --advertise)",
+                                 who, why.what()));
+  turned_away_.emplace(place.incarnation, reason);
+  if (turned_away_.size() > kMostTurnedAway) turned_away_.erase(turned_away_.begin());
+  remove(place.incarnation, reason);
+  place.holder = Place::Holder::kNobody;
+  effect(Effect::Drop{place.incarnation});
+  say(fmt::format("refused {}: {}; the job waits for another shard process", who, why.what()));
+}
+
 // It must be at the job's version, or have finished the commit that is under way.
 void JobState::check_return(uint32_t number, uint64_t version) {
   Place& place = places_[number];
@@ -252,6 +279,7 @@ void JobState::check_return(uint32_t number, uint64_t version) {
             "the last checkpoint (--resume)",
             place.away->lost, version, window_.version())));
   place.away.reset();
+  place.answered = true;
   say(fmt::format("{} took the place of the lost one, at version {}", members_.find_owner(number)->describe(),
                   version));
   for (const auto& [id, question] : questions_.open_for(number))

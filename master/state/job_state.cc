@@ -58,8 +58,10 @@ JobState::JobState(std::shared_ptr<const JobConfig> config, uint32_t local_owner
       places_(std::max(config_->shards, local_owners)),
       deadlines_(LeaseDeadlines::Duration(config_->job.job.lease_timeout)),
       start_(now) {
-  for (uint32_t number = 0; number < local_owners; ++number)
+  for (uint32_t number = 0; number < local_owners; ++number) {
     places_[number].holder = Place::Holder::kConnected;
+    places_[number].answered = true;
+  }
   report_.job = config_->job.job.name;
   report_.mode = sync() ? "sync" : bounded() ? "bounded" : "async";
   report_.total.loss = report_.total.test_loss = report_.total.auc = report_.total.accuracy =
@@ -82,6 +84,7 @@ std::vector<Effect> JobState::on(const Event& event) {
       event.what);
   try {
     do {
+      admit_applicants();
       answer_joins();
       serve_leases();
     } while (step());
@@ -125,7 +128,7 @@ bool JobState::step() {
       if (!eval_book_.finished() && !(stopped() && eval_book_.idle())) return false;
       return end_evaluation(), true;
     case Phase::kEnding:
-      if (members_.workers() > deadlines_.late(now_).size() && now_ <= deadline_) return false;
+      if (members_.workers() > not_waited_for().size() && now_ <= deadline_) return false;
       return close(), true;
     case Phase::kClosing:
       if (owners_to_tell_ > 0) return false;
@@ -204,7 +207,8 @@ double JobState::beat() const { return std::min(1.0, config_->job.job.heartbeat_
 
 JobState::Held JobState::held() const {
   return {members_.all().size(),
-          waiting_joins_.size() + waiting_leases_.size() + waiting_owners_.size() + orders_.waiting(),
+          waiting_joins_.size() + waiting_leases_.size() + waiting_owners_.size() + orders_.waiting() +
+              applicants_.size(),
           questions_.size(),
           train_book_.again().size() + eval_book_.again().size() + train_book_.held() + eval_book_.held() +
               train_book_.late() + eval_book_.late()};

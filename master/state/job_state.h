@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -70,12 +71,21 @@ class JobState {
       Time deadline;
     };
     Holder holder = Holder::kNobody;
-    uint64_t incarnation = 0;   // of the holder; 0: this process
-    Ticket join = 0;            // of one that is being connected to
-    std::optional<Away> away;   // the holder, if any, is to take over from a lost one
-    uint64_t return_check = 0;  // the question that shows what version that holder is at
+    uint64_t incarnation = 0;  // of the holder; 0: this process
+    Ticket join = 0;           // of one that is being connected to
+    std::optional<Away> away;  // the holder, if any, is to take over from a lost one
+    // The question that shows that the holder can be reached, and what version it is at.
+    uint64_t first_question = 0;
+    bool answered = false;  // that question
 
-    bool there() const { return holder == Holder::kConnected && !away; }
+    bool there() const { return holder == Holder::kConnected && answered; }
+    // It has joined, and nothing has been heard from it over the master's own connection to it.
+    bool unproven() const { return holder == Holder::kConnected && !answered && !away; }
+  };
+  // An owner process that waits for a place: all are taken, but the holder of one may be gone already.
+  struct Applicant {
+    Event::Join join;
+    Time until;
   };
   // What workers finished of an epoch.
   struct EpochSums {
@@ -138,20 +148,31 @@ class JobState {
   Time after(double seconds) const;
   double seconds_since(Time then) const;
 
-  // --- members (job_members.cc) ------------------------------------------------------------------
+  // --- who gets in (job_joins.cc) ----------------------------------------------------------------
+  static Member joining(const Event::Join& e);
+  void admit(const Event::Join& e);
+  void join_again(Member& member, const Event::Join& e);
+  // An owner process for which all places are taken may wait: the holder of one may be gone already.
+  bool may_find_a_place(const Event::Join& e) const;
+  void apply(const Event::Join& e);
+  void admit_applicants();
+  size_t open_places() const;
+  bool fits(const Member& joining) const;
   void check_owner(const Member& joining) const;
   void check_worker(const Event::Join& e) const;
   void accept_numeric_settings(const Event::Join& e);
   std::vector<std::string> numeric_differences(const Event::Join& e) const;
   void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
-  Member& member(uint64_t incarnation);  // or kFenced
-  void join_again(Member& member, const Event::Join& e);
-  void disconnected(Member& member, const std::string& why);
-  void refuse_waiting(WaitingList& list, uint64_t incarnation, const Error& why);
-  void check_failed(uint64_t incarnation);
   Reply::Join join_reply(const Member& member);
   const Reply::Addresses& addresses();
   void answer_joins();
+
+  // --- members (job_members.cc) ------------------------------------------------------------------
+  static constexpr const char* kAskedAgain = "it was asked again before it was answered";
+  Member& member(uint64_t incarnation);  // or kFenced
+  void check_failed(uint64_t incarnation);
+  void disconnected(Member& member, const Event::LinkDown& e);
+  void refuse_waiting(WaitingList& list, uint64_t incarnation, const Error& why);
   std::string what_was_done(uint64_t incarnation) const;
   void lose(uint64_t incarnation, const std::string& why);
   void lose_worker(uint64_t incarnation, const std::string& why);
@@ -194,7 +215,9 @@ class JobState {
   bool owners_missing() const;
   void ask_owners(Question::Any question, Then then);
   void answered(const Questions::Open& question);
+  void lose_holder(uint32_t number, const std::string& why);
   void lose_owner(uint32_t number, const std::string& why);
+  void turn_away(uint32_t number, const Error& why);
   void owner_error(uint32_t number, const Error& why);
   bool keeps_journal() const;
   bool waits_for(uint32_t number) const;
@@ -224,6 +247,7 @@ class JobState {
   // --- the end (job_end.cc) ----------------------------------------------------------------------
   void stop(const std::string& why);
   void finish();
+  std::set<uint64_t> not_waited_for() const;
   void close();
   void fail_job(const Error& why);
   void over();
@@ -256,16 +280,19 @@ class JobState {
   };
   Served served_;
 
-  std::vector<Place> places_;   // by owner number
-  Reply::Addresses addresses_;  // of their holders; null: to be made again
-  uint32_t map_version_ = 1;    // raised with each owner that takes the place of a lost one
-  bool paused_ = false;         // nothing is leased: an owner is away, or not all know the new map
-  bool save_again_ = false;     // save_or_go_on() runs again once all owners are there
+  std::vector<Place> places_;  // by owner number
+  std::deque<Applicant> applicants_;
+  std::map<uint64_t, Error> turned_away_;  // owners that could not be reached, until they have heard why
+  Reply::Addresses addresses_;             // of their holders; null: to be made again
+  uint32_t map_version_ = 1;               // raised with each owner that takes the place of a lost one
+  bool paused_ = false;                    // nothing is leased: an owner is away, or not all know the new map
+  bool save_again_ = false;                // save_or_go_on() runs again once all owners are there
   Questions questions_;
 
-  Time deadline_;              // of an ending or failed job
-  std::set<uint64_t> told_;    // workers that know of the failure
-  size_t owners_to_tell_ = 0;  // of the end
+  Time deadline_;                     // of an ending or failed job
+  std::set<uint64_t> told_;           // workers that know of the failure
+  std::map<uint64_t, Time> hung_up_;  // workers that ended their connection, and since when it has been so
+  size_t owners_to_tell_ = 0;         // of the end
 
   uint32_t epoch_ = 0;
   Cursor begin_;  // where the job begins, while preparing

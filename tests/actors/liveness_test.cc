@@ -225,17 +225,20 @@ TEST_P(Faults, ALinkThatIsNotKeptAnswersWithTheReason) {
   AskingSide client({parse_endpoint(proxy_.address())});
   EXPECT_EQ(client.pull(1, 10), 1);
   GetParam().begin(proxy_);
+  ErrorCode code = ErrorCode::kInternal;
+  std::string what;
   try {
     client.ask_shard(large_pull(2));
     ADD_FAILURE() << "it was answered";
   } catch (
       const Error& e) {  // the end that cuts the connection first knows why; the other may only see its end
-    const std::string what = e.what();
-    EXPECT_TRUE(e.code() == ErrorCode::kTimeout ? what.find("0.4 s") != what.npos
-                                                : e.code() == ErrorCode::kUnavailable)
+    code = e.code();
+    what = e.what();
+    EXPECT_TRUE(code == ErrorCode::kTimeout ? what.find("0.4 s") != what.npos
+                                            : code == ErrorCode::kUnavailable)
         << what;
   }
-  expect_error(ErrorCode::kUnavailable, {}, [&] { client.pull(3, 1); });
+  expect_error(code, {what}, [&] { client.pull(3, 1); });
 }
 
 TEST_P(Faults, TheServerNoticesAndGivesBackWhatTheMessageHeld) {

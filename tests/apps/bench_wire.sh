@@ -1,6 +1,7 @@
 #!/bin/bash
 # usage: bench_wire.sh EMBERS: a quick run ends well, and its report names every figure.
 set -euo pipefail
+[ -n "${EMBERS_TEST:-}" ] || exec "$(dirname "$0")/../support/guarded.sh" "$0" "$@"
 report="$(mktemp)"
 trap 'rm -f "$report"' EXIT
 "$1" bench wire --quick --report "$report"

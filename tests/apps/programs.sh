@@ -2,6 +2,7 @@
 # usage: programs.sh EMBERS LIBRARIES
 # Commands that compute nothing load few libraries, and none of libtorch; a bad command line says so, with exit status 2.
 set -euo pipefail
+[ -n "${EMBERS_TEST:-}" ] || exec "$(dirname "$0")/../support/guarded.sh" "$0" "$@"
 embers="$1"
 most="$2"  # libraries
 work="$(mktemp -d)"

@@ -120,4 +120,7 @@ def main():
     return 1 if mistakes else 0
 
 
+if not os.environ.get("EMBERS_TEST"):
+    guarded = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support/guarded.sh")
+    os.execv(guarded, [guarded, sys.executable, *sys.argv])
 sys.exit(main())

@@ -1,6 +1,7 @@
 #!/bin/bash
 # usage: bench_hosts.sh EMBERS: a quick run ends well, and its report names every figure. 77: there can be no hosts here.
 set -euo pipefail
+[ -n "${EMBERS_TEST:-}" ] || exec "$(dirname "$0")/../support/guarded.sh" "$0" "$@"
 report="$(mktemp)"
 log="$(mktemp)"
 trap 'rm -f "$report" "$log"' EXIT

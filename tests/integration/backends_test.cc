@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "tests/integration/jobs.h"
+#include "tests/support/closed_port.h"
 #include "tests/support/servers.h"
 
 namespace embers::testing_support {
@@ -186,7 +187,8 @@ TEST_P(Backend, AServerThatEvictsRowsEndsTheJob) {
 
 TEST_P(Backend, AServerThatOnlyAWorkerCannotReachEndsTheJob) {
   const ServerProcess server = start();
-  const std::string elsewhere = "127.0.0.1:" + std::to_string(free_port());
+  const ClosedPort closed;
+  const std::string elsewhere = closed.address();
   Cluster cluster(folder_, 1, 0, backend(GetParam(), {&server}) + set({"training.workers=1"}));
   cluster.add_worker(set({"storage.servers=" + elsewhere}));
   EXPECT_EQ(cluster.master->wait(), 1) << cluster.master->output();
@@ -196,7 +198,8 @@ TEST_P(Backend, AServerThatOnlyAWorkerCannotReachEndsTheJob) {
 }
 
 TEST_P(Backend, AServerThatCannotBeReachedIsNamedAtTheStart) {
-  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  const ClosedPort closed;
+  const std::string address = closed.address();
   const Words words = backend(GetParam()) + set({"storage.servers=" + address});
   EXPECT_EQ(folder_.run(Words{"train", folder_.job()} + words), 2);
   EXPECT_NE(folder_.output().find(address), std::string::npos) << folder_.output();

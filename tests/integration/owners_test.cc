@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "tests/integration/jobs.h"
+#include "tests/support/closed_port.h"
 
 namespace embers::testing_support {
 namespace {
@@ -139,6 +140,22 @@ TEST(Owners, MoreThanTheJobHasPlacesForAreRefusedAndTheJobGoesOn) {
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
   EXPECT_EQ(first.wait(), 0) << first.output();
   EXPECT_EQ(second.wait(), 0) << second.output();
+}
+
+TEST(Owners, AShardThatTheMasterCannotReachIsRefusedAloneAndAnotherOneTakesItsPlace) {
+  JobFolder folder;
+  const ClosedPort nobody;
+  Cluster cluster(folder, 1, 1, kSync, false, {"--advertise", nobody.address()});
+  EXPECT_EQ(cluster.shards[0]->wait(), 2) << cluster.shards[0]->output();
+  for (const std::string& text : {std::string("the master cannot reach shard 0"), nobody.address(),
+                                  std::string("Connection refused"), std::string("--advertise")})
+    EXPECT_TRUE(cluster.shards[0]->has_printed(text)) << text << " in " << cluster.shards[0]->output();
+  EXPECT_TRUE(cluster.master->has_printed("the job waits for another shard process"))
+      << cluster.master->output();
+  Process& second = cluster.add_shard({"--listen", "127.0.0.1:0"});
+  EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
+  EXPECT_EQ(second.wait(), 0) << second.output();
+  EXPECT_EQ(cluster.workers[0]->wait(), 0) << cluster.workers[0]->output();
 }
 
 TEST(Owners, BadOptionsAreNamed) {

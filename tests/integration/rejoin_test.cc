@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "tests/integration/jobs.h"
+#include "tests/support/faulty_proxy.h"
 #include "tests/support/server_proxy.h"
 
 namespace embers::testing_support {
@@ -195,6 +196,30 @@ TEST_P(Rejoin, AProcessWithoutTheJournalIsRefusedAndTheJobWaitsOn) {
     std::filesystem::rename(folder_.path(file), folder_.path("journal/shard-1." + std::string(file)));
   const auto again = start_again();
   expect_success(*again);
+  expect_each_record_applied_once(3);
+}
+
+// Its connections are hidden behind a network that says nothing, as of a host that has lost its power.
+TEST_P(Rejoin, AShardThatComesBeforeAnybodyHasNoticedTheLossWaitsAndTakesThePlace) {
+  const Words job = count() + set({"storage.backend=" + GetParam(), "storage.servers=" + server_.address(),
+                                   "storage.journal=" + folder_.path("journal"), "job.heartbeat_timeout=4",
+                                   "model.sleep_ms=20"});
+  cluster_.emplace(folder_, 2, 2, job, false, Words{"--owners", "1"});
+  const std::string there = "127.0.0.1:" + std::to_string(free_port());
+  FaultyProxy to_master(cluster_->address), to_shard(there);
+  const auto lost = folder_.start(
+      {"shard", "--master", to_master.address(), "--listen", there, "--advertise", to_shard.address()});
+  ASSERT_TRUE(cluster_->is_training()) << cluster_->master->output() << lost->output();
+  to_master.cut_silently(true);
+  to_shard.cut_silently(true);
+  lost->signal(SIGKILL);
+  lost->wait();
+  const auto again = start_again();
+  EXPECT_TRUE(wait_until([&] { return cluster_->master->has_printed("another shard process (pid"); }))
+      << cluster_->master->output();
+  EXPECT_EQ(cluster_->master->wait(), 0) << cluster_->master->output();
+  EXPECT_EQ(again->wait(), 0) << again->output();
+  EXPECT_TRUE(cluster_->master->has_printed("took the place of the lost one")) << cluster_->master->output();
   expect_each_record_applied_once(3);
 }
 

@@ -36,6 +36,8 @@ TEST(JobViewTest, MembersOfTheLauncherAreKnownByTheirLabels) {
   EXPECT_TRUE(view.members.at("w0").useful);
   EXPECT_FALSE(view.members.at("w1").useful);
   EXPECT_EQ(view.members.at("w0").since, 7);
+  EXPECT_EQ(view.disconnected, std::set<std::string>{"w2"});
+  EXPECT_EQ(view.known, (std::set<std::string>{"s0", "w0", "w1", "w2"}));
 }
 
 TEST(JobViewTest, WorkersThatOthersStartedCountUnlessTheyLeave) {

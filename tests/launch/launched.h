@@ -5,8 +5,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -16,8 +14,7 @@ namespace embers::testing_support {
 
 // Whether a process of this number runs; one that only waits to be buried does not.
 inline bool runs(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");  // "" if it has just ended
   const size_t name_end = text.rfind(')');
   return name_end != std::string::npos && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
 }

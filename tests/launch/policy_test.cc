@@ -46,11 +46,13 @@ class PolicyTest : public testing::Test {
   void joins(const std::string& label, bool useful) {
     now_ += kStep;
     view_.members[label] = {0, useful};
+    view_.known.insert(label);
     hear();
   }
   void ends(const Member& member, const Ending& ending) {
     now_ += kStep;
     view_.members.erase(member.label());
+    view_.known.erase(member.label());
     view_.misses_shards |= member.kind == Kind::kShard;
     policy_->on_end(member, ending, now_);
   }
@@ -319,6 +321,57 @@ TEST_F(PolicyTest, AShardThatHasJoinedAJobWithoutAJournalIsLeftToItsMaster) {
   ends(shard(0), kKilled);
   EXPECT_EQ(wait(60).size(), 0);
   EXPECT_FALSE(policy_->hopeless());
+}
+
+// Its process may hang, or stand for one on a host that is gone.
+TEST_F(PolicyTest, AWorkerThatTheMasterHasLostIsToBeEndedAndThenComesBack) {
+  launch({.shards = 1, .workers = 1});
+  due();
+  joins("w0", true);
+  view_.members.erase("w0");
+  view_.disconnected.insert("w0");
+  hear();
+  EXPECT_TRUE(policy_->take_lost().empty()) << "it may come back";
+  view_.disconnected.clear();
+  view_.known.erase("w0");
+  hear();
+  const auto lost = policy_->take_lost();
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].label(), "w0");
+  hear();
+  EXPECT_TRUE(policy_->take_lost().empty()) << "once";
+  ends(worker(0), kKilled);
+  EXPECT_EQ(wait(5).size(), 1);
+}
+
+TEST_F(PolicyTest, AWorkerThatLeavesOrComesBackOverAnotherConnectionIsNotLost) {
+  launch({.shards = 1, .workers = 2});
+  due();
+  joins("w0", true);
+  joins("w1", true);
+  view_.members.erase("w0");  // it has left
+  view_.known.erase("w0");
+  view_.members.erase("w1");
+  view_.disconnected.insert("w1");
+  hear();
+  view_.disconnected.clear();
+  view_.members["w1"] = {0, true};
+  hear();
+  EXPECT_TRUE(policy_->take_lost().empty());
+}
+
+TEST_F(PolicyTest, NobodyIsLostWhenTheJobEnds) {
+  launch({.shards = 1, .workers = 1});
+  due();
+  joins("w0", true);
+  view_.members.erase("w0");
+  view_.disconnected.insert("w0");
+  hear();
+  view_.disconnected.clear();
+  view_.known.erase("w0");
+  view_.ending = true;
+  hear();
+  EXPECT_TRUE(policy_->take_lost().empty());
 }
 
 TEST_F(PolicyTest, AShardThatNobodyMissesIsNotStartedAgain) {

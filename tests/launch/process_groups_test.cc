@@ -15,6 +15,7 @@
 namespace embers::launch {
 namespace {
 
+using testing_support::descendants;
 using testing_support::expect_error;
 using testing_support::pid_in;
 using testing_support::processes_about;
@@ -41,13 +42,14 @@ class ProcessGroupsTest : public testing::Test {
     EXPECT_TRUE(wait_until([&] { return !(ended = groups_->ended()).empty(); }, 20));
     return ended.empty() ? Ending{-1, "still runs"} : ended.front().second;
   }
-  std::vector<pid_t> guards() const {
-    std::vector<pid_t> guards;
-    for (const pid_t pid : processes_about("guard"))
-      if (read_file("/proc/" + std::to_string(pid) + "/stat")
-              .find(") S " + std::to_string(::getpid()) + " ") != std::string::npos)
-        guards.push_back(pid);
-    return guards;
+  // The guard of this process, whether it sleeps or is still starting; -1 where there is none. It becomes
+  // known by its command line, so a moment after it was forked.
+  pid_t guard() const {
+    for (const pid_t pid : descendants(::getpid()))
+      if (read_file("/proc/" + std::to_string(pid) + "/cmdline").find(std::string("\0guard\0", 7)) !=
+          std::string::npos)
+        return pid;
+    return -1;
   }
 
   testing_support::TempDir dir_;
@@ -77,7 +79,9 @@ TEST_F(ProcessGroupsTest, AProgramThatIsNotThereIsAnError) {
                [&] { start("a", {"/nowhere/program"}); });
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), 0) << "a process that has ended and nobody has waited for";
   start("b", {"no-such-program-anywhere"});
-  EXPECT_EQ(ending().status, 127);
+  const int status = ending().status;
+  EXPECT_TRUE(status == 127 || status == 126)
+      << status;  // 126: PATH has a folder that is closed to this user
   EXPECT_NE(read_file(path("log")).find("no-such-program-anywhere"), std::string::npos);
 }
 
@@ -111,7 +115,8 @@ TEST_F(ProcessGroupsTest, NothingIsLeftAtTheEndNotEvenWhatHasLeftItsGroup) {
   start_shell("b", "trap '' INT TERM HUP; echo $$ > " + path("deaf") + "; while :; do sleep 1; done");
   const pid_t left = pid_in(path("left")), deaf = pid_in(path("deaf"));
   groups_.reset();
-  EXPECT_FALSE(runs(left));
+  // Somebody else buries what has left its group; where the processors are busy, that takes a moment.
+  EXPECT_TRUE(wait_until([&] { return !runs(left); }, 20));
   EXPECT_FALSE(runs(deaf));
   EXPECT_EQ(processes_about(path("")), std::vector<pid_t>());
 }
@@ -119,11 +124,13 @@ TEST_F(ProcessGroupsTest, NothingIsLeftAtTheEndNotEvenWhatHasLeftItsGroup) {
 TEST_F(ProcessGroupsTest, AGuardThatIsKilledHasASuccessorThatKnowsEverybody) {
   start_shell("a", "echo $$ > " + path("pid") + "; sleep 1000");
   pid_in(path("pid"));
-  ASSERT_EQ(guards().size(), 1);
-  const pid_t first = guards()[0];
+  pid_t first = -1;
+  ASSERT_TRUE(wait_until([&] { return (first = guard()) > 0; }));
   ::kill(first, SIGKILL);
-  ASSERT_TRUE(
-      wait_until([&] { return groups_->ended().empty() && guards().size() == 1 && guards()[0] != first; }));
+  ASSERT_TRUE(wait_until([&] {
+    const pid_t now = groups_->ended().empty() ? guard() : -1;
+    return now > 0 && now != first;
+  }));
   groups_.reset();
   EXPECT_EQ(processes_about(path("")), std::vector<pid_t>());
 }

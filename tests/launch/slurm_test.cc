@@ -4,6 +4,7 @@
 #include "apps/launch/slurm/commands.h"
 #include "apps/launch/slurm/places.h"
 #include "apps/launch/slurm/starter.h"
+#include "apps/launch/slurm/steps.h"
 #include "apps/launch/slurm/submit.h"
 #include "tests/support/expect_error.h"
 
@@ -64,6 +65,31 @@ TEST(SlurmPlaces, ShardsShareCoresWhereNoneAreLeft) {
   places.take(kMaster);
   EXPECT_EQ(places.take(shard(0)), "a");
   EXPECT_EQ(places.take(worker(0)), std::nullopt);
+}
+
+TEST(SlurmPlaces, WhereAMemberWasLostOthersGoOnlyIfThereIsNoOtherRoom) {
+  SlurmPlaces places({{"a", 2}, {"b", 8}}, 1);
+  places.take(kMaster);
+  EXPECT_EQ(places.take(worker(0)), "b");
+  places.avoid("b");
+  places.give_back(worker(0));
+  EXPECT_EQ(places.take(worker(0)), "a");
+  EXPECT_EQ(places.take(worker(1)), "b");
+}
+
+TEST(SlurmSteps, AreKnownByTheSrunThatStartedThem) {
+  const std::string said =
+      "StepId=7.batch UserId=0 State=RUNNING Name=batch SrunHost:Pid=(null):0\n"
+      "StepId=7.0 UserId=0 StartTime=2026-01-01T00:00:00 State=RUNNING Name=master SrunHost:Pid=login:100 "
+      "TRES=x\n"
+      "StepId=7.1 UserId=0 State=RUNNING Name=s0 SrunHost:Pid=login.cluster:101\n"
+      "StepId=7.2 UserId=0 State=RUNNING Name=w0 SrunHost:Pid=other:101\n"
+      "nonsense SrunHost:Pid= StepId=\n";
+  using Steps = std::vector<std::string>;
+  EXPECT_EQ(steps_started_by({100, 101}, "login.cluster.org", said), (Steps{"7.0", "7.1"}));
+  EXPECT_EQ(steps_started_by({101}, "other", said), Steps{"7.2"});
+  EXPECT_EQ(steps_started_by({}, "login", said), Steps());
+  EXPECT_EQ(steps_started_by({100}, "login", "No job steps in the system\n"), Steps());
 }
 
 TEST(SlurmPlaces, NobodyIsSentToANodeThatFailed) {

@@ -19,11 +19,27 @@ TEST(JobState, KeepsItsInvariantsThroughAMillionRandomEvents) {
     seen["all are late"] += world.all_were_late();
   }
   // In this world all of it happens, and most jobs come to a good end.
-  for (const char* what :
-       {"repeated", "left", "link down", "owner lost", "leased again", "evaluated on",
-        "leased to another one, too", "first though late", "all are late", "came back", "joined again",
-        "an answer was lost", "was told to drain", "drained", "an owner joined again",
-        "journal lost something", "scoring", "failed", "time left was known"})
+  for (const char* what : {"repeated",
+                           "left",
+                           "link down",
+                           "owner lost",
+                           "leased again",
+                           "evaluated on",
+                           "leased to another one, too",
+                           "first though late",
+                           "all are late",
+                           "came back",
+                           "joined again",
+                           "an answer was lost",
+                           "was told to drain",
+                           "drained",
+                           "an owner joined again",
+                           "waited for a place",
+                           "an owner was not reached",
+                           "journal lost something",
+                           "scoring",
+                           "failed",
+                           "time left was known"})
     EXPECT_GT(seen[what], 10) << what;
   EXPECT_LT(failed, jobs / 2);
 }

@@ -184,6 +184,10 @@ void World::fair_step(uint64_t what) {
   what < 6 ? ask_for_work(*p) : work(*p);
 }
 
+bool World::is_connecting(const Event::Join& e) const {
+  return std::ranges::any_of(connects_, [&](const Effect::Connect& c) { return c.endpoints == e.endpoints; });
+}
+
 size_t World::workers() const {
   return std::count_if(peers_.begin(), peers_.end(), [](const Peer& p) { return !p.gone; });
 }
@@ -217,16 +221,19 @@ void World::join_worker(bool differs) {
 }
 
 void World::join_owner() {
-  if (std::none_of(owners_.begin(), owners_.end(), [](const Owner& o) { return o.incarnation == 0; })) return;
+  const size_t dead = std::ranges::count(owners_, 0u, &Owner::incarnation);
+  if (dead <= owner_tickets_.size()) return;  // for each of them another one is on its way
   Event::Join e;
   e.ticket = ticket();
   e.link = ++last_link_;
   e.owner = true;
   e.host = "there";
   e.token = chance(2) ? ++last_token_ : 0;
+  e.endpoints = {"owner process " + std::to_string(e.link)};
   owner_tickets_.insert(e.ticket);
-  connecting_ = e;
+  owner_joins_[e.endpoints[0]] = e;
   give(e);
+  if (owner_tickets_.contains(e.ticket) && !is_connecting(e)) seen.insert("waited for a place");
 }
 
 void World::ask_for_orders(Peer& p) {
@@ -474,6 +481,9 @@ void World::lose_an_owner() {
     o.version = commits_.rbegin()->first - 2;  // the latest may not be complete, but the one before is
     o.stale = true;
   }
+  if (chance(3)) o.died_as = incarnation;
+  if (o.died_as == incarnation)
+    return;  // nobody notices, until it has been silent for long or does not answer
   if (down) return give(Event::OwnerDown{number, incarnation, "the connection ended"});
   give(Event::LinkDown{o.link, "the connection ended"});
 }

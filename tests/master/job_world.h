@@ -36,6 +36,7 @@ Options random_options(uint64_t seed);
 // An owner, as its process and its journal know it.
 struct Owner {
   uint64_t incarnation = 0;  // of the process; 0: none
+  uint64_t died_as = 0;      // the one before, if nobody told the master of its end
   Event::Join join;          // with which it joined
   uint64_t link = 0;
   bool away = false;   // no request of it reaches the master
@@ -118,6 +119,7 @@ class World {
   Peer* somebody();
   void join_worker(bool differs);
   void join_owner();
+  bool is_connecting(const Event::Join& e) const;
   void ask_for_orders(Peer& p);
   void leave(Peer& p);
   // Somebody scales, drains or stops the job, perhaps in a way that makes no sense.
@@ -219,7 +221,7 @@ class World {
   std::vector<std::pair<Event, std::string>> log_;  // events, and the effects of each
 
   uint64_t events_ = 0, last_link_ = 0, last_token_ = 0;
-  Event::Join connecting_;
+  std::map<std::string, Event::Join> owner_joins_;  // by endpoint
   Ticket last_ticket_ = 0;
   Ticket last_refused_ = 0;
   std::set<Ticket> tickets_, owner_tickets_;

@@ -2,6 +2,7 @@
 # usage: client.sh SOURCE BUILD COMPILER SANITIZERS
 # Follows examples/client/README.md in a directory of its own, against a running job of several processes.
 set -euo pipefail
+[ -n "${EMBERS_TEST:-}" ] || exec "$(dirname "$0")/../support/guarded.sh" "$0" "$@"
 source_dir="$1" build_dir="$2" compiler="$3" sanitizers="$4"
 
 work="$(mktemp -d -t "embers client.XXXXXX")"  # spaces, because paths have them

@@ -2,6 +2,7 @@
 # usage: user_model.sh SOURCE BUILD COMPILER SANITIZERS
 # Follows examples/user_model/README.md in a directory of its own.
 set -euo pipefail
+[ -n "${EMBERS_TEST:-}" ] || exec "$(dirname "$0")/../support/guarded.sh" "$0" "$@"
 source_dir="$1" build_dir="$2" compiler="$3" sanitizers="$4"
 
 work="$(mktemp -d -t "embers user model.XXXXXX")"  # spaces, because paths have them

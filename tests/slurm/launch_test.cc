@@ -95,7 +95,7 @@ TEST_F(Launched, BeyondItsAllocationWorkersRunInFurtherJobsOfTheSameName) {
   cluster_->show_accounts(id + ",2,3");
 }
 
-// Slurm takes its time to notice that a node has failed.
+// Slurm takes its time to notice that a node has failed; the master does not.
 TEST_F(Launched, AWorkerOfANodeThatFailsIsStartedOnAnother) {
   const std::string id = launch(slow() + set({"training.epochs=70"}) + Words{"--workers", "2"},
                                 {"--nodes", "3", "--sbatch=--exclusive"});
@@ -110,12 +110,40 @@ TEST_F(Launched, AWorkerOfANodeThatFailsIsStartedOnAnother) {
   cluster_->crash(node);
   ASSERT_TRUE(says("lost worker", 30));
   ASSERT_TRUE(has_workers(2, 2));
+  EXPECT_TRUE(says("the master has lost w0: ending its process", 0)) << log();
   cluster_->show("without " + node);
   EXPECT_EQ(cluster_->wait_for_end(id), "COMPLETED");
   cluster_->show_accounts(id);
   const nlohmann::json report = nlohmann::json::parse(read_file(job_dir() + "/report.json"));
   EXPECT_EQ(report["examples"], 70 * JobFolder::kRecords);
   EXPECT_EQ(report["workers_lost"], 1);
+}
+
+// In an allocation that outlives the launcher, nothing else would end the steps.
+TEST_F(Launched, AnAllocationIsEmptyAfterItsLauncherWasKilled) {
+  const std::string launched =
+      path_of(EMBERS_COMMAND) + " launch " + folder_.job() +
+      " --scheduler slurm --shards 2 --workers 2 --job-dir " + job_dir() +
+      " --set training.epochs=1000000 --set model.library=" + path_of(EMBERS_PROBE_MODEL) +
+      " --set model.name=slow --set model.sleep_ms=20";
+  unsetenv("EMBERS_JOB_DIR");
+  Process salloc({"/usr/bin/salloc", "--nodes=3", "--exclusive", "/bin/sh", "-c",
+                  launched + " & echo $SLURM_JOB_ID $! > " + folder_.path("launcher") + "; sleep 1000"},
+                 folder_.path("salloc.log"));
+  ASSERT_TRUE(wait_until([&] { return salloc.has_printed(" examples  "); })) << salloc.output();
+  std::istringstream ids(folder_.read("launcher"));
+  pid_t launcher = 0;
+  ids >> id_ >> launcher;
+  const auto steps = [&] {
+    std::string all = cluster_->run({"squeue", "--steps", "--noheader", "--job=" + id_, "--format=%i %j"});
+    return std::count(all.begin(), all.end(), '\n') - (all.find("extern") != all.npos) -
+           (all.find("interactive") != all.npos);
+  };
+  EXPECT_EQ(steps(), 5);
+  ASSERT_GT(launcher, 0);
+  ::kill(launcher, SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return steps() == 0; }, 20)) << steps() << " steps go on";
+  EXPECT_EQ(cluster_->state(id_), "RUNNING") << "the allocation is the user's";
 }
 
 TEST_F(Launched, WaitsForTheEndAndReturnsTheJobsExitStatus) {

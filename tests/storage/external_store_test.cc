@@ -12,6 +12,7 @@
 #include "tests/storage/external_testing.h"
 #include "tests/storage/store_contract.h"
 #include "tests/storage/store_testing.h"
+#include "tests/support/closed_port.h"
 #include "tests/support/expect_error.h"
 
 namespace embers::storage {
@@ -475,7 +476,8 @@ TEST_P(External, TwoWorkersThatMeetANewKeyReadTheSameRow) {
 // --- servers that cannot be used -----------------------------------------------------------------
 
 TEST_P(External, AnAddressWhereNobodyListensIsNamed) {
-  const std::string address = "127.0.0.1:" + std::to_string(testing_support::free_port());
+  const testing_support::ClosedPort closed;
+  const std::string address = closed.address();
   expect_error(ErrorCode::kUnreachable, {address, "efused"}, [&] { GetParam().connect({address}); });
 }
 

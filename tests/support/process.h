@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/guarded.h"
+
 namespace embers::testing_support {
 
 inline std::string read_file(const std::string& path) {

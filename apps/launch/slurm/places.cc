@@ -20,7 +20,8 @@ SlurmPlaces::Place* SlurmPlaces::choose(const Member& member) {
   // anyway.
   const auto rank = [&](const Place& p) {
     const bool rest = member.kind == Kind::kShard && p.free > 0 && p.free % worker_cores_ != 0;
-    return std::tuple(rest, p.free, -p.members);
+    const bool fits = p.free >= int64_t{cores_of(member)};
+    return std::tuple(fits && !p.avoided, rest, p.free, -p.members);
   };
   Place* best = nullptr;
   for (Place& place : places_)
@@ -44,6 +45,10 @@ void SlurmPlaces::give_back(const Member& member) {
   places_[taken->second].free += cores_of(member);
   --places_[taken->second].members;
   taken_.erase(taken);
+}
+
+void SlurmPlaces::avoid(const std::string& name) {
+  for (Place& place : places_) place.avoided |= place.name == name;
 }
 
 void SlurmPlaces::keep_only(const std::vector<std::string>& names) {

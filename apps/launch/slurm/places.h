@@ -24,6 +24,8 @@ class SlurmPlaces {
   // The node for a member, which is its place until it is given back.
   std::optional<std::string> take(const Member& member);
   void give_back(const Member& member);
+  // Members get there only where there is no room elsewhere: one was lost there.
+  void avoid(const std::string& name);
   // These nodes are left. Members on others keep their place until they are given back, but nobody else gets
   // there.
   void keep_only(const std::vector<std::string>& names);
@@ -33,7 +35,7 @@ class SlurmPlaces {
     std::string name;
     int64_t free = 0;  // cores; negative where more runs than there are
     int64_t members = 0;
-    bool lost = false;
+    bool lost = false, avoided = false;
   };
   uint32_t cores_of(const Member& member) const { return member.kind == Kind::kWorker ? worker_cores_ : 1; }
   Place* choose(const Member& member);

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "apps/launch/quoted.h"
 #include "apps/launch/slurm/commands.h"
+#include "apps/launch/slurm/steps.h"
 #include "base/errors.h"
 
 namespace embers::launch {
@@ -61,7 +63,7 @@ Words job_words(const Order& order, const SlurmAllocation& allocation, const Sch
 }
 
 SlurmStarter::SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options)
-    : HostStarter(embers),
+    : HostStarter(embers, allocation.job.id),
       allocation_(std::move(allocation)),
       options_(std::move(options)),
       places_(allocation_.nodes, options_.cpus_per_worker) {}
@@ -105,6 +107,23 @@ std::vector<Ended> SlurmStarter::ended() {
     look_again_ = true;
   }
   return all;
+}
+
+SlurmStarter::~SlurmStarter() {
+  std::set<pid_t> sruns;
+  for (const auto& [label, pid] : groups().leaders()) sruns.insert(pid);
+  cancel_steps(allocation_.job.id, sruns);
+}
+
+// One in a job of its own is left to Slurm: its child is an sbatch, with which that job would not end.
+void SlurmStarter::end_lost(const Member& member) {
+  const auto node = nodes_.find(member.label());
+  const auto leaders = groups().leaders();
+  const auto srun = leaders.find(member.label());
+  if (node == nodes_.end() || srun == leaders.end()) return;
+  places_.avoid(node->second);
+  cancelling_.emplace_back([job = allocation_.job.id, pid = srun->second] { cancel_steps(job, {pid}); });
+  HostStarter::end_lost(member);
 }
 
 }  // namespace embers::launch

@@ -25,15 +25,22 @@ SlurmAllocation slurm_allocation();
 // for which the allocation has no cores left gets a job of its own, of the same name, which joins as any
 // other worker: its child is an sbatch that waits for its end.
 //
-// An srun ends with status 0 when its node fails. That is good enough for a worker: whoever asks for it gets
-// another one as long as the master wants it.
+// With its srun, a member's step is ended (scancel): a step whose srun was killed goes on. So it is when the
+// launcher is killed; see Guard.
+//
+// An srun ends when Slurm has noticed that its node has failed, which takes it minutes (SlurmdTimeout). A
+// member that the master has lost is replaced before that, on another node if there is room, and its srun is
+// ended. An srun ends with status 0 when its node fails. That is good enough for a worker: whoever asks for
+// it gets another one as long as the master wants it.
 class SlurmStarter final : public HostStarter {
  public:
   SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options);
+  ~SlurmStarter() override;
 
   Words words(const Order& order) const override;
   void start(const Order& order) override;
   std::vector<Ended> ended() override;
+  void end_lost(const Member& member) override;
 
  private:
   ProcessGroups::Child child(const Order& order) const override;
@@ -43,6 +50,7 @@ class SlurmStarter final : public HostStarter {
   SlurmPlaces places_;
   std::map<std::string, std::string> nodes_;  // of members, by label; those not in it have jobs of their own
   bool look_again_ = false;                   // nodes may have failed
+  std::vector<std::jthread> cancelling_;      // steps of members that were lost
 };
 
 // The words of the step on a node, or of the job of its own, that runs a member.
