@@ -139,7 +139,7 @@ void ProcessGroups::start(const std::string& name, const Child& child) {
     std::signal(SIGPIPE, SIG_DFL);  // this process ignores it; other programs may rely on it
   });
   // Of a program that cannot be run, Boost.Process leaves the process behind, and the guard knows its number.
-  const auto bury_it =
+  auto bury_it =
       boost::process::extend::on_error = [guard = &*impl_->guard](auto& executor, const auto&) {
         if (executor.pid <= 0) return;
         guard->remove(executor.pid);
