@@ -143,6 +143,7 @@ void add_task(CLI::App& master, MasterOptions& o) {
 
 }  // namespace
 
+// Of a job in several processes. --shards and --workers, for more to be said about them.
 std::pair<CLI::Option*, CLI::Option*> add_master_options(CLI::App& app, MasterOptions& o) {
   add_job_options(app, o.job, true);
   add_task(app, o);
