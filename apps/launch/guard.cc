@@ -86,6 +86,7 @@ Guard::Guard(const std::string& embers, const std::string& mark) {
 
 Guard::~Guard() {
   ::close(line_);
+  ::kill(process_.id(), SIGCONT);  // somebody may have stopped it
   std::error_code gone;
   process_.wait(gone);
 }

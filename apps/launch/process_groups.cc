@@ -45,8 +45,9 @@ class Descriptor {
   int fd_ = -1;
 };
 
+// O_NONBLOCK: a named pipe in its place must not hold the launcher up. For files it means nothing.
 Descriptor open_file(const std::string& path, int flags) {
-  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0600));
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0600));
   if (file.get() < 0) fail(file_error_code(errno), "cannot open '{}': {}", path, std::strerror(errno));
   return file;
 }
@@ -135,8 +136,16 @@ void ProcessGroups::start(const std::string& name, const Child& child) {
       ::dup2(output.get() >= 0 ? output.get() : log.get(), STDOUT_FILENO);
     std::signal(SIGPIPE, SIG_DFL);  // this process ignores it; other programs may rely on it
   });
+  // Of a program that cannot be run, Boost.Process leaves the process behind, and the guard knows its number.
+  auto bury_it =
+      boost::process::extend::on_error = [guard = &*impl_->guard](auto& executor, const auto&) {
+        if (executor.pid <= 0) return;
+        guard->remove(executor.pid);
+        ::waitpid(executor.pid, nullptr, 0);
+      };
   try {
-    group.leader = boost::process::child(program, boost::process::args(arguments), environment, set_up);
+    group.leader =
+        boost::process::child(program, boost::process::args(arguments), environment, set_up, bury_it);
   } catch (const boost::process::process_error& e) {
     fail(ErrorCode::kInvalid, "cannot start '{}': {}", child.words[0], e.code().message());
   }

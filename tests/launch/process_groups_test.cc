@@ -2,6 +2,7 @@
 #include "apps/launch/process_groups.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <csignal>
 
@@ -74,6 +75,7 @@ TEST_F(ProcessGroupsTest, AppendToTheirLogAndReadNothing) {
 TEST_F(ProcessGroupsTest, AProgramThatIsNotThereIsAnError) {
   expect_error(ErrorCode::kInvalid, {"/nowhere/program", "No such file"},
                [&] { start("a", {"/nowhere/program"}); });
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), 0) << "a process that has ended and nobody has waited for";
   start("b", {"no-such-program-anywhere"});
   EXPECT_EQ(ending().status, 127);
   EXPECT_NE(read_file(path("log")).find("no-such-program-anywhere"), std::string::npos);
