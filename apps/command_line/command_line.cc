@@ -9,15 +9,19 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "apps/command_line/describe.h"
 #include "apps/command_line/op_help.h"
 #include "base/errors.h"
 #include "base/log/standard_error.h"
+#include "base/standard_streams.h"
 #include "base/tune_malloc.h"
+#include "job/sections/training_section.h"
 
 namespace embers {
 namespace {
@@ -25,12 +29,37 @@ namespace {
 // The command that was chosen, once everything is parsed.
 using Chosen = std::optional<Command>;
 
-constexpr int kMostOwners = 4096;      // of a process
-constexpr int kMostWorkers = 100'000;  // of a job
+constexpr int kMostOwners = 4096;   // of a process
+constexpr int kMostCores = 65'536;  // of a worker
 
 // An unset shell variable leaves an empty word behind, which nobody intends.
 const CLI::Validator kNotEmpty(
     [](const std::string& text) { return std::string(text.empty() ? "is empty" : ""); }, "", "not empty");
+
+// An unset shell variable may also leave a space behind.
+const CLI::Validator kNotBlank(
+    [](const std::string& text) {
+      return std::string(text.find_first_not_of(" \t") == std::string::npos ? "is empty" : "");
+    },
+    "", "not blank");
+
+// As ssh takes it; without the spaces around it. A word with '-' would be an option.
+const CLI::Validator kHost(
+    [](std::string& text) {
+      const size_t begin = text.find_first_not_of(' ');
+      text = begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+      if (text.empty()) return std::string("is empty");
+      const bool good = text.front() != '-' && text.find_first_of(" \t\n") == text.npos;
+      return good ? std::string() : "'" + text + "' is not a host";
+    },
+    "HOST", "host");
+
+// Of another program. Any other word would be taken for the script to run.
+const CLI::Validator kAnOption(
+    [](const std::string& text) {
+      return text.starts_with("-") ? std::string() : "'" + text + "' is not an option: it begins without -";
+    },
+    "OPTION");
 
 const CLI::Validator kSeconds(
     [](const std::string& text) {
@@ -219,14 +248,14 @@ void add_scheduler(CLI::App& launch, SchedulerOptions& o) {
   add("--nodes", o.nodes, "nodes of the allocation (default: as Slurm chooses)")
       ->check(CLI::Range(1, INT32_MAX));
   add("--cpus-per-worker", o.cpus_per_worker, "cores of a worker; master and shards have one each")
-      ->check(CLI::Range(1, INT32_MAX))
+      ->check(CLI::Range(1, kMostCores))
       ->capture_default_str();
   add("--room", o.room,
       "workers that the allocation has room for (default: --workers); others run in further jobs")
-      ->check(CLI::Range(1, INT32_MAX));
+      ->check(CLI::Range(1, job::kMostWorkers));
   add("--sbatch", o.sbatch, "another option for sbatch, such as --sbatch=--exclusive (may be repeated)")
       ->allow_extra_args(false)
-      ->check(kNotEmpty);
+      ->check(kAnOption);
   launch.add_flag("--wait", o.wait, "wait until the job has ended: show its log, return its exit status")
       ->needs(scheduler);
 }
@@ -241,7 +270,7 @@ void add_launch(CLI::App& app, Chosen& chosen) {
       ->description(
           "workers to start (default: training.workers); embers scale changes their number while the job "
           "runs")
-      ->check(CLI::Range(1, INT32_MAX));
+      ->check(CLI::Range(1, job::kMostWorkers));
   options.master.listen.clear();
   launch
       ->add_option("--listen", options.master.listen,
@@ -256,15 +285,17 @@ void add_launch(CLI::App& app, Chosen& chosen) {
                    "how often in a row a member that got nothing done is started again")
       ->capture_default_str();
   launch->add_flag("--dry-run", options.dry_run, "print the commands that would be run, and run none");
-  launch
-      ->add_option("--hosts", options.hosts,
-                   "hosts for shards and workers, in turn: names for ssh, separated by commas")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(kNotEmpty);
+  CLI::Option* const hosts =
+      launch
+          ->add_option("--hosts", options.hosts,
+                       "hosts for shards and workers, in turn: names for ssh, separated by commas")
+          ->delimiter(',')
+          ->allow_extra_args(false)
+          ->transform(kHost);
   launch->add_option("--ssh", options.ssh, "the ssh command for --hosts, with options of its own")
       ->capture_default_str()
-      ->check(kNotEmpty);
+      ->check(kNotBlank)
+      ->needs(hosts);
   launch
       ->add_option("--remote-program", options.remote_program,
                    "path of embers on these hosts (default: where it is on this one)")
@@ -353,7 +384,7 @@ void add_control(CLI::App& app, Chosen& chosen) {
       add_steering<ScaleOptions>(app, chosen, "scale", "say how many workers a running job is to have");
   scale->add_option("--workers", scale_options.workers, "workers that are wanted from now on")
       ->required()
-      ->check(CLI::Range(1, kMostWorkers));
+      ->check(CLI::Range(1, job::kMostWorkers));
   const auto [drain, drain_options] = add_steering<DrainOptions>(
       app, chosen, "drain", "have workers finish what they hold and leave; so many fewer are wanted then");
   drain
@@ -544,10 +575,16 @@ class StandardErrorSink final : public spdlog::sinks::sink {
 
 int run_to_the_end(int argc, const char* const* argv, const std::function<int(const Command&)>& run) {
   try {
-    return parse_and_run(argc, argv, run);
+    const int status = parse_and_run(argc, argv, run);
+    flush_results();
+    return status;
   } catch (const Error& e) {
     say_error(e.what());
     return exit_status(e.code());
+  } catch (const std::system_error& e) {
+    if (std::ferror(stdout) != 0 && e.code() == std::errc::broken_pipe) return 0;  // whoever read it has gone
+    say_error(e.what());
+    return 1;
   } catch (const std::exception& e) {
     say_error(e.what());
     return 1;
@@ -557,6 +594,7 @@ int run_to_the_end(int argc, const char* const* argv, const std::function<int(co
 }  // namespace
 
 int run_program(int argc, const char* const* argv, const std::function<int(const Command&)>& run) {
+  open_standard_streams();
   tune_malloc();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGCHLD, SIG_DFL);  // a parent may leave it ignored, which would hide how children end

@@ -34,7 +34,8 @@ std::unique_ptr<const DirectoryLock> lock(const std::string& path) {
   try {
     return DirectoryLock::take(path + "/logs");
   } catch (const Error& e) {
-    if (!fs::is_directory(path + "/logs")) throw;
+    std::error_code none;
+    if (!fs::is_directory(path + "/logs", none)) throw;
     fail(e.code(),
          "another embers launch uses job directory '{}': choose another one, or wait until its job has ended",
          path);
@@ -44,7 +45,8 @@ std::unique_ptr<const DirectoryLock> lock(const std::string& path) {
 }  // namespace
 
 LaunchDir::LaunchDir(const std::string& given) : temporary_(given.empty()), path_(made(given)) {
-  const bool used = fs::is_directory(path_ + "/logs");
+  std::error_code none;
+  const bool used = fs::is_directory(path_ + "/logs", none);
   if (used) lock_ = lock(path_);  // says more than that its master is there
   const JobDir job_dir(path_);    // nobody else's master is
   if (!used) lock_ = lock(path_);

@@ -1,6 +1,11 @@
 #include "apps/launch/orders.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
 
 #include "apps/launch/quoted.h"
 #include "apps/process/program.h"
@@ -8,6 +13,7 @@
 #include "job/job.h"
 
 namespace embers::launch {
+namespace fs = std::filesystem;
 namespace {
 
 class Line {
@@ -63,6 +69,24 @@ Words master_words(const Plan& plan) {
   return line.flag("--verbose", o.job.verbose).add("--data", o.data).words();
 }
 
+bool can_be_run(const fs::path& program) {
+  std::error_code none;
+  return fs::is_regular_file(program, none) && ::access(program.c_str(), X_OK) == 0;
+}
+
+// Found here, a mistake ends the launcher before anything has begun. What other hosts have is not known.
+void check_command(const std::string& program) {
+  const bool is_path = program.find('/') != std::string::npos;
+  bool there = is_path && can_be_run(program);
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; !is_path && !there && std::getline(folders, folder, ':');)
+    there = can_be_run(fs::path(folder) / program);
+  if (!there)
+    fail(ErrorCode::kInvalid, "cannot run '{}': there is no such program{}", program,
+         is_path ? "" : " in PATH");
+}
+
 }  // namespace
 
 Plan make_plan(const LaunchOptions& options) {
@@ -85,6 +109,8 @@ Plan make_plan(const LaunchOptions& options) {
     fail(ErrorCode::kInvalid, "--hosts and --scheduler do not go together: Slurm chooses the hosts");
   if (options.hosts.empty() && !options.remote_program.empty())
     fail(ErrorCode::kInvalid, "--remote-program is for the hosts of --hosts");
+  const bool runs_here = options.hosts.empty() && !options.scheduler.slurm;
+  if (runs_here && !options.command.empty()) check_command(options.command.front());
   if (plan.options.remote_program.empty()) plan.options.remote_program = plan.program;
   return plan;
 }

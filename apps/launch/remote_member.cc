@@ -67,6 +67,7 @@ std::string hidden_file(const std::string& text) {
 int run_remote_member(const MemberOptions& options) {
   Lines lines;
   ProcessGroups::Child child;
+  if (options.command.empty()) fail(ErrorCode::kInvalid, "there is no command after --");
   child.words = options.command;
   for (const std::string& entry : options.environment) {
     const size_t equals = entry.find('=');

@@ -1,11 +1,17 @@
 // What those who steer the job ask of it.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "master/state/job_state.h"
 
 namespace embers {
+namespace {
+
+constexpr size_t kMostNamed = 20;  // workers in a message
+
+}  // namespace
 
 void JobState::check_steerable() const {
   if (error_) throw Error(ErrorCode::kJobFailed, fmt::format("the job has failed: {}", error_->what()));
@@ -15,6 +21,8 @@ void JobState::check_steerable() const {
 void JobState::take(const Event::Scale& e) {
   check_steerable();
   if (e.workers < 1) fail(ErrorCode::kInvalid, "a job needs at least one worker (embers stop ends a job)");
+  if (e.workers > job::kMostWorkers)
+    fail(ErrorCode::kInvalid, "a job has at most {} workers, not {}", job::kMostWorkers, e.workers);
   if (std::exchange(wanted_workers_, e.workers) != e.workers)
     say(fmt::format("{} worker{} wanted from now on", e.workers, e.workers == 1 ? " is" : "s are"));
   drain_surplus();
@@ -48,7 +56,7 @@ void JobState::take(const Event::Drain& e) {
 void JobState::take(const Event::End& e) {
   check_steerable();
   saves_ &= e.save;
-  stop(e.save ? "embers stop" : "embers stop --no-save");
+  stop(!e.why.empty() ? e.why : e.save ? "embers stop" : "embers stop --no-save");
   effect(Effect::Answer{e.ticket, Reply::Empty{}});
 }
 
@@ -71,8 +79,11 @@ Member& JobState::worker_named(const std::string& name) {
   if (found.size() > 1)
     fail(ErrorCode::kInvalid, "{} workers have the label '{}': name one of {}", found.size(), name,
          fmt::join(known, ", "));
-  fail(ErrorCode::kInvalid, "there is no worker '{}'; {}", name,
-       known.empty() ? std::string("none has joined") : fmt::format("there are {}", fmt::join(known, ", ")));
+  if (known.empty()) fail(ErrorCode::kInvalid, "there is no worker '{}': none has joined", name);
+  const size_t others = known.size() - std::min(known.size(), kMostNamed);
+  known.resize(known.size() - others);
+  fail(ErrorCode::kInvalid, "there is no worker '{}'; the job has {}{}", name, fmt::join(known, ", "),
+       others == 0 ? "" : fmt::format(" and {} others", others));
 }
 
 void JobState::drain(Member& worker) {

@@ -23,6 +23,12 @@ std::vector<std::string> reached(const std::vector<std::string>& listening, cons
 }
 using Texts = std::vector<std::string>;
 
+TEST(Endpoint, AnAddressThatIsNoneIsRefused) {
+  for (const char* const text : {"", "host", ":7700", "[::1", "[::1]", "[]:7700", "host:65536", "unix:"})
+    expect_error(ErrorCode::kInvalid, {"address '", text}, [&] { parse_endpoint(text); });
+  EXPECT_EQ(parse_endpoint("[::1]:7700").text(), "[::1]:7700");
+}
+
 TEST(Advertise, IsWhatAProcessListensOnUnlessToldOtherwise) {
   EXPECT_EQ(reached({"10.0.0.1:7700", "unix:@name", "unix:/run/s"}, ""),
             (Texts{"10.0.0.1:7700", "unix:@name", "unix:/run/s"}));

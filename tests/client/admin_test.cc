@@ -48,7 +48,7 @@ TEST(Admin, SeesMembersAndDrainsPrograms) {
   EXPECT_TRUE(job.has_event("worker 1"));
   EXPECT_TRUE(wait_until([&] { return admin.status().members.size() == 3; }));
   EXPECT_TRUE(first.lease()) << "the other one goes on";
-  expect_error(ErrorCode::kInvalid, {"worker 1", "there are worker 0"}, [&] { admin.drain({"worker 1"}); });
+  expect_error(ErrorCode::kInvalid, {"worker 1", "the job has worker 0"}, [&] { admin.drain({"worker 1"}); });
   admin.stop(true);
   EXPECT_NE(admin.status().stopping, "");
 }

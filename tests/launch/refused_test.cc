@@ -49,6 +49,15 @@ TEST(Launch, MistakesEndItBeforeAnythingIsStarted) {
   refused({folder.path("none.toml")}, "none.toml");
   refused({folder.job(), "--hosts", "a,b", "--listen", "unix:/run/x"}, "unix:/run/x");
   refused({folder.job(), "--job-dir", "/dev/null"}, "/dev/null");
+  refused({folder.job(), "--job-dir", folder.path(std::string(300, 'x'))}, "cannot make job directory");
+  refused({folder.job(), "--", "no-such-program"}, "'no-such-program': there is no such program in PATH");
+  refused({folder.job(), "--", folder.path("")}, "there is no such program");
+  refused({folder.job(), "--workers", "100001"}, "--workers");
+  refused(Words{folder.job()} + set({"training.workers=100001"}), "from 1 to 100000");
+  refused({folder.job(), "--hosts", "a,-oProxyCommand=x"}, "'-oProxyCommand=x' is not a host");
+  refused({folder.job(), "--hosts", "a b"}, "'a b' is not a host");
+  refused({folder.job(), "--ssh", "ssh -v"}, "--hosts");
+  refused({folder.job(), "--hosts", "a", "--ssh", " "}, "--ssh");
 }
 
 TEST(Launch, AMistakeThatOnlyTheMasterSeesEndsItWithItsStatus) {

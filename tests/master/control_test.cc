@@ -29,9 +29,11 @@ class Steered : public Job {
           write_texts(b.initMembers(static_cast<unsigned>(names.size())), names);
         }));
   }
-  void end(bool save) {
-    ask(self_.ptr(), master_,
-        make_message<wire::StopRequest>([&](wire::StopRequest::Builder b) { b.setSave(save); }));
+  void end(bool save, const std::string& why = "") {
+    ask(self_.ptr(), master_, make_message<wire::StopRequest>([&](wire::StopRequest::Builder b) {
+          b.setSave(save);
+          b.setWhy(why);
+        }));
   }
   std::string state(unsigned member) { return status().get().getMembers()[member].getState().cStr(); }
   void expect_workers(uint64_t wanted, uint64_t joined, uint64_t lost = 0) {
@@ -93,6 +95,8 @@ TEST(Scale, BeforeTheJobBeginsChangesHowManyItWaitsFor) {
 TEST(Scale, BelowOneIsRefused) {
   Steered job({.minibatches = kMany, .workers = 2});
   expect_error(ErrorCode::kInvalid, {"at least one worker", "embers stop"}, [&] { job.scale(0); });
+  expect_error(ErrorCode::kInvalid, {"at most 100000 workers, not 4000000000"},
+               [&] { job.scale(4'000'000'000); });
   job.expect_workers(2, 0);
 }
 
@@ -128,6 +132,16 @@ TEST(Drain, TakesNamesNumbersAndLabelsAndIsCountedOnce) {
   job.expect_workers(2, 2);
   for (const int i : {1, 2, 3}) EXPECT_EQ(job.state(i), "draining") << i;
   for (const int i : {0, 4}) EXPECT_EQ(job.state(i), "idle") << i;
+}
+
+TEST(Join, ALabelThatWouldSpoilLogsIsRefused) {
+  Steered job({.minibatches = kMany});
+  Worker worker(job, false);
+  for (const std::string& label : {std::string(65, 'x'), std::string("two\nlines"), std::string("\x1b[2J")})
+    expect_error(ErrorCode::kInvalid, {"EMBERS_LABEL", "at most 64 bytes"},
+                 [&] { worker.join({}, {}, {}, label); });
+  worker.join({}, {}, {}, std::string(64, 'x'));
+  job.expect_workers(1, 1);
 }
 
 TEST(Drain, IsRefusedAsAWholeWhenOneCannotBe) {
@@ -182,6 +196,19 @@ TEST(Stop, SavesUnlessToldNotTo) {
     EXPECT_EQ(result.report.stopped_by, save ? "embers stop" : "embers stop --no-save");
     EXPECT_EQ(std::filesystem::exists(output), save);
   }
+}
+
+TEST(Stop, WhoStopsAJobMaySayWhy) {
+  Steered job({.minibatches = kMany});
+  Worker worker(job);
+  const Lease held = worker.lease();
+  job.end(true, "SIGINT at the launcher");
+  EXPECT_STREQ(job.status().get().getStopping().cStr(), "SIGINT at the launcher");
+  job.end(true);
+  worker.finish(held);
+  EXPECT_EQ(worker.lease().get().getKind(), Kinds::END);
+  worker.leave();
+  EXPECT_EQ(job.result().report.stopped_by, "SIGINT at the launcher");
 }
 
 TEST(AJobThatIsOver, IsNotSteered) {
