@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "apps/command_line/command_line.h"
+#include "apps/command_line/run_program.h"
 #include "apps/control/control.h"
 #include "apps/doctor/doctor.h"
 #include "apps/launch/guard.h"

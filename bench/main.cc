@@ -1,7 +1,7 @@
 // The program embers-bench: `embers-bench NAME ...` is what `embers bench NAME ...` becomes.
 #include <vector>
 
-#include "apps/command_line/command_line.h"
+#include "apps/command_line/run_program.h"
 #include "base/errors.h"
 #include "bench/harness/bench.h"
 #include "bench/parts.h"

@@ -51,6 +51,7 @@ apps/shard:           base schema job storage actors client apps/command_line ap
 apps/control:         base schema client apps/command_line apps/process
 apps/top:             base schema client apps/command_line apps/process apps/control
 apps/launch:          base schema job storage actors client apps/command_line apps/process
+apps/launch/slurm:    base schema job client apps/command_line apps/process apps/launch
 apps/doctor:          base schema job actors client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
 apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/op

@@ -1,6 +1,6 @@
 // The program embers-compute: the commands that need libtorch. The program embers, which has the others,
 // turns into this one to run them.
-#include "apps/command_line/command_line.h"
+#include "apps/command_line/run_program.h"
 #include "apps/compute/compute.h"
 #include "apps/op/op.h"
 #include "apps/process/runtime.h"

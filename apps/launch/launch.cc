@@ -15,18 +15,15 @@
 #include <iterator>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "actors/transport/job_dir.h"
-#include "apps/launch/host_starter.h"
 #include "apps/launch/job_watch.h"
 #include "apps/launch/launch_dir.h"
 #include "apps/launch/log_follower.h"
 #include "apps/launch/orders.h"
 #include "apps/launch/policy.h"
-#include "apps/launch/slurm_starter.h"
-#include "apps/launch/slurm_submit.h"
-#include "apps/launch/ssh_starter.h"
+#include "apps/launch/slurm/submit.h"
+#include "apps/launch/starters.h"
 #include "apps/process/progress_display.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
@@ -77,22 +74,6 @@ client::AdminOptions watching(const Plan& plan) {
   options.insecure = access.insecure;
   options.timeout = std::chrono::seconds(5);
   return options;
-}
-
-std::unique_ptr<Starter> starter_for(const Plan& plan, const std::function<std::string()>& secret) {
-  const LaunchOptions& o = plan.options;
-  if (o.scheduler.slurm) return std::make_unique<SlurmStarter>(plan.program, slurm_allocation(), o.scheduler);
-  if (o.hosts.empty()) return std::make_unique<HostStarter>(plan.program);
-  SshOptions ssh;
-  ssh.hosts = o.hosts;
-  std::istringstream words(o.ssh);
-  ssh.ssh.clear();
-  for (std::string word; words >> word;) ssh.ssh.push_back(word);
-  ssh.program = o.remote_program;
-  ssh.directory = std::filesystem::current_path().string();
-  ssh.secret = secret();
-  ssh.shards = plan.shards;
-  return std::make_unique<SshStarter>(plan.program, ssh);
 }
 
 class Launcher {
@@ -278,20 +259,6 @@ class Launcher {
   int stopped_by_ = 0;  // the first signal
   int status_ = 0;
 };
-
-int dry_run(Plan plan) {
-  const std::string& job_dir = plan.options.master.access.job_dir;
-  plan.job_dir = job_dir.empty() ? "JOB_DIR" : std::filesystem::absolute(job_dir).string();
-  const auto starter = starter_for(plan, [] { return "SECRET"; });
-  std::vector<Member> members{{Kind::kMaster}};
-  for (uint32_t i = 0; i < plan.shards; ++i) members.push_back({Kind::kShard, i});
-  for (uint32_t i = 0; i < plan.workers; ++i) members.push_back({Kind::kWorker, i});
-  for (const Member& member : members) {
-    const Order order = order_for(plan, member, "MASTER_ADDRESS");
-    fmt::print("{}\n", command_line(order, starter->words(order)));
-  }
-  return 0;
-}
 
 std::string secret_of(const Plan& plan, const LaunchDir& dir) {
   const AccessOptions& access = plan.options.master.access;

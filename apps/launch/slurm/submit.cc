@@ -1,4 +1,4 @@
-#include "apps/launch/slurm_submit.h"
+#include "apps/launch/slurm/submit.h"
 
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 #include "apps/launch/launch_dir.h"
 #include "apps/launch/log_follower.h"
 #include "apps/launch/quoted.h"
-#include "apps/launch/slurm_commands.h"
-#include "apps/launch/slurm_places.h"
+#include "apps/launch/slurm/commands.h"
+#include "apps/launch/slurm/places.h"
 #include "base/errors.h"
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"

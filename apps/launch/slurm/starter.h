@@ -6,7 +6,7 @@
 
 #include "apps/command_line/command.h"
 #include "apps/launch/host_starter.h"
-#include "apps/launch/slurm_places.h"
+#include "apps/launch/slurm/places.h"
 #include "client/slurm.h"
 
 namespace embers::launch {

@@ -1,4 +1,4 @@
-#include "apps/launch/slurm_places.h"
+#include "apps/launch/slurm/places.h"
 
 #include <algorithm>
 #include <charconv>

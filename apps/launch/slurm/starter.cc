@@ -1,11 +1,11 @@
-#include "apps/launch/slurm_starter.h"
+#include "apps/launch/slurm/starter.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
 
 #include "apps/launch/quoted.h"
-#include "apps/launch/slurm_commands.h"
+#include "apps/launch/slurm/commands.h"
 #include "base/errors.h"
 
 namespace embers::launch {
