@@ -22,6 +22,12 @@ TEST(Killed, DISABLED_HoldsAJob) {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
+TEST(Killed, DISABLED_ForgetsAProcess) {
+  const TempDir dir;
+  Process shell({"/bin/sh", "-c", "setsid sleep 1000 &"}, dir / "log");
+  EXPECT_EQ(shell.wait(), 0);
+}
+
 class KilledTest : public testing::Test {
  protected:
   std::vector<pid_t> processes() const { return processes_about(mark_); }
@@ -44,6 +50,15 @@ TEST_F(KilledTest, NothingOfItsJobIsLeft) {
   std::string folder = read_file(dir_ / "folder");
   folder.pop_back();
   std::filesystem::remove_all(folder);  // files are left; they hold nothing up
+}
+
+TEST_F(KilledTest, NothingIsLeftOfATestThatEndsByItselfEither) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  Process test({"/usr/bin/env", mark_, program, "--gtest_filter=Killed.DISABLED_ForgetsAProcess",
+                "--gtest_also_run_disabled_tests"},
+               dir_ / "log");
+  EXPECT_EQ(test.wait(), 0) << test.output();
+  EXPECT_TRUE(wait_until([&] { return processes().empty(); }, 20)) << processes().size() << " are left";
 }
 
 TEST_F(KilledTest, AScriptThatIsKilledLeavesNothingEither) {

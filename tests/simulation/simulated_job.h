@@ -340,6 +340,8 @@ class SimulatedJob {
     config->on_event = [this](const std::string& line) {
       events_ += line + "\n";
       net_.say("master: " + line);
+      // As the line tells people to. With rows in servers, one is started again anyway.
+      if (line.starts_with("refused shard") && !shape_.rows_in_servers) start_owner_later();
     };
     config->on_end = [this](JobResult result) {
       net_.say("master: the job ends" + (result.error ? std::string(": ") + result.error->what() : ""));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/wait.h>
@@ -8,6 +9,7 @@
 
 #include <linux/close_range.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -15,12 +17,13 @@
 
 namespace embers::testing_support {
 
-// A process that ends whatever this test program has started, once this program has ended without having
-// cleaned up itself: because it was killed, or has crashed. A parent-death signal would not do. It follows
-// the thread that started a child, which may end in the middle of a test, and does not reach what runs below
-// a shell. The guard reads a pipe whose other end only this program holds, and knows the processes by a mark
-// in their environment, which they inherit. It is no child of this program, so it outlives also those who end
-// a whole tree of processes, as ctest does. There is one for the program, made before main.
+// A process that ends whatever this test program has started, once this program has ended: at once when it
+// was killed or has crashed, after two seconds when it has ended by itself. A parent-death signal would not
+// do. It follows the thread that started a child, which may end in the middle of a test, and does not reach
+// what runs below a shell. The guard reads a pipe whose other end only this program holds, and knows the
+// processes by a mark in their environment, which they inherit. It is no child of this program, so it
+// outlives also those who end a whole tree of processes, as ctest does. There is one for the program, made
+// before main.
 class TestGuard {
  public:
   TestGuard() : program_(::getpid()) {
@@ -35,11 +38,14 @@ class TestGuard {
     ::close(ends[0]);
     line_ = ends[1];
     ::setenv("EMBERS_TEST", mark.c_str(), 1);
+    ::pthread_atfork(
+        nullptr, [] { has_forked = true; }, nullptr);
   }
-  // Nothing is left to be ended. Not of a process that was forked, and inherited this one's memory.
+  // Not in a process that was forked, and inherited this one's memory.
   ~TestGuard() {
     if (::getpid() != program_ || line_ < 0) return;
-    [[maybe_unused]] const ssize_t n = ::write(line_, "done\n", 5);
+    const std::string end = has_forked ? "ended\n" : "done\n";
+    [[maybe_unused]] const ssize_t n = ::write(line_, end.data(), end.size());
   }
   TestGuard(const TestGuard&) = delete;
   TestGuard& operator=(const TestGuard&) = delete;
@@ -59,6 +65,7 @@ class TestGuard {
     ::_exit(127);
   }
 
+  static inline std::atomic<bool> has_forked = false;
   const pid_t program_;
   int line_ = -1;
 };
