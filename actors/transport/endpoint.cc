@@ -45,6 +45,8 @@ Endpoint parse_endpoint(const std::string& text) {
     fail(ErrorCode::kInvalid, "address '{}': give HOST:PORT or unix:/path", text);
   std::string host = text.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.empty() || host.find_first_of("[]") != std::string::npos)
+    fail(ErrorCode::kInvalid, "address '{}': give HOST:PORT, [IPv6]:PORT or unix:/path", text);
   const std::string port = text.substr(colon + 1);
   unsigned number = 0;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
