@@ -99,6 +99,8 @@ Advertise parse_advertise(const std::string& text) {
   std::string host = has_port ? text.substr(0, colon) : text;
   if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   if (host.empty()) fail(ErrorCode::kInvalid, "--advertise {}: there is no host", text);
+  if (host.find_first_of("[]") != std::string::npos)
+    fail(ErrorCode::kInvalid, "--advertise {}: give HOST, HOST:PORT, [IPv6] or [IPv6]:PORT", text);
   if (is_wildcard({false, host, ""}))
     fail(ErrorCode::kInvalid,
          "--advertise {}: this stands for every address of a host; give one that others reach", text);

@@ -173,12 +173,12 @@ void Link::connect_tcp(const Endpoint& endpoint) {
     if (e) return self->retry("cannot resolve the host: " + e.message());
     auto addresses = std::make_shared<std::vector<asio::ip::tcp::endpoint>>();
     for (const auto& result : results) addresses->push_back(result.endpoint());
-    self->connect_to(addresses, 0);
+    self->connect_to(addresses, 0, true);
   });
 }
 
-// One address of a name after another.
-void Link::connect_to(const Addresses& addresses, size_t which) {
+// One address of a name after another. `refused`: by all before this one.
+void Link::connect_to(const Addresses& addresses, size_t which, bool refused) {
   if (down_) return;
   auto socket = std::make_shared<asio::ip::tcp::socket>(loop_->context);
   cancel_ = [socket] {
@@ -186,14 +186,15 @@ void Link::connect_to(const Addresses& addresses, size_t which) {
     socket->close(ignored);
   };
   limit_connect(addresses->size());
-  socket->async_connect((*addresses)[which], [self = shared_from_this(), socket, addresses, which](auto e) {
-    self->connect_timer_.cancel();
-    if (!e && !socket->is_open()) e = asio::error::operation_aborted;  // it came too late
-    if (!e) return self->connected(Connection::Socket(std::move(*socket)));
-    if (which + 1 < addresses->size()) return self->connect_to(addresses, which + 1);
-    self->retry(e == asio::error::operation_aborted ? "no answer" : e.message(),
-                e == asio::error::connection_refused);
-  });
+  socket->async_connect(
+      (*addresses)[which], [self = shared_from_this(), socket, addresses, which, refused](auto e) {
+        self->connect_timer_.cancel();
+        if (!e && !socket->is_open()) e = asio::error::operation_aborted;  // it came too late
+        if (!e) return self->connected(Connection::Socket(std::move(*socket)));
+        const bool all_refused = refused && e == asio::error::connection_refused;
+        if (which + 1 < addresses->size()) return self->connect_to(addresses, which + 1, all_refused);
+        self->retry(e == asio::error::operation_aborted ? "no answer" : e.message(), all_refused);
+      });
 }
 
 // TCP alone repeats a connect that got no answer in ever longer intervals; a new one is sooner there.

@@ -75,7 +75,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void find_endpoints();
   using Addresses = std::shared_ptr<const std::vector<boost::asio::ip::tcp::endpoint>>;
   void connect_tcp(const Endpoint& endpoint);
-  void connect_to(const Addresses& addresses, size_t which);
+  void connect_to(const Addresses& addresses, size_t which, bool refused);
   void connect_unix(const Endpoint& endpoint);
   void connected(Connection::Socket socket);
   void ended(const Error& why);

@@ -131,9 +131,18 @@ class Doctor {
   std::vector<Endpoint> here_;  // where this process is reached
 };
 
+// What nobody could use, before a master is looked for.
+void check(const DoctorOptions& options) {
+  check_location(options.join);
+  parse_endpoints(options.listen);
+  parse_port_range(options.reached.port_range);
+  parse_advertise(options.reached.advertise);
+}
+
 }  // namespace
 
 int run_doctor(const DoctorOptions& options) {
+  check(options);
   Doctor doctor(options);
   const Findings& findings = doctor.examine();
   if (options.json) {

@@ -58,6 +58,9 @@ TEST(Advertise, RefusesWhatNobodyCouldUse) {
   refused("0.0.0.0", {"--advertise 0.0.0.0", "every address"});
   refused("[::]:7700", {"every address"});
   refused(":7700", {"no host"});
+  for (const std::string text : {"[::1", "::1]", "[::1:80", "gate]:80"})
+    refused(text, {"--advertise " + text, "[IPv6]:PORT"});
+  refused("[]:80", {"no host"});
   refused("gate:0", {"'0' is not a port"});
   refused("gate:http", {"'http' is not a port"});
   refused("unix:/run/s", {"--advertise unix:/run/s", "HOST:PORT"});

@@ -333,8 +333,8 @@ TEST(Endpoints, ReadAndWriteTheSameText) {
 }
 
 TEST(Endpoints, RefuseWhatIsNoAddress) {
-  for (const char* const text :
-       {"", "host", ":80", "host:", "host:port", "host:65536", "host:-1", "host:80x", "unix:"})
+  for (const char* const text : {"", "host", ":80", "host:", "host:port", "host:65536", "host:-1", "host:80x",
+                                 "unix:", "[]:80", "[::1", "[::1:80", "::1]:80"})
     expect_error(ErrorCode::kInvalid, {text}, [&] { parse_endpoint(text); });
   expect_error(ErrorCode::kInvalid, {"1 to 100 characters"},
                [&] { parse_endpoint("unix:/" + std::string(200, 'x')); });

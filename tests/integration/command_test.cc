@@ -211,6 +211,18 @@ TEST(BadInput, UnreachableMasterIsGivenUpOnAndNamed) {
   EXPECT_NE(folder.output().find("HOST:PORT"), std::string::npos) << folder.output();
 }
 
+TEST(BadInput, OfADoctorIsSaidBeforeTheMasterIsLookedFor) {
+  JobFolder folder;
+  const std::vector<std::pair<Words, std::string>> wrong{
+      {{"--port-range", "9-1"}, "--port-range 9-1"},
+      {{"--listen", "[::1:80"}, "address '[::1:80'"},
+      {{"--advertise", "gate:http"}, "--advertise gate:http"}};
+  for (const auto& [words, said] : wrong) {
+    EXPECT_EQ(folder.run(Words{"doctor", "--master", "127.0.0.1:1", "--connect-timeout", "20"} + words), 2);
+    EXPECT_NE(folder.output().find("error: " + said), std::string::npos) << folder.output();
+  }
+}
+
 TEST(BadInput, PortInUseIsNamed) {
   JobFolder folder;
   Cluster cluster(folder, 1, 0);  // listens until its one worker has come

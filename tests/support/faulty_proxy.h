@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <cstring>
 #include <list>
 #include <mutex>
@@ -72,6 +73,11 @@ class FaultyProxy {
     return made_;
   }
 
+  // Faults of connections that there are leave alone these: the first `count` that were ever made here, or
+  // all later ones. Waits for those to be made.
+  void spare_first(size_t count) { spare(0, wait_for(count)); }
+  void spare_all_but_first(size_t count) { spare(wait_for(count), SIZE_MAX); }
+
   // Takes bytes and drops them.
   void swallow(Way way, bool also_new = false) { set(way, Handling::kSwallow, also_new); }
   // Takes no more bytes.
@@ -93,7 +99,8 @@ class FaultyProxy {
   // When one end of a connection closes it, the other one is not told.
   void hide_ends(bool also_new = false) {
     const std::lock_guard lock(mutex_);
-    for (Pair& pair : pairs_) pair.hides_end = true;
+    for (Pair& pair : pairs_)
+      if (!is_spared(pair)) pair.hides_end = true;
     new_hides_end_ |= also_new;
   }
   // Half open: neither bytes nor the end of any connection that there is get through.
@@ -105,8 +112,10 @@ class FaultyProxy {
   void go_on() {
     {
       const std::lock_guard lock(mutex_);
-      for_each_stream(Way::kBoth, [](Stream& s) { s.handling = Handling::kPassOn; });
-      for (Pair& pair : pairs_) pair.hides_end = false;
+      for (Pair& pair : pairs_) {
+        pair.up.handling = pair.down.handling = Handling::kPassOn;
+        pair.hides_end = false;
+      }
       new_handling_ = {Handling::kPassOn, Handling::kPassOn};
       new_hides_end_ = false;
       stalled_ = 0;
@@ -135,6 +144,7 @@ class FaultyProxy {
     uint64_t body = 0;   // bytes of it that are still to come
   };
   struct Pair {
+    size_t number = 0;  // in the order in which they were made
     Stream up, down;
     bool hides_end = false;
     bool over = false;
@@ -166,6 +176,20 @@ class FaultyProxy {
 
   void wake() const { eventfd_write(wake_, 1); }
 
+  size_t wait_for(size_t connections) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] { return made_ >= connections; }))
+      throw std::runtime_error("nobody connects to the proxy at " + address_);
+    return connections;
+  }
+  void spare(size_t begin, size_t end) {
+    const std::lock_guard lock(mutex_);
+    spared_ = {begin, end};
+  }
+  bool is_spared(const Pair& pair) const {
+    return pair.number >= spared_.first && pair.number < spared_.second;
+  }
+
   void set(Way way, Handling handling, bool also_new) {
     {
       const std::lock_guard lock(mutex_);
@@ -178,6 +202,7 @@ class FaultyProxy {
   template <class F>
   void for_each_stream(Way way, F&& f) {
     for (Pair& pair : pairs_) {
+      if (is_spared(pair)) continue;
       if (way != Way::kToClient) f(pair.up);
       if (way != Way::kToServer) f(pair.down);
     }
@@ -247,7 +272,8 @@ class FaultyProxy {
     pair.up.handling = new_handling_[0];
     pair.down.handling = new_handling_[1];
     pair.hides_end = new_hides_end_;
-    ++made_;
+    pair.number = made_++;
+    changed_.notify_all();
   }
 
   void read(Stream& s) {
@@ -328,7 +354,8 @@ class FaultyProxy {
   std::list<Pair> pairs_;
   std::array<Handling, 2> new_handling_{Handling::kPassOn, Handling::kPassOn};  // up, down
   bool new_hides_end_ = false;
-  bool stall_later_ = false;  // within take()
+  bool stall_later_ = false;                // within take()
+  std::pair<size_t, size_t> spared_{0, 0};  // numbers of connections: from, to
   size_t made_ = 0, stalled_ = 0;
   bool over_ = false;
   std::thread thread_;
