@@ -21,8 +21,9 @@ bool reader_has_gone() {
 }  // namespace
 
 void open_standard_streams() {
+  // The lowest free number is fd. Reading a closed standard input is an error still.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return;  // the lowest free number is fd
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDWR) < 0) return;
 }
 
 void flush_results() {

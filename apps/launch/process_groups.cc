@@ -139,18 +139,16 @@ void ProcessGroups::start(const std::string& name, const Child& child) {
     std::signal(SIGPIPE, SIG_DFL);  // this process ignores it; other programs may rely on it
   });
   // Of a program that cannot be run, Boost.Process leaves the process behind, and the guard knows its number.
-  auto bury_it =
-      boost::process::extend::on_error = [guard = &*impl_->guard](auto& executor, const auto&) {
-        if (executor.pid <= 0) return;
-        guard->remove(executor.pid);
-        ::waitpid(executor.pid, nullptr, 0);
-      };
-  try {
-    group.leader =
-        boost::process::child(program, boost::process::args(arguments), environment, set_up, bury_it);
-  } catch (const boost::process::process_error& e) {
-    fail(ErrorCode::kInvalid, "cannot start '{}': {}", child.words[0], e.code().message());
-  }
+  // It calls this only if it is given an error code, too.
+  auto bury_it = boost::process::extend::on_error = [guard = &*impl_->guard](auto& executor, const auto&) {
+    if (executor.pid <= 0) return;
+    guard->remove(executor.pid);
+    ::waitpid(executor.pid, nullptr, 0);
+  };
+  std::error_code error;
+  group.leader =
+      boost::process::child(program, boost::process::args(arguments), environment, set_up, error, bury_it);
+  if (error) fail(ErrorCode::kInvalid, "cannot start '{}': {}", child.words[0], error.message());
   impl_->groups.insert_or_assign(name, std::move(group));
 }
 

@@ -9,7 +9,7 @@
 namespace embers {
 namespace {
 
-using Kind = TimeLeft::Kind;
+using Work = TimeLeft::Kind;
 
 class TimeLeftTest : public testing::Test {
  protected:
@@ -21,7 +21,7 @@ class TimeLeftTest : public testing::Test {
   }
   // Looks at the job each tick while it does minibatches that take `each` seconds, the first one `warm_up`
   // more.
-  void work(Kind kind, uint64_t minibatches, double each, double warm_up = 0) {
+  void work(Work kind, uint64_t minibatches, double each, double warm_up = 0) {
     const double begin = seconds_, end = begin + warm_up + each * static_cast<double>(minibatches);
     left_.work(kind, 0, now());
     for (double at = begin + kTick; at < end; at += kTick) {
@@ -44,62 +44,62 @@ class TimeLeftTest : public testing::Test {
 
 TEST_F(TimeLeftTest, IsNotKnownUntilThereIsSomethingToGoBy) {
   EXPECT_EQ(left(100), kUnknown);
-  work(Kind::kTraining, 1, 1);
+  work(Work::kTraining, 1, 1);
   EXPECT_EQ(left(100), kUnknown) << "a minibatch tells nothing";
-  work(Kind::kTraining, 3, 0.1);
+  work(Work::kTraining, 3, 0.1);
   EXPECT_EQ(left(100), kUnknown) << "neither do three in a moment";
   EXPECT_EQ(left(0), 0);
 }
 
 TEST_F(TimeLeftTest, FollowsFromThePaceWithoutTheWarmUp) {
-  work(Kind::kTraining, 100, 0.1, /*warm_up=*/20);
+  work(Work::kTraining, 100, 0.1, /*warm_up=*/20);
   EXPECT_NEAR(left(1000), 100, 10);
 }
 
 TEST_F(TimeLeftTest, FollowsTheRecentPaceAlone) {
-  work(Kind::kTraining, 10'000, 0.01);
+  work(Work::kTraining, 10'000, 0.01);
   EXPECT_NEAR(left(1000), 10, 1);
   finish();
-  work(Kind::kTraining, 400, 0.1);  // workers left
+  work(Work::kTraining, 400, 0.1);  // workers left
   EXPECT_NEAR(left(1000), 100, 10);
 }
 
 TEST_F(TimeLeftTest, IsKnownForMinibatchesThatTakeMinutes) {
-  work(Kind::kTraining, 3, 120);
+  work(Work::kTraining, 3, 120);
   EXPECT_EQ(left(10), kUnknown);
   left_ = {};
-  work(Kind::kTraining, 4, 120);
+  work(Work::kTraining, 4, 120);
   EXPECT_NEAR(left(10), 1200, 15);
   left_ = {};
-  work(Kind::kTraining, 50, 120);
+  work(Work::kTraining, 50, 120);
   EXPECT_NEAR(left(10), 1200, 15);
 }
 
 TEST_F(TimeLeftTest, IsKnownAfterAnEpochHoweverShortItWas) {
-  work(Kind::kTraining, 10, 0.01);
+  work(Work::kTraining, 10, 0.01);
   EXPECT_EQ(left(10), kUnknown);
   finish();
   EXPECT_NEAR(left(100), 1, 0.01);
 }
 
 TEST_F(TimeLeftTest, TakesEvaluationForTrainingUntilItIsKnown) {
-  work(Kind::kTraining, 1000, 0.1);
+  work(Work::kTraining, 1000, 0.1);
   EXPECT_NEAR(left(100, 100), 20, 1);
   finish();
-  left_.work(Kind::kEvaluation, 0, now());
+  left_.work(Work::kEvaluation, 0, now());
   EXPECT_NEAR(left(100, 100), 20, 1) << "it has only begun";
-  work(Kind::kEvaluation, 100, 0.02);
+  work(Work::kEvaluation, 100, 0.02);
   finish();
   EXPECT_NEAR(left(100, 100), 12, 1);
 }
 
 TEST_F(TimeLeftTest, CountsWhatComesBetweenEpochs) {
-  work(Kind::kTraining, 100, 0.1);
+  work(Work::kTraining, 100, 0.1);
   finish();
   wait(5);
   left_.end_epoch(now());
   EXPECT_NEAR(left(100, 0, 3), 25, 1);
-  work(Kind::kTraining, 100, 0.1);
+  work(Work::kTraining, 100, 0.1);
   finish();
   wait(7);
   left_.end_epoch(now());
@@ -107,28 +107,28 @@ TEST_F(TimeLeftTest, CountsWhatComesBetweenEpochs) {
 }
 
 TEST_F(TimeLeftTest, LeavesOutWhatIsHeldUp) {
-  work(Kind::kTraining, 100, 0.1);
+  work(Work::kTraining, 100, 0.1);
   left_.pause();
   wait(1000);
-  work(Kind::kTraining, 100, 0.1);
+  work(Work::kTraining, 100, 0.1);
   EXPECT_NEAR(left(100), 10, 1);
 }
 
 TEST_F(TimeLeftTest, IsNotKnownWhileTheJobIsStalled) {
-  work(Kind::kTraining, 1000, 0.1);
+  work(Work::kTraining, 1000, 0.1);
   wait(10);
-  left_.work(Kind::kTraining, 1000, now());
+  left_.work(Work::kTraining, 1000, now());
   EXPECT_GT(left(1000), 120) << "ten seconds without a minibatch count";
   EXPECT_LT(left(1000), 160);
   wait(25);
-  left_.work(Kind::kTraining, 1000, now());
+  left_.work(Work::kTraining, 1000, now());
   EXPECT_EQ(left(1000), kUnknown);
-  work(Kind::kTraining, 1400, 0.1);
+  work(Work::kTraining, 1400, 0.1);
   EXPECT_NEAR(left(1000), 100, 10);
 }
 
 TEST_F(TimeLeftTest, IsNotKnownBeyondYears) {
-  work(Kind::kTraining, 100, 0.1);
+  work(Work::kTraining, 100, 0.1);
   EXPECT_NEAR(left(800'000'000), 8e7, 8e6);
   EXPECT_EQ(left(8'000'000'000), kUnknown);
   EXPECT_EQ(left(UINT64_MAX), kUnknown);
@@ -142,7 +142,7 @@ TEST_F(TimeLeftTest, IsNeverNonsense) {
     left_ = {};
     for (int step = 0; step < 500; ++step) {
       wait(pick(2) == 0 ? 0 : std::exp2(static_cast<double>(pick(40)) - 25));
-      const auto kind = pick(2) == 0 ? Kind::kTraining : Kind::kEvaluation;
+      const auto kind = pick(2) == 0 ? Work::kTraining : Work::kEvaluation;
       switch (pick(8)) {
         case 0:
           left_.pause();
