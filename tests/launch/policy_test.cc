@@ -89,7 +89,9 @@ TEST_F(PolicyTest, ManyAreStartedAFewAtATime) {
     const Labels labels = due();
     ASSERT_LE(labels.size(), Policy::kAtOnce);
     started.insert(labels.begin(), labels.end());
-    if (looks == 0) EXPECT_TRUE(started.contains("s9"));
+    if (looks == 0) {
+      EXPECT_TRUE(started.contains("s9"));
+    }
   }
   EXPECT_EQ(due(), Labels());
 }
