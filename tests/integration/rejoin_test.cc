@@ -80,16 +80,6 @@ class Rejoin : public testing::TestWithParam<std::string> {
     EXPECT_EQ(folder_.report()["workers_lost"], 0);
   }
 
-  // Of the probe whose rows count the records that held their key.
-  void expect_each_record_applied_once(int epochs) {
-    EXPECT_EQ(folder_.report()["examples"], epochs * JobFolder::kRecords);
-    std::map<std::string, double> sums;
-    for (const auto& [key, row] : parse_dump(folder_.read("rows")))
-      if (key.starts_with("count/")) sums[key.substr(0, key.find('\t'))] += row.at(0);
-    EXPECT_EQ(sums.at("count/color"), epochs * JobFolder::kRecords);
-    EXPECT_EQ(sums.at("count/size"), epochs * JobFolder::kRecords);
-  }
-
   Words count() const {
     return set({"optimizer.name=sgd", "optimizer.learning_rate=1", "training.reduction=sum",
                 "training.epochs=3"}) +
@@ -113,7 +103,7 @@ TEST_P(Rejoin, AnAsyncWriteBackThatWasCutOffIsFinishedAndNothingIsAppliedTwice) 
       << cluster_->master->output();
   const auto again = start_again();
   expect_success(*again);
-  expect_each_record_applied_once(3);
+  expect_each_record_counted_once(folder_, 3);
 }
 
 TEST_P(Rejoin, AShardThatIsKilledAnywhereInAnAsyncJobComesBackAsItWas) {
@@ -122,7 +112,7 @@ TEST_P(Rejoin, AShardThatIsKilledAnywhereInAnAsyncJobComesBackAsItWas) {
   proxy_->go_on();
   const auto again = start_again();
   expect_success(*again);
-  expect_each_record_applied_once(3);
+  expect_each_record_counted_once(folder_, 3);
 }
 
 TEST_P(Rejoin, ASyncCommitThatWasCutOffIsFinishedAndGivesTheSameWeights) {
@@ -159,7 +149,7 @@ TEST_P(Rejoin, TwoProcessesMayTakeThePlacesOfOneOfTwoOwners) {
   ASSERT_TRUE(kill_both_shards()) << cluster_->master->output();
   const auto again = start_again(), other = start_again();
   expect_success_of_both({again.get(), other.get()});
-  expect_each_record_applied_once(3);
+  expect_each_record_counted_once(folder_, 3);
 }
 
 TEST_P(Rejoin, WithoutAProcessInTimeTheJobEndsNamingTheShard) {
@@ -196,7 +186,7 @@ TEST_P(Rejoin, AProcessWithoutTheJournalIsRefusedAndTheJobWaitsOn) {
     std::filesystem::rename(folder_.path(file), folder_.path("journal/shard-1." + std::string(file)));
   const auto again = start_again();
   expect_success(*again);
-  expect_each_record_applied_once(3);
+  expect_each_record_counted_once(folder_, 3);
 }
 
 // Its connections are hidden behind a network that says nothing, as of a host that has lost its power.
@@ -220,7 +210,7 @@ TEST_P(Rejoin, AShardThatComesBeforeAnybodyHasNoticedTheLossWaitsAndTakesThePlac
   EXPECT_EQ(cluster_->master->wait(), 0) << cluster_->master->output();
   EXPECT_EQ(again->wait(), 0) << again->output();
   EXPECT_TRUE(cluster_->master->has_printed("took the place of the lost one")) << cluster_->master->output();
-  expect_each_record_applied_once(3);
+  expect_each_record_counted_once(folder_, 3);
 }
 
 // A process that hangs may wake up and write: its place is free only when it has ended.
@@ -239,7 +229,7 @@ TEST_P(Rejoin, AHungShardIsReplacedOnceItHasEnded) {
   EXPECT_EQ(cluster_->master->wait(), 0) << cluster_->master->output();
   EXPECT_EQ(again->wait(), 0) << again->output();
   for (const auto& worker : cluster_->workers) EXPECT_EQ(worker->wait(), 0) << worker->output();
-  expect_each_record_applied_once(3);
+  expect_each_record_counted_once(folder_, 3);
 }
 
 TEST_P(Rejoin, AnotherJobIsRefusedTheJournalNamingItsHolder) {
@@ -253,7 +243,7 @@ TEST_P(Rejoin, AnotherJobIsRefusedTheJournalNamingItsHolder) {
     EXPECT_NE(folder_.output().find(text), std::string::npos) << folder_.output();
   cluster_->add_worker();
   cluster_->expect_success();
-  expect_each_record_applied_once(3);
+  expect_each_record_counted_once(folder_, 3);
 }
 
 TEST_P(Rejoin, AServerThatForgotMeanwhileEndsTheJob) {

@@ -100,7 +100,7 @@ TEST(Launch, AWorkerThatIsKilledIsStartedAgainAndEachRecordCountsOnce) {
   EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
   EXPECT_TRUE(launcher.process().has_printed("w1 ended: signal 9 (Killed)")) << launcher.output();
   EXPECT_TRUE(launcher.process().has_printed("starting w1 again")) << launcher.output();
-  expect_each_record_applied_once(folder, 6);
+  expect_each_record_counted_once(folder, 6);
   EXPECT_EQ(folder.report()["workers_lost"], 1);
   EXPECT_TRUE(launcher.leaves_nothing());
 }
@@ -115,7 +115,7 @@ TEST(Launch, AShardOfAJobWithAJournalThatIsKilledComesBack) {
   ::kill(launcher.pid("s1"), SIGKILL);
   EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
   EXPECT_TRUE(launcher.process().has_printed("starting s1 again")) << launcher.output();
-  expect_each_record_applied_once(folder, 6);
+  expect_each_record_counted_once(folder, 6);
   EXPECT_TRUE(launcher.leaves_nothing());
 }
 

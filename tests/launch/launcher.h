@@ -93,13 +93,4 @@ inline Words counting(const JobFolder& folder, int epochs = 3, int sleep_ms = 20
 // One that does not end in a test's time.
 inline Words endless(const JobFolder& folder) { return counting(folder, 1'000'000); }
 
-inline void expect_each_record_applied_once(const JobFolder& folder, int epochs) {
-  EXPECT_EQ(folder.report()["examples"], epochs * JobFolder::kRecords);
-  std::map<std::string, double> sums;
-  for (const auto& [key, row] : parse_dump(folder.read("rows")))
-    if (key.starts_with("count/")) sums[key.substr(0, key.find('\t'))] += row.at(0);
-  EXPECT_EQ(sums.at("count/color"), epochs * JobFolder::kRecords);
-  EXPECT_EQ(sums.at("count/size"), epochs * JobFolder::kRecords);
-}
-
 }  // namespace embers::testing_support

@@ -141,7 +141,7 @@ TEST_F(LaunchBySsh, WhatRanBehindABrokenConnectionEndsAndAWorkerComesBack) {
   EXPECT_TRUE(wait_until([&] { return !runs(worker); }, 10));
   EXPECT_EQ(launcher_->process().wait(), 0) << launcher_->output();
   EXPECT_TRUE(launcher_->process().has_printed("starting w0 again")) << launcher_->output();
-  expect_each_record_applied_once(folder_, 6);
+  expect_each_record_counted_once(folder_, 6);
 }
 
 TEST_F(LaunchBySsh, AHostThatCannotBeReachedIsNamed) {
