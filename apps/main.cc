@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
             [](const StatusOptions& o) { return show_status(o); },
             [](const ScaleOptions& o) { return scale(o); }, [](const DrainOptions& o) { return drain(o); },
             [](const StopOptions& o) { return stop(o); },
+            [](const CheckpointOptions& o) { return checkpoint(o); },
             [](const ShardOptions& o) { return run_as_batch(), serve_shard(o); },
             [](const TopOptions& o) { return serve_top(o); },
             [&](LaunchOptions o) {

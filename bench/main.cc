@@ -30,6 +30,8 @@ int run_bench(const BenchOptions& options) {
       return bench_control(options);
     case Bench::kHosts:
       return bench_hosts(options);
+    case Bench::kPython:
+      return bench_python(options);
   }
   fail(ErrorCode::kInternal, "there is no benchmark with this number");
 }

@@ -1,4 +1,4 @@
-// The processes of embers bench wire, storage and control; see harness/child.h.
+// The processes of embers bench wire, storage, control and python; see harness/child.h.
 #include <fmt/ranges.h>
 
 #include <sstream>
@@ -8,6 +8,7 @@
 #include "bench/control/bare_master.h"
 #include "bench/harness/child.h"
 #include "bench/parts.h"
+#include "bench/python/python.h"
 #include "bench/storage/store_client.h"
 #include "bench/wire/owner.h"
 #include "bench/wire/sockets.h"
@@ -60,6 +61,8 @@ int bench_part(const Arguments& words) {
     serve_sockets(words.at(1), words.at(2), size_of(words));
   else if (role == "socket-client")
     run_socket_client(words);
+  else if (role == "python-lookup")
+    serve_lookup(words.at(1), std::stoul(words.at(2)), std::stoul(words.at(3)));
   else if (role == "bare-master")
     serve_bare_master();
   else

@@ -1,12 +1,15 @@
 #include "client/admin.h"
 
+#include <filesystem>
 #include <optional>
 
 #include "actors/errors.h"
 #include "actors/message_types.h"
 #include "actors/system_config.h"
+#include "actors/system_end.h"
 #include "actors/transport/transport.h"
 #include "base/mutex.h"
+#include "base/random_number.h"
 #include "client/reach_master.h"
 #include "schema/codec.h"
 
@@ -129,6 +132,7 @@ struct Admin::Impl {
 
   template <class T>
   Message<typename KindOf<T>::Reply> ask(const Message<T>& question) {
+    const SystemVisit visit;
     // A connection that was made before may have ended long ago.
     if (const auto known = connected()) {
       try {
@@ -192,6 +196,16 @@ void Admin::stop(bool save, const std::string& why) {
     b.setSave(save);
     b.setWhy(why);
   }));
+}
+
+void Admin::checkpoint(const std::string& directory, const std::function<void()>& waits) {
+  const std::string path = directory.empty() ? "" : std::filesystem::absolute(directory).lexically_normal();
+  const auto question = make_message<wire::CheckpointRequest>([&](wire::CheckpointRequest::Builder b) {
+    b.setId(random_number());
+    b.setDirectory(path);
+  });
+  while (!impl_->ask(question).get().getSaved())
+    if (waits) waits();
 }
 
 }  // namespace embers::client

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,14 @@ class Admin {
   // The job finishes what is under way, saves what it was to save at its end unless `save` is false, and
   // ends. Returns when the master knows. `why` is for people: what the job's log and report say.
   void stop(bool save, const std::string& why = "");
+  // The job saves itself in the middle of its work, to a directory of the master's host (relative to where
+  // this program runs), and goes on: a job with `resume` begins there. What workers have begun is finished
+  // first; what is only leased ahead is not waited for. Returns when it is saved, however long that takes.
+  // kInvalid for a directory that cannot be written, before the job has begun, and while another checkpoint
+  // is saved; kDisk when the disk is full. `waits`, if not null, is called about once a second while the job
+  // is not there yet, and once at the begin: whoever holds minibatches that it will not push meanwhile gives
+  // them back.
+  void checkpoint(const std::string& directory, const std::function<void()>& waits = nullptr);
 
  private:
   struct Impl;

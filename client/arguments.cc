@@ -6,7 +6,7 @@
 
 namespace embers::client::detail {
 
-TableId find_table(const std::vector<TableSpec>& tables, std::string_view name) {
+TableId find_table(const std::vector<embers::TableSpec>& tables, std::string_view name) {
   std::vector<std::string> names;
   for (TableId id = 0; id < tables.size(); ++id) {
     if (is_reserved(tables[id].name)) continue;
@@ -16,7 +16,7 @@ TableId find_table(const std::vector<TableSpec>& tables, std::string_view name) 
   fail(ErrorCode::kUnknownTable, "the job has no embedding table '{}'{}", name, suggestion(name, names));
 }
 
-void check_kind(const TableSpec& table, KeyKind given) {
+void check_kind(const embers::TableSpec& table, KeyKind given) {
   if (table.key_kind != given)
     fail(ErrorCode::kInvalid, "table '{}' has {} keys, but {} keys were given", table.name,
          embers::name(table.key_kind), embers::name(given));

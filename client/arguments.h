@@ -11,8 +11,8 @@
 namespace embers::client::detail {
 
 // The number of a table whose rows may be asked for.
-TableId find_table(const std::vector<TableSpec>& tables, std::string_view name);
-void check_kind(const TableSpec& table, KeyKind given);
+TableId find_table(const std::vector<embers::TableSpec>& tables, std::string_view name);
+void check_kind(const embers::TableSpec& table, KeyKind given);
 void check_size(const std::string& what, size_t given, size_t expected);  // in floats
 // From now on; a year at most.
 std::chrono::steady_clock::time_point after(std::chrono::duration<double> time);

@@ -1,6 +1,9 @@
+// What callers of client::Session do with its state.
 #include "client/leased_work.h"
 
 #include <unistd.h>
+
+#include "client/pull.h"
 
 namespace embers::client::detail {
 
@@ -22,79 +25,6 @@ std::vector<ParameterPlace> parameter_places(const ModelSpec& model) {
 
 Core::Core(ModelSpec spec)
     : model(std::move(spec)), places(parameter_places(model)), process(static_cast<int>(::getpid())) {}
-
-// --- the session's side --------------------------------------------------------------------------
-
-SessionParts Core::parts() {
-  SessionParts parts;
-  parts.make_work = [] { return std::make_shared<LeasedWork>(); };
-  using Take = void (Core::*)(const LeasedWorkPtr&, const StageActor&);
-  const auto spawn = [core = shared_from_this()](caf::actor_system& system, Take take,
-                                                 const StageActor& next) {
-    const auto behavior = [](StageActor::pointer, const std::shared_ptr<Core>& to, Take hand,
-                             const StageActor& after) -> StageActor::behavior_type {
-      return {[=](const WorkPtr& work) { ((*to).*hand)(std::static_pointer_cast<LeasedWork>(work), after); }};
-    };
-    return StageActor(system.spawn(behavior, core, take, next));
-  };
-  parts.read = [spawn](caf::actor_system& system, const StageActor& next, const StageOwner&) {
-    return spawn(system, &Core::leased, next);
-  };
-  parts.train = [spawn](caf::actor_system& system, const auto&, const StageActor& next, const StageOwner&) {
-    return spawn(system, &Core::pulled, next);
-  };
-  return parts;
-}
-
-void Core::set_owners(std::shared_ptr<const Owners> owners) {
-  const MutexLock lock(mutex_);
-  owners_ = std::move(owners);
-  changed_.notify_all();
-}
-
-void Core::last_lease() {
-  const MutexLock lock(mutex_);
-  no_more_ = true;
-  changed_.notify_all();
-}
-
-void Core::end(std::optional<Error> error) {
-  const MutexLock lock(mutex_);
-  ended_ = no_more_ = true;
-  error_ = std::move(error);
-  changed_.notify_all();
-}
-
-void Core::leased(const LeasedWorkPtr& work, const StageActor& session) {
-  const MutexLock lock(mutex_);
-  work->next = session;
-  if (closing_) {
-    work->refused = work->is_read = true;
-    return caf::anon_send(hand_on(*work), WorkPtr(work));
-  }
-  queue_.push_back(work);
-  changed_.notify_all();
-}
-
-void Core::pulled(const LeasedWorkPtr& work, const StageActor& pusher) {
-  const MutexLock lock(mutex_);
-  work->next = pusher;
-  if (closing_ || work->state == State::kOver) work->refused = true;  // nobody waits for it
-  if (work->refused) {
-    with_callers_.erase(work);
-    caf::anon_send(hand_on(*work), WorkPtr(work));
-  } else {
-    work->state = State::kPulled;
-  }
-  changed_.notify_all();
-}
-
-StageActor Core::hand_on(LeasedWork& work) {
-  work.state = State::kOver;
-  return std::exchange(work.next, nullptr);
-}
-
-// --- the callers' side ---------------------------------------------------------------------------
 
 bool Core::sleep(MutexLock& lock, std::optional<Clock::time_point> deadline) {
   if (deadline) return lock.wait_until(changed_, *deadline);
@@ -141,6 +71,71 @@ std::optional<LeasedWorkPtr> Core::lease(std::optional<Clock::time_point> deadli
   return work;
 }
 
+// What is pushed makes room, and what is given back may be the lowest: both are waited for. What callers hold
+// is not.
+std::optional<LeasedWorkPtr> Core::draw(std::optional<Clock::time_point> deadline, bool& later) {
+  MutexLock lock(mutex_);
+  later = false;
+  for (;;) {
+    if (ended_ && error_) throw_end();
+    if (closing_) throw_end();
+    if (!queue_.empty()) {
+      const LeasedWorkPtr work = queue_.front();
+      queue_.pop_front();
+      with_callers_.insert(work);
+      if (asks_ahead && draw_ == Draw::kNone && given_back_ == 0) ask_for_lease();
+      return work;
+    }
+    if (no_more_) return nullptr;
+    is_unwanted_ = false;
+    if (draw_ == Draw::kLater && over_ != over_when_asked_) draw_ = Draw::kNone;
+    if (draw_ == Draw::kLater && on_their_way_ == 0) {
+      draw_ = Draw::kNone;
+      later = true;
+      return nullptr;
+    }
+    if (draw_ == Draw::kNone && given_back_ == 0) ask_for_lease();
+    if (!sleep(lock, deadline)) return std::nullopt;
+  }
+}
+
+void Core::ask_for_lease() {
+  draw_ = Draw::kAsked;
+  over_when_asked_ = over_;
+  caf::anon_send(session_, draw_atom::value);
+}
+
+void Core::give_back_undrawn() {
+  std::vector<LeasedWorkPtr> undrawn;
+  {
+    const MutexLock lock(mutex_);
+    undrawn.assign(queue_.begin(), queue_.end());
+    queue_.clear();
+    is_unwanted_ = draw_ == Draw::kAsked;
+  }
+  for (const LeasedWorkPtr& work : undrawn) give_back(work);
+}
+
+std::optional<bool> Core::begin(const LeasedWorkPtr& work, std::optional<Clock::time_point> deadline) {
+  using Begin = LeasedWork::Begin;
+  MutexLock lock(mutex_);
+  for (;;) {
+    if (work->begin == Begin::kBegun) return true;
+    if (work->begin == Begin::kRefused || work->state == State::kOver) return false;
+    if (ended_ || closing_) throw_end();
+    if (work->begin == Begin::kNotAsked && !std::exchange(begins_, true)) {
+      work->begin = Begin::kAsked;
+      caf::anon_send(session_, begin_work_atom::value, WorkPtr(work));
+    }
+    if (!sleep(lock, deadline)) return std::nullopt;
+  }
+}
+
+bool Core::has_begun(const LeasedWork& work) {
+  const MutexLock lock(mutex_);
+  return work.begin == LeasedWork::Begin::kBegun;
+}
+
 void Core::pull(const LeasedWorkPtr& work) {
   const MutexLock lock(mutex_);
   if (ended_ || closing_) throw_end();
@@ -164,6 +159,13 @@ State Core::state(const LeasedWork& work) {
   return work.state;
 }
 
+void Core::pull_now(const Owners& owners, LeasedWork& work, std::vector<TableKeyList> lists,
+                    std::vector<std::span<float>> places) {
+  const SystemUse use(*this);
+  caf::scoped_actor self{use.system()};
+  embers::pull_now(self, owners, work, std::move(lists), std::move(places));
+}
+
 void Core::push(const LeasedWorkPtr& work) {
   const MutexLock lock(mutex_);
   if (ended_ || closing_) throw_end();
@@ -181,17 +183,46 @@ void Core::give_back(const LeasedWorkPtr& work) {
   caf::anon_send(hand_on(*work), WorkPtr(work));
 }
 
-void Core::close() {
+void Core::give_back_waiting() {
+  std::deque<LeasedWorkPtr> waiting;
+  {
+    const MutexLock lock(mutex_);
+    if (window > 0 || !session_) return;
+    caf::anon_send(session_, give_back_atom::value);
+    waiting.swap(queue_);
+  }
+  for (const LeasedWorkPtr& work : waiting) give_back(work);
+}
+
+void Core::look(uint32_t map_version) {
+  const MutexLock lock(mutex_);
+  if (session_) caf::anon_send(session_, look_atom::value, map_version);
+}
+
+bool Core::leave() {
   std::vector<LeasedWorkPtr> open;
   {
     const MutexLock lock(mutex_);
     closing_ = true;
+    if (!session_) return false;
+    caf::anon_send(session_, leave_atom::value);
     open.assign(queue_.begin(), queue_.end());
     open.insert(open.end(), with_callers_.begin(), with_callers_.end());
     queue_.clear();
     changed_.notify_all();
   }
   for (const LeasedWorkPtr& work : open) give_back(work);
+  return true;
+}
+
+void Core::end_session() {
+  const MutexLock lock(mutex_);
+  if (session_) caf::anon_send(session_, end_atom::value);
+}
+
+void Core::fail_job(const Error& why) {
+  const MutexLock lock(mutex_);
+  if (session_) caf::anon_send(caf::actor_cast<StageOwner>(session_), StageFailure{why.code(), why.what()});
 }
 
 bool Core::wait_for_end(Clock::time_point deadline) {
@@ -201,11 +232,24 @@ bool Core::wait_for_end(Clock::time_point deadline) {
   return ended_;
 }
 
-void Core::forget_actors() {
+std::shared_ptr<SessionSystem> Core::system() {
+  const MutexLock lock(mutex_);
+  if (!system_) throw_end();
+  return system_;
+}
+
+std::shared_ptr<SessionSystem> Core::let_go_of_system() {
   const MutexLock lock(mutex_);
   owners_ = nullptr;
+  session_ = nullptr;
   for (const LeasedWorkPtr& work : with_callers_) work->next = nullptr;
   with_callers_.clear();
+  return std::exchange(system_, nullptr);
+}
+
+bool Core::is_closing() {
+  const MutexLock lock(mutex_);
+  return closing_;
 }
 
 void Core::check_process() const {

@@ -21,10 +21,10 @@ LeasedWork& in_state(const std::shared_ptr<Core>& core, const std::shared_ptr<Le
   const State state = core->state(*work);
   if (state == wanted) return *work;
   if (state == State::kOver)
-    fail(ErrorCode::kInvalid,
-         "cannot {} minibatch {} of epoch {}: it has been given back, because its session was closed or an "
-         "owner refused it",
-         what, work->origin.minibatch, work->origin.epoch);
+    fail(ErrorCode::kInvalid, "cannot {} minibatch {} of epoch {}: it has been given back, because {}", what,
+         work->origin.minibatch, work->origin.epoch,
+         core->is_closing() ? "its session was closed: join again"
+                            : "an owner refused it: lease the next one");
   const char* const now = state == State::kLeased    ? "it has not been pulled"
                           : state == State::kPulling ? "its rows have not been waited for"
                                                      : "its rows have been pulled already";
@@ -53,6 +53,58 @@ void take_report(LeasedWork& work, const Report& report) {
   copy(report.records, work.records);
   work.origin.examples = static_cast<uint32_t>(report.examples);
   work.report = {report.examples, report.skipped, report.loss_sum, work.scores, work.labels, work.records};
+}
+
+// A caller's lists of keys, copied and checked.
+struct Lists {
+  std::vector<TableId> tables;
+  std::deque<Keys> keys;
+};
+Lists copied_lists(const ModelSpec& model, std::span<const TableKeys> given) {
+  Lists lists;
+  for (const TableKeys& list : given) {
+    const TableId id = find_table(model.tables, list.table);
+    const embers::TableSpec& table = model.tables[id];
+    if (std::find(lists.tables.begin(), lists.tables.end(), id) != lists.tables.end())
+      fail(ErrorCode::kInvalid, "table '{}' is listed twice: put its keys into one list", table.name);
+    const bool is_bytes = !list.bytes.empty();
+    if (is_bytes || !list.ints.empty()) check_kind(table, is_bytes ? KeyKind::kBytes : KeyKind::kInt64);
+    if (is_bytes && !list.ints.empty())
+      fail(ErrorCode::kInvalid, "table '{}' was given both int64 and byte keys", table.name);
+    Keys& copy = lists.keys.emplace_back(table.key_kind);
+    copy.reserve(list.ints.size() + list.bytes.size());
+    for (const int64_t key : list.ints) copy.push_back(key);
+    for (const std::string_view key : list.bytes) copy.push_back(key);
+    lists.tables.push_back(id);
+  }
+  return lists;
+}
+
+// Owners take one list of gradients per table: those of a table that was pulled several times become one.
+void join_gradients(LeasedWork& work) {
+  for (size_t i = 0; i < work.gradients.size(); ++i) {
+    TableGradients& all = work.gradients[i];
+    const auto same = [&](const TableGradients& g) { return &g != &all && g.table == all.table; };
+    if (std::none_of(work.gradients.begin() + static_cast<std::ptrdiff_t>(i), work.gradients.end(), same))
+      continue;
+    Keys& keys = work.joined_keys.emplace_back(all.keys);
+    size_t floats = all.values.size();
+    for (const TableGradients& g : work.gradients) {
+      if (!same(g)) continue;
+      floats += g.values.size();
+      for (size_t k = 0; k < g.keys.size(); ++k) keys.push_back_from(g.keys, k);
+    }
+    FloatBuffer values(floats);
+    float* to = std::copy(all.values.begin(), all.values.end(), values.data());
+    for (const TableGradients& g : work.gradients)
+      if (same(g)) to = std::copy(g.values.begin(), g.values.end(), to);
+    all.keys = keys;
+    all.values = work.row_gradients.emplace_back(std::move(values)).span();
+    work.gradients.erase(
+        std::remove_if(work.gradients.begin() + static_cast<std::ptrdiff_t>(i) + 1, work.gradients.end(),
+                       [&](const auto& g) { return g.table == all.table; }),
+        work.gradients.end());
+  }
 }
 
 FloatBuffer copied(std::span<const float> values) {
@@ -94,29 +146,54 @@ uint64_t Minibatch::epoch() const { return work_ ? work_->origin.epoch : 0; }
 uint64_t Minibatch::number() const { return work_ ? work_->origin.minibatch : 0; }
 uint64_t Minibatch::version() const { return work_ ? work_->origin.version : 0; }
 
+bool Minibatch::begin() {
+  in_state(core_, work_, State::kLeased, "begin");
+  return core_->window == 0 || *core_->begin(work_, std::nullopt);
+}
+
+std::optional<bool> Minibatch::begin_for(std::chrono::duration<double> time) {
+  in_state(core_, work_, State::kLeased, "begin");
+  return core_->window == 0 ? true : core_->begin(work_, after(time));
+}
+
 void Minibatch::pull(std::span<const TableKeys> keys) {
   LeasedWork& work = in_state(core_, work_, State::kLeased, "pull");
-  std::vector<TableId> tables;
-  std::vector<Keys> asked;
-  for (const TableKeys& list : keys) {
-    const TableId id = find_table(core_->model.tables, list.table);
-    const TableSpec& table = core_->model.tables[id];
-    if (std::find(tables.begin(), tables.end(), id) != tables.end())
-      fail(ErrorCode::kInvalid, "table '{}' is listed twice: put its keys into one list", table.name);
-    const bool is_bytes = !list.bytes.empty();
-    if (is_bytes || !list.ints.empty()) check_kind(table, is_bytes ? KeyKind::kBytes : KeyKind::kInt64);
-    if (is_bytes && !list.ints.empty())
-      fail(ErrorCode::kInvalid, "table '{}' was given both int64 and byte keys", table.name);
-    Keys& copy = asked.emplace_back(table.key_kind);
-    copy.reserve(list.ints.size() + list.bytes.size());
-    for (const int64_t key : list.ints) copy.push_back(key);
-    for (const std::string_view key : list.bytes) copy.push_back(key);
-    tables.push_back(id);
-  }
-  work.asked = std::move(asked);
+  if (core_->window > 0 && !core_->has_begun(work))
+    fail(ErrorCode::kInvalid, "cannot pull minibatch {} of epoch {}: its work has not begun (begin())",
+         work.origin.minibatch, work.origin.epoch);
+  Lists lists = copied_lists(core_->model, keys);
+  work.asked = std::move(lists.keys);
   work.keys.clear();
-  for (size_t i = 0; i < tables.size(); ++i) work.keys.push_back({tables[i], work.asked[i]});
+  for (size_t i = 0; i < lists.tables.size(); ++i) work.keys.push_back({lists.tables[i], work.asked[i]});
   core_->pull(work_);
+}
+
+bool Minibatch::pull_more(std::span<const TableKeys> keys) {
+  LeasedWork& work = in_state(core_, work_, State::kPulled, "pull more for");
+  const SystemUse use(*core_);
+  Lists lists = copied_lists(core_->model, keys);
+  const auto owners = core_->owners(after(std::chrono::seconds(0)));
+  std::vector<TableKeyList> asked;
+  std::vector<FloatBuffer> rows;
+  std::vector<std::span<float>> places;
+  for (size_t i = 0; i < lists.tables.size(); ++i) {
+    asked.push_back({lists.tables[i], lists.keys[i]});
+    places.push_back(
+        rows.emplace_back(lists.keys[i].size() * core_->model.tables[lists.tables[i]].dim).span());
+  }
+  try {
+    core_->pull_now(*owners, work, std::move(asked), std::move(places));
+  } catch (const Error& e) {
+    if (!is_given_back(*owners, work, e)) throw;
+    give_back();
+    return false;
+  }
+  for (size_t i = 0; i < lists.tables.size(); ++i) {
+    work.keys.push_back({lists.tables[i], work.asked.emplace_back(std::move(lists.keys[i]))});
+    work.rows.bets.push_back(std::move(rows[i]));
+  }
+  ++work.late_pulls;
+  return true;
 }
 
 bool Minibatch::wait() {
@@ -181,6 +258,7 @@ void Minibatch::push(std::span<const std::span<const float>> rows,
     work.row_gradients.push_back(copied(rows[i]));
     work.gradients.push_back({work.keys[i].table, work.keys[i].keys, work.row_gradients.back().span()});
   }
+  join_gradients(work);
   work.dense_gradients = chunks_like(work.rows.dense.size() / kDenseChunk, {});
   work.buffer_values = chunks_like(work.rows.buffers.size() / kDenseChunk, work.rows.buffers.span());
   for (size_t i = 0; i < parameters.size(); ++i) {

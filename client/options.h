@@ -17,6 +17,9 @@ struct Options {
   bool insecure = false;                              // do without, in a network that is trusted
   std::chrono::duration<double> connect_timeout{20};  // for the master, and for each shard
   std::chrono::duration<double> timeout{60};          // for joining, for a look-up, and for closing
+  // Of the program's embers: a job whose master is of another version is refused with kMismatch. "": any one
+  // that speaks the same protocol is joined.
+  std::string version = {};
 };
 
 }  // namespace embers::client

@@ -117,6 +117,8 @@ MasterLink reach_master(Transport& transport, const JobAccess& access, const Rea
     master.run = r.getJob();
     master.index_dir = r.getIndexDir();
     master.evaluates = r.getEvaluates();
+    master.version = r.getVersion();
+    master.wants_model = r.getWantsModel();
     master.job = job::parse_job(std::move(text));
     if (master.evaluates) job::keep_rows_in_memory(master.job);
   });

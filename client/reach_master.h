@@ -61,7 +61,9 @@ struct MasterLink {
   uint64_t run = 0;
   job::Job job;
   std::string index_dir;
-  bool evaluates = false;  // a saved model, on the test set
+  bool evaluates = false;    // a saved model, on the test set
+  std::string version;       // of its embers
+  bool wants_model = false;  // no worker has told it yet: see schema/told_model.h
 };
 
 struct ReachOptions {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,6 +34,13 @@ struct Table {
   KeyType keys = KeyType::kInt64;
 };
 
+// A table as a worker describes it. Initializer, optimizer and constraint are values as [storage.tables] of a
+// job file has them ("{ name = \"normal\", stddev = 0.01 }", or a name alone), or "" for the default, and
+// matter in jobs whose model comes with its first worker; other jobs say them in their files.
+struct TableSpec : Table {
+  std::string initializer = {}, optimizer = {}, constraint = {};
+};
+
 // Keys of one table: `ints` or `bytes`, as its KeyType says.
 struct TableKeys {
   std::string_view table;
@@ -51,17 +59,37 @@ struct Parameter {
   std::string name;
   std::vector<int64_t> shape;
   bool buffer = false;
+  // Its first value, where the model comes with the first worker: only read while joining. Empty: zeros.
+  std::span<const float> initial = {};
 };
 
-// What a worker must agree on with the master: a difference is refused with kMismatch.
+// How much there is to do: an epoch has ceil(records / batch_size) minibatches, or one less if the last would
+// be short and is dropped. (epoch, number) says which records a minibatch has, as the program knows.
+struct Work {
+  uint64_t records = 0;
+  uint32_t batch_size = 0;
+  uint32_t epochs = 1;
+  bool drop_last = false;
+};
+
+// What a worker must agree on with the master: a difference is refused with kMismatch. In a job whose file
+// has neither [model] nor [data], the first worker that joins decides, and the others must agree with it.
 struct WorkerOptions : Options {
-  std::vector<Table> tables;          // in the model's order
+  std::vector<TableSpec> tables;      // in the model's order
   std::vector<Parameter> parameters;  // in the model's order, buffers last
   // "name=value" lines of what decides the bits of a gradient: all workers of a sync job must have the same.
   std::vector<std::string> numeric;
   // What the data hold: the lines of data::Dataset::signature() for the training data, then for the test
   // data.
   std::vector<std::string> data;
+  // A job whose model comes with its first worker: how much there is to do, and the optimizer of parameters
+  // and of tables that name none, as TableSpec::optimizer; "": the job's. Other jobs: neither.
+  std::optional<Work> work;
+  std::string optimizer;
+  // How many leases this session may draw ahead of their work (Session::draw), as a loader does that prepares
+  // batches before they are asked for; in an async job one of them is asked for before it is drawn. 0: leases
+  // come as they are worked on (Session::lease).
+  uint32_t window = 0;
 };
 
 // What the master is told about a minibatch.
@@ -101,6 +129,14 @@ class Minibatch {
   uint64_t number() const;   // in the epoch: with it, it decides which records these are
   uint64_t version() const;  // sync: of the model that it is computed on; else 0
 
+  // Where WorkerOptions::window is not 0: the work begins now, and its deadline (job.lease_timeout) counts
+  // from here. In sync mode waits until the version is there. False: the job waits for something else that
+  // this session holds or is to draw. Give back this minibatch and all others that have not begun, and draw
+  // again: the lowest one comes first. Minibatches are to be begun in the order in which they were drawn.
+  bool begin();
+  // The same, for this long at most: nothing if it was not known by then. Then ask again.
+  std::optional<bool> begin_for(std::chrono::duration<double> time);
+
   // Asks for the rows of these keys, which must be unique in each table, for each table at most once, and for
   // the dense parameters. Returns at once.
   void pull(std::span<const TableKeys> keys);
@@ -111,10 +147,18 @@ class Minibatch {
   // Waits this long at most; returns whether wait() would now return at once.
   bool wait_for(std::chrono::duration<double> time);
 
+  // Pulls more rows, once those of the pull are there: for keys that are only known by then. Their lists come
+  // after those that were pulled before; a table may be listed again, with keys that it has not had yet in
+  // this minibatch. Waits for the rows. False as wait(). Each call is one more request per shard: better is
+  // one pull.
+  bool pull_more(std::span<const TableKeys> keys);
+
   // Rows of the i-th list of the pull: keys x dim. Valid until it is over.
   std::span<const float> rows(size_t i) const;
   // Values of the i-th of WorkerOptions::parameters.
   std::span<const float> parameter(size_t i) const;
+  // Whoever has this keeps what rows() and parameter() gave, also when the minibatch is over.
+  std::shared_ptr<const void> hold() const { return work_; }
 
   // Hands over gradients and returns at once: of each list of the pull, keys x dim, or empty for none; and of
   // each parameter, or empty for zero. For a buffer, its new value, or empty to keep it. Everything is
@@ -161,10 +205,50 @@ class Session {
   Versions lookup(std::string_view table, std::span<const int64_t> keys, std::span<float> rows);
   Versions lookup(std::string_view table, std::span<const std::string_view> keys, std::span<float> rows);
 
+  // The present values of WorkerOptions::parameters, in their order. Workers only.
+  std::vector<std::vector<float>> parameters();
+
+  // Calls visit(keys, rows) for all rows of a table, keys x dim, part by part, in no particular order. Rows
+  // are of the moment in which they are read; Options::timeout is for each part. In this thread.
+  using Visitor = std::function<void(const TableKeys& keys, std::span<const float> rows)>;
+  void scan(std::string_view table, const Visitor& visit);
+  // Sets the rows of these keys, keys x dim, which must be unique: as when they were trained elsewhere. What
+  // the update rule keeps of such a row begins anew. Workers only; in a sync job, before the first minibatch.
+  void import_rows(const TableKeys& keys, std::span<const float> rows);
+
   // The next minibatch, once there is one; one that is over when the job has no more work. Workers only.
+  // Where the model came with the first worker, the job then waits for this session to be closed: until then,
+  // it may still look rows up.
   Minibatch lease();
   // The same, for this long at most: nothing if there was none by then.
   std::optional<Minibatch> lease_for(std::chrono::duration<double> time);
+
+  // The next minibatch of a session with a window (WorkerOptions::window), drawn ahead of its work. It waits
+  // only for what needs nothing from this program: if minibatches are drawn and not pushed, and there is
+  // nothing more before they are, it says kLater at once. Once nothing is held, it waits until there is more,
+  // or says kOver when the job has no more work.
+  struct Draw {
+    enum class Kind : uint8_t { kMinibatch, kLater, kOver };
+    Kind kind = Kind::kOver;
+    Minibatch minibatch = {};
+  };
+  Draw draw();
+  // The same, for this long at most: nothing if it was not known by then. Then ask again.
+  std::optional<Draw> draw_for(std::chrono::duration<double> time);
+  // In an async job, draw() also asks for the minibatch after the one that it gives, so that the next call
+  // need not wait. This gives it back: for a program that will not draw for a while, so that others may have
+  // it.
+  void give_back_undrawn();
+
+  // Saves the job in the middle of its work, to a directory of the master's host (relative to where this
+  // program runs), and returns when that is done: as Admin::checkpoint(), whose errors it throws. What
+  // waits to be leased by this program, or (with a window) has not begun, does not hold it up; other
+  // minibatches do, until they are pushed or given back. Readers may do it, too.
+  void save(const std::string& directory);
+
+  // Ends the job, which fails with this error, as when its data or its model are wrong: no other worker would
+  // get any further. Waits until the master knows. Workers only.
+  void fail_job(const Error& why);
 
   // Leaves the job: gives back what is leased and not pushed, and waits until the shards have acknowledged
   // what is. Later calls do nothing. Throws nothing; how the session had ended is what calls before it threw.

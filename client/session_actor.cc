@@ -40,9 +40,11 @@ struct SessionState {
   uint32_t reading = 0;
   uint32_t in_pipeline = 0;  // from pull to done
   bool lease_pending = false;
+  bool draws = false;              // window: a lease is to be asked for
   uint64_t last_lease = 0;         // received
   uint64_t last_order = 0;         // received, and carried out
   uint64_t pulls = 0, pushes = 0;  // minibatches, for people
+  bool all_leased = false;         // the job has no more work
   bool leaving = false;            // no more leases
   bool over = false;
   std::optional<Error> failure;  // waits for the master's verdict
@@ -72,6 +74,12 @@ struct SessionState {
       write_texts(b.initModel(lines.size()), lines);
       write_texts(b.initNumeric(config->numeric.size()), config->numeric);
       write_texts(b.initSettings(config->settings.size()), config->settings);
+      b.setWindow(config->window);
+      if (!config->told) return;
+      const auto floats = [](const auto& values) {
+        return values ? std::span<const float>(values->span()) : std::span<const float>();
+      };
+      write(b.initTold(), *config->told, {floats(config->dense), floats(config->buffers)});
     });
   }
 
@@ -224,14 +232,19 @@ struct SessionState {
   // One minibatch more is read ahead than is pulled ahead, since what is read early is not stale; not in sync
   // mode, where others may be waiting for work, and not without prefetch.
   bool may_read() const {
+    if (config->window > 0) return true;  // what was drawn, was asked for
     const auto& training = config->job.training;
     const bool more = training.prefetch > 0 && training.mode != job::Mode::kSync;
     return reading + ready.size() + in_pipeline <= training.prefetch + (more ? 1 : 0);
   }
 
   void request_lease() {
-    if (!is_worker() || lease_pending || leaving || over || moving || !queue.empty() || !may_read()) return;
+    if (config->window > 0 && !draws) return;
+    if (!is_worker() || lease_pending || all_leased || leaving || over || moving || !queue.empty() ||
+        !may_read())
+      return;
     lease_pending = true;
+    draws = false;
     self->request(config->master, caf::infinite,
                   make_message<wire::LeaseRequest>([&](wire::LeaseRequest::Builder b) {
                     b.setIncarnation(incarnation);
@@ -251,7 +264,8 @@ struct SessionState {
     lease_pending = false;
     if (leaving || over) return;
     const auto reply = m.get();
-    if (reply.getKind() == wire::LeaseReply::Kind::END) return leave();
+    if (reply.getKind() == wire::LeaseReply::Kind::END) return no_more_work();
+    if (reply.getKind() == wire::LeaseReply::Kind::LATER) return later();
     last_lease = reply.getLease();
     for (const auto part : reply.getMinibatches()) {
       const WorkPtr work = config->parts.make_work();
@@ -268,6 +282,40 @@ struct SessionState {
       queue.push_back(work);
     }
     feed();
+  }
+
+  void later() {
+    if (config->on_later) config->on_later();
+  }
+
+  void begin(const WorkPtr& work) {
+    if (over) return;
+    self->request(config->master, caf::infinite,
+                  make_message<wire::BeginRequest>([&](wire::BeginRequest::Builder b) {
+                    b.setIncarnation(incarnation);
+                    b.setLease(work->lease);
+                    b.setMinibatch(work->origin.minibatch);
+                    b.setAttempt(work->origin.attempt);
+                  }))
+        .then(
+            [this, work](const Message<wire::BeginReply>& m) { config->on_begun(work, m.get().getBegun()); },
+            [this](caf::error& e) {
+              if (!leaving) master_failed(e);
+            });
+  }
+
+  // What was never pulled needs no place in the pipeline.
+  void give_back(const WorkPtr& work) {
+    ++in_pipeline;
+    self->send(pipeline.back(), work);
+  }
+
+  void give_back_unread() {
+    if (over || moving || pipeline.empty()) return;
+    for (const WorkPtr& work : std::exchange(queue, {})) {
+      work->refused = true;
+      give_back(work);
+    }
   }
 
   void feed() {
@@ -291,7 +339,10 @@ struct SessionState {
   void returned(const WorkPtr& work) {
     if (std::exchange(work->is_read, false)) {
       --reading;
-      ready.push_back(work);
+      if (config->window > 0 && work->refused && !moving)
+        give_back(work);
+      else
+        ready.push_back(work);
       drop_unpulled();
     } else {
       --in_pipeline;
@@ -300,6 +351,7 @@ struct SessionState {
       else if (!work->evaluate && !work->refused)
         ++pushes;
       if (!work->refused && config->on_finished) config->on_finished();
+      if (config->on_over) config->on_over(work);
     }
     move_when_drained();
     feed();
@@ -396,11 +448,18 @@ struct SessionState {
         .then([gone](const Message<wire::Empty>&) { gone(); }, [gone](caf::error&) { gone(); });
   }
 
+  // A program that brought the job's model may still look rows up. It leaves when it is told to.
+  void no_more_work() {
+    if (!config->job.from_worker) return leave();
+    all_leased = true;
+    if (config->on_last_lease) config->on_last_lease();
+  }
+
   void leave() {
     if (leaving || over) return;
     leaving = true;
     queue.clear();
-    if (config->on_last_lease) config->on_last_lease();
+    if (config->on_last_lease && !all_leased) config->on_last_lease();
     drop_unpulled();
     if (is_idle()) say_goodbye();
   }
@@ -447,6 +506,12 @@ SessionImpl::behavior_type session_behavior(SessionState::Self self,
       [&state](leave_atom) { state.leave(); },
       [&state](look_atom, uint32_t map_version) { state.look_again(map_version); },
       [&state](end_atom) { state.end(std::nullopt); },
+      [&state](draw_atom) {
+        state.draws = true;
+        state.request_lease();
+      },
+      [&state](give_back_atom) { state.give_back_unread(); },
+      [&state](begin_work_atom, const WorkPtr& work) { state.begin(work); },
       [&state](const WorkPtr& work) { state.returned(work); },
       [&state](const StageFailure& f) { state.stage_failed(f); },
       [&state](beat_atom) { state.heartbeat(); },

@@ -57,6 +57,35 @@ const TableOverride* dim_entry(const std::vector<TableOverride>& entries, const 
   return last;
 }
 
+// What else comes with the first worker of a job without [model] and [data].
+void check_without_model(const toml::table& root) {
+  for (const char* const name : {"features", "columns"})
+    if (const toml::node* const section = root.get(name))
+      fail(ErrorCode::kInvalid, "{}: section [{}] needs [model] and [data]", where(section->source()), name);
+  const toml::node* const training = root.get("training");
+  if (training == nullptr) return;
+  for (const char* const key : {"batch_size", "epochs"})
+    if (const toml::node* const found = training->as_table()->get(key))
+      fail(ErrorCode::kInvalid,
+           "{}: [training] '{}' comes with the first worker of a job without [model] and [data]: leave it "
+           "out",
+           where(found->source()), key);
+}
+
+// What only models in C++ have.
+void check_python_model(const Job& job) {
+  if (job.model.python.empty()) return;
+  if (!job.columns.empty())
+    fail(ErrorCode::kInvalid,
+         "{}: [columns] are for models in C++ with an input layer; the Python model {} takes features",
+         job.place({"columns"}), job.model.python);
+  if (job.training.get_model_steps > 1)
+    fail(ErrorCode::kInvalid,
+         "{}: [training] 'get_model_steps' above 1 is for models in C++: the Python model {} pulls its dense "
+         "parameters for each minibatch",
+         job.place({"training", "get_model_steps"}), job.model.python);
+}
+
 Job parse(JobText text, KnownKeys* known_keys) {
   const toml::table root = parse_document(text);
   check_sections(root);
@@ -69,9 +98,13 @@ Job parse(JobText text, KnownKeys* known_keys) {
   const auto open = [&](const char* name, const toml::table& table) {
     return Section(table, fmt::format("[{}]", name), name, known_keys);
   };
+  job.from_worker = section("model") == nullptr && section("data") == nullptr;
+  if (job.from_worker) check_without_model(root);
   for (const char* const name : {"model", "data"}) {
-    if (section(name) == nullptr) {
-      fail(ErrorCode::kInvalid, "{}: section [{}] is missing", job.source.path, name);
+    if (section(name) == nullptr && !job.from_worker) {
+      fail(ErrorCode::kInvalid,
+           "{}: section [{}] is missing; without [model] and [data], both come with the job's first worker",
+           job.source.path, name);
     }
   }
   // Reads a section, if it is there, into its part of the job.
@@ -92,6 +125,7 @@ Job parse(JobText text, KnownKeys* known_keys) {
   fill("training", job.training);
   fill("storage", job.storage);
   check_dtypes(job);
+  check_python_model(job);
   return job;
 }
 
@@ -148,8 +182,8 @@ KnownKeys known_keys() {
 }
 
 std::vector<std::string> settings(const JobText& text) {
-  static const std::set<std::string> own = {"data.dir", "model.library", "training.prefetch",
-                                            "training.threads", "storage.servers"};
+  static const std::set<std::string> own = {"data.dir",          "model.library",    "model.python_path",
+                                            "training.prefetch", "training.threads", "storage.servers"};
   std::vector<std::string> lines;
   for (const auto& [section, node] : parse_document(text)) {
     for (const auto& [key, value] : *node.as_table()) {
@@ -197,8 +231,8 @@ uint32_t Job::dim_for(const std::string& table, uint32_t otherwise) const {
   return entry == nullptr ? otherwise : *entry->dim;
 }
 
-void Job::apply_overrides(TableSpec& table) const {
-  table.update_rule = optimizer;
+void Job::apply_overrides(TableSpec& table, const UpdateRuleSpec& update_rule) const {
+  table.update_rule = update_rule;
   table.number_type = storage.dtype;
   table.rounding = storage.rounding;
   for (const TableOverride& entry : storage.tables) {

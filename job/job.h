@@ -18,6 +18,7 @@ namespace embers::job {
 
 struct Job {
   JobText source;
+  bool from_worker = false;  // its file has neither [model] nor [data]: they come with its first worker
   JobSection job;
   ModelSection model;
   DataSection data;
@@ -27,13 +28,18 @@ struct Job {
   TrainingSection training;
   StorageSection storage;
 
+  // Whether a worker says what the model is: a program that joins a job without [model], or one that runs the
+  // Python model that [model] names. Nobody else knows its tables and parameters.
+  bool model_from_worker() const { return from_worker || !model.python.empty(); }
   FeatureSchema feature_schema() const;
   // Where the value at this path of keys is, for messages: "job.toml:12", or "--set a.b=c"; if there is no
   // such value, the place of its section or of the file. Parses the text again: for errors only.
   std::string place(const std::vector<std::string>& keys) const;
   // Applies the job's optimizer and [storage.tables] to the spec of an embedding table. `dim` is only
   // checked: a model asks dim_for() first.
-  void apply_overrides(TableSpec& table) const;
+  void apply_overrides(TableSpec& table) const { apply_overrides(table, optimizer); }
+  // The same with another update rule in the place of the job's.
+  void apply_overrides(TableSpec& table, const UpdateRuleSpec& update_rule) const;
   // Dim that [storage.tables] gives a table, else `otherwise`.
   uint32_t dim_for(const std::string& table, uint32_t otherwise) const;
 };

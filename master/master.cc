@@ -4,6 +4,7 @@
 #include "actors/errors.h"
 #include "master/master_actor.h"
 #include "master/messages.h"
+#include "master/model_checks.h"
 
 namespace embers {
 namespace {
@@ -30,11 +31,21 @@ void MasterActorState::handle_events() {
   }
   handling = false;
   done = {};
+  joining = {};
 }
 
 Message<wire::JobReply> MasterActorState::describe_job() const {
   if (job->error()) throw Error(ErrorCode::kJobFailed, job->error()->what());
-  return job_reply(*config);
+  return job_reply(*config, job->wants_model());
+}
+
+std::shared_ptr<const ToldModel> MasterActorState::settled(const Message<wire::JoinRequest>& request) const {
+  if (!config->job.model_from_worker() || !request.get().hasTold()) return nullptr;
+  auto told = std::make_shared<ToldModel>(read(request.get().getTold()));
+  settle_model(config->job, told->model);
+  if (config->task == JobConfig::Task::kEvaluate) without_slots(told->model);
+  read_values(request.get().getTold());
+  return told;
 }
 
 Message<wire::StatusReply> MasterActorState::describe_status() {
@@ -127,9 +138,14 @@ MasterImpl::behavior_type master_behavior(MasterActorState::Self self,
       [&state](const Message<wire::JobRequest>&) {
         return guarded(Kind::kJobRequest, [&] { return state.describe_job(); });
       },
-      serves<wire::JoinRequest>(
-          self, [&state](Event::Join& e, const auto&, const auto& peer) { e.link = state.peer(peer).link; }),
+      serves<wire::JoinRequest>(self,
+                                [&state](Event::Join& e, const auto& request, const auto& peer) {
+                                  e.told = state.settled(request);
+                                  e.link = state.peer(peer).link;
+                                  state.joining = request;
+                                }),
       serves<wire::LeaseRequest>(self),
+      serves<wire::BeginRequest>(self),
       serves<wire::DoneRequest>(self,
                                 [&state](const Event::Done& e, const auto& request, const auto&) {
                                   // A malformed request must not count as done.
@@ -147,6 +163,7 @@ MasterImpl::behavior_type master_behavior(MasterActorState::Self self,
       serves<wire::ScaleRequest>(self),
       serves<wire::DrainRequest>(self),
       serves<wire::StopRequest>(self),
+      serves<wire::CheckpointRequest>(self),
       [&state](stop_atom, const std::string& why) { state.happened(Event::Stop{why}); },
       [&state](tick_atom) { state.tick(); },
   };

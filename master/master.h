@@ -63,6 +63,7 @@ using LocalMasterActor = MasterActor::extend<caf::reacts_to<stop_atom, std::stri
 //       └─ stopped ──► ending ◄─────────── the last epoch, or stopped ───────────────────┘
 //                         └──► closing ──► over ◄── failed ◄── any phase before ending
 //
+//   training ◄──► checkpointing   somebody wants a checkpoint: nothing is begun until it is written
 //   preparing ──► evaluating   to evaluate only, or no epoch is left
 //   preparing ──► saving       no epoch is left and there is no test set, or stopped
 //   settling ──► saving        there is no test set, or stopped

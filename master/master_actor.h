@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <unordered_map>
 #include <variant>
 
 #include "master/master.h"
@@ -53,6 +54,11 @@ struct MasterActorState {
 
   // Of the Event::Done at hand: holds scores, which JobState does not look at.
   Message<wire::DoneRequest> done;
+  // Of the Event::Join at hand: holds first values of parameters.
+  Message<wire::JoinRequest> joining;
+
+  // What the worker of a join tells, as this job has it; null if it tells nothing.
+  std::shared_ptr<const ToldModel> settled(const Message<wire::JoinRequest>& request) const;
 
  private:
   // A proxy of an owner, by which it may be lost.
@@ -69,6 +75,7 @@ struct MasterActorState {
   void perform(const Effect::Say& e);
   void perform(const Effect::ShowProgress& e);
   void perform(const Effect::Entered& e);
+  void perform(const Effect::Adopt& e);
   void perform(const Effect::Connect& e);
   void perform(const Effect::Drop& e);
   void perform(const Effect::Ask& e);
@@ -78,11 +85,13 @@ struct MasterActorState {
   void perform(const Effect::CountEvaluated& e);
   void perform(const Effect::Score& e);
   void perform(const Effect::Save& e);
+  void perform(const Effect::Checkpoint& e);
 
   const OwnerHandles* owner(uint32_t number, uint64_t incarnation) const;
   template <class T>
   void ask(const Effect::Ask& e, const OptimizerActor& whom, const Message<T>& question);
-  // Runs `work` in an actor of its own, then `then` here; an error becomes Event::WorkFailed.
+  // Runs `work` in an actor of its own, then `then` here; an error becomes Failed{error}.
+  template <class Failed = Event::WorkFailed>
   void background(std::function<void(caf::blocking_actor*)> work, std::function<void()> then);
   void begin_evaluation();
   // For answers of the evaluator: an error becomes Event::EvaluationFailed.
@@ -98,13 +107,17 @@ struct MasterActorState {
   bool handling = false;
 
   Ticket last_ticket = 0;
-  std::map<Ticket,
-           std::variant<Promise<wire::JoinReply>, Promise<wire::LeaseReply>, Promise<wire::DoneReply>,
-                        Promise<wire::HeartbeatReply>, Promise<wire::OwnersReply>, Promise<wire::OrderReply>,
-                        Promise<wire::Empty>>>
+  std::unordered_map<
+      Ticket,
+      std::variant<Promise<wire::JoinReply>, Promise<wire::LeaseReply>, Promise<wire::BeginReply>,
+                   Promise<wire::DoneReply>, Promise<wire::HeartbeatReply>, Promise<wire::OwnersReply>,
+                   Promise<wire::OrderReply>, Promise<wire::CheckpointReply>, Promise<wire::Empty>>>
       promises;  // of requests that are not answered yet
   uint64_t last_link = 0;
-  std::map<caf::actor_addr, Peer> peers;
+  struct HashAddress {  // CAF's own cannot take the address of nobody
+    size_t operator()(const caf::actor_addr& address) const { return address ? address.id() : 0; }
+  };
+  std::unordered_map<caf::actor_addr, Peer, HashAddress> peers;
   std::map<caf::actor_addr, OwnerLink> owner_links;  // proxies
   std::map<uint64_t, OwnerHandles> owners;           // of other processes, by incarnation
   std::map<uint32_t, uint64_t> holders;              // of owner numbers: the latest incarnation

@@ -1,9 +1,11 @@
 // The master's actor: what is done about events.
 #include "actors/errors.h"
 #include "actors/spawn.h"
+#include "base/files/directory_lock.h"
 #include "master/master_actor.h"
 #include "master/messages.h"
 #include "master/snapshot.h"
+#include "storage/checkpoint/checkpoint_paths.h"
 
 namespace embers {
 namespace {
@@ -51,6 +53,24 @@ void MasterActorState::perform(const Effect::ShowProgress& e) {
 void MasterActorState::perform(const Effect::Entered& e) {
   if (e.phase == Phase::kEvaluating) begin_evaluation();
   if (e.phase == Phase::kOver) end();
+}
+
+// First values of parameters are of no interest to JobState.
+void MasterActorState::perform(const Effect::Adopt& e) {
+  auto next = std::make_shared<MasterConfig>(*config);
+  static_cast<JobConfig&>(*next) = *e.config;
+  const FirstValues given = read_values(joining.get().getTold());
+  const auto values = [&](std::span<const float> floats, bool buffer) {
+    auto all = std::make_shared<FloatBuffer>(dense_chunks(next->model, buffer).size() * kDenseChunk);
+    if (floats.empty())
+      std::fill(all->span().begin(), all->span().end(), 0.0f);
+    else
+      std::copy(floats.begin(), floats.end(), all->data());
+    return all;
+  };
+  next->dense = values(given.dense, false);
+  next->buffers = values(given.buffers, true);
+  config = next;
 }
 
 // --- owners ----------------------------------------------------------------------------------------
@@ -125,11 +145,11 @@ void MasterActorState::perform(const Effect::Tell& e) {
 
 // --- work in the background ------------------------------------------------------------------------
 
+template <class Failed>
 void MasterActorState::background(std::function<void(caf::blocking_actor*)> work,
                                   std::function<void()> then) {
   self->request(spawn_work(self->home_system(), std::move(work)), caf::infinite, begin_atom::value)
-      .then([then = std::move(then)] { then(); },
-            [this](caf::error& e) { happened(Event::WorkFailed{from_caf(e)}); });
+      .then([then = std::move(then)] { then(); }, [this](caf::error& e) { happened(Failed{from_caf(e)}); });
 }
 
 SnapshotContext MasterActorState::snapshot_context() const {
@@ -161,6 +181,18 @@ void MasterActorState::perform(const Effect::Save& e) {
         if (rows) dump_rows(b, context, c->dump_rows);
       },
       [this, checkpoint = e.checkpoint] { happened(Event::Saved{checkpoint}); });
+}
+
+// Other jobs may write to the directory; this one has locked its own output already.
+void MasterActorState::perform(const Effect::Checkpoint& e) {
+  background<Event::CheckpointFailed>(
+      [to = e.directory, at = e.at, context = snapshot_context(), c = config](caf::blocking_actor* b) {
+        const bool is_output = !c->output.empty() && storage::checkpoint_paths(c->output).directory ==
+                                                         storage::checkpoint_paths(to).directory;
+        const auto lock = is_output ? nullptr : DirectoryLock::take(to);
+        save_checkpoint(b, context, to, c->job.job.name, at);
+      },
+      [this] { happened(Event::CheckpointSaved{}); });
 }
 
 // --- scores ----------------------------------------------------------------------------------------

@@ -72,11 +72,16 @@ Event::Join read(wire::JoinRequest::Reader request) {
   e.more = request.getMore();
   e.token = request.getToken();
   e.label = request.getLabel();
+  e.window = request.getWindow();
   return e;
 }
 
 Event::Lease read(wire::LeaseRequest::Reader request) {
   return {0, request.getIncarnation(), request.getReceived()};
+}
+
+Event::Begin read(wire::BeginRequest::Reader request) {
+  return {0, request.getIncarnation(), request.getLease(), request.getMinibatch(), request.getAttempt()};
 }
 
 Event::Done read(wire::DoneRequest::Reader request) {
@@ -129,6 +134,10 @@ Event::Drain read(wire::DrainRequest::Reader request) { return {0, read_texts(re
 
 Event::End read(wire::StopRequest::Reader request) { return {0, request.getSave(), request.getWhy()}; }
 
+Event::Checkpoint read(wire::CheckpointRequest::Reader request) {
+  return {0, request.getId(), request.getDirectory()};
+}
+
 OwnerAnswer read_answer(wire::Empty::Reader) { return std::monostate(); }
 
 OwnerAnswer read_answer(wire::NormsReply::Reader reply) { return read(reply); }
@@ -149,7 +158,7 @@ OwnerAnswer read_answer(wire::StatsReply::Reader reply) {
   return counts;
 }
 
-Message<wire::JobReply> job_reply(const MasterConfig& config) {
+Message<wire::JobReply> job_reply(const MasterConfig& config, bool wants_model) {
   const job::JobText& source = config.job.source;
   return make_message<wire::JobReply>([&](wire::JobReply::Builder b) {
     b.setJob(config.run);
@@ -158,6 +167,8 @@ Message<wire::JobReply> job_reply(const MasterConfig& config) {
     write_texts(b.initOverrides(source.overrides.size()), source.overrides);
     b.setIndexDir(config.index_dir);
     b.setEvaluates(config.task == JobConfig::Task::kEvaluate);
+    b.setWantsModel(wants_model);
+    b.setVersion(EMBERS_VERSION);
   });
 }
 
@@ -234,6 +245,7 @@ Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig&) 
   return make_message<wire::LeaseReply>([&](wire::LeaseReply::Builder b) {
     b.setKind(reply.kind == Kind::kTrain      ? wire::LeaseReply::Kind::TRAIN
               : reply.kind == Kind::kEvaluate ? wire::LeaseReply::Kind::EVALUATE
+              : reply.kind == Kind::kLater    ? wire::LeaseReply::Kind::LATER
                                               : wire::LeaseReply::Kind::END);
     b.setLease(reply.lease.id);
     b.setEpoch(reply.epoch);
@@ -244,6 +256,10 @@ Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig&) 
       parts[i].setAttempt(reply.lease.parts[i].attempt);
     }
   });
+}
+
+Message<wire::BeginReply> write(const Reply::Begin& reply, const MasterConfig&) {
+  return make_message<wire::BeginReply>([&](wire::BeginReply::Builder b) { b.setBegun(reply.begun); });
 }
 
 Message<wire::DoneReply> write(const Reply::Done& reply, const MasterConfig&) {
@@ -274,6 +290,11 @@ Message<wire::OrderReply> write(const Order& reply, const MasterConfig&) {
     b.setOrder(kinds.at(static_cast<size_t>(reply.what)));
     b.setValue(reply.value);
   });
+}
+
+Message<wire::CheckpointReply> write(const Reply::Checkpoint& reply, const MasterConfig&) {
+  return make_message<wire::CheckpointReply>(
+      [&](wire::CheckpointReply::Builder b) { b.setSaved(reply.saved); });
 }
 
 Message<wire::Empty> write(const Reply::Empty&, const MasterConfig&) { return make_message<wire::Empty>(); }

@@ -11,6 +11,7 @@ namespace embers {
 
 Event::Join read(wire::JoinRequest::Reader request);  // without ticket and link
 Event::Lease read(wire::LeaseRequest::Reader request);
+Event::Begin read(wire::BeginRequest::Reader request);
 Event::Done read(wire::DoneRequest::Reader request);
 Event::Heartbeat read(wire::HeartbeatRequest::Reader request);
 Event::Owners read(wire::OwnersRequest::Reader request);
@@ -20,13 +21,14 @@ Event::Leave read(wire::LeaveRequest::Reader request);
 Event::Scale read(wire::ScaleRequest::Reader request);
 Event::Drain read(wire::DrainRequest::Reader request);
 Event::End read(wire::StopRequest::Reader request);
+Event::Checkpoint read(wire::CheckpointRequest::Reader request);
 
 OwnerAnswer read_answer(wire::Empty::Reader reply);
 OwnerAnswer read_answer(wire::NormsReply::Reader reply);
 OwnerAnswer read_answer(wire::CommitReply::Reader reply);
 OwnerAnswer read_answer(wire::StatsReply::Reader reply);
 
-Message<wire::JobReply> job_reply(const MasterConfig& config);
+Message<wire::JobReply> job_reply(const MasterConfig& config, bool wants_model);
 Message<wire::StatusReply> write(const Status& status);
 // Those that go to many members, as when thousands join at once, differ in who they are for, and nothing
 // else.
@@ -42,10 +44,12 @@ class JoinReplies {
   bool reader_ = false;
 };
 Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig& config);
+Message<wire::BeginReply> write(const Reply::Begin& reply, const MasterConfig& config);
 Message<wire::DoneReply> write(const Reply::Done& reply, const MasterConfig& config);
 Message<wire::HeartbeatReply> write(const Reply::Heartbeat& reply, const MasterConfig& config);
 Message<wire::OwnersReply> write(const Reply::Owners& reply, const MasterConfig& config);
 Message<wire::OrderReply> write(const Order& reply, const MasterConfig& config);
+Message<wire::CheckpointReply> write(const Reply::Checkpoint& reply, const MasterConfig& config);
 Message<wire::Empty> write(const Reply::Empty& reply, const MasterConfig& config);
 
 Message<wire::FenceRequest> write(const Question::Fence& question);

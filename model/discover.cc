@@ -160,25 +160,14 @@ void find_derived(const Model& model, Discovery& found) {
   }
 }
 
-TableSpec reserved_table(const char* name, UpdateRuleSpec optimizer, Accumulation accumulation) {
-  TableSpec table;
-  table.name = name;
-  table.dim = kDenseChunk;
-  table.key_kind = KeyKind::kBytes;
-  table.initializer = {"zeros", {}};
-  table.update_rule = std::move(optimizer);
-  table.accumulation = accumulation;
-  return table;
-}
-
 void add_dense(const Model& model, const job::Job& job, ModelSpec& spec) {
   spec.dense = dense_params(model);
   const auto has = [&](bool buffer) {
     return std::any_of(spec.dense.begin(), spec.dense.end(),
                        [&](const DenseParam& p) { return p.buffer == buffer && p.numel() > 0; });
   };
-  if (has(false)) spec.tables.push_back(reserved_table(kDenseTable, job.optimizer, Accumulation::kSum));
-  if (has(true)) spec.tables.push_back(reserved_table(kBufferTable, {"assign", {}}, Accumulation::kLast));
+  if (has(false)) spec.tables.push_back(dense_table(job.optimizer));
+  if (has(true)) spec.tables.push_back(buffer_table());
 }
 
 }  // namespace

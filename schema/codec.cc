@@ -198,6 +198,14 @@ Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, 
   return builder.finish<wire::RestoreRequest>();
 }
 
+Message<wire::ImportRequest> make_import(uint32_t map_version, std::span<const TableSlices> tables) {
+  FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
+  auto root = builder.init_root<wire::ImportRequest>();
+  root.setMapVersion(map_version);
+  write(root.initTables(tables.size()), tables);
+  return builder.finish<wire::ImportRequest>();
+}
+
 Message<wire::ScanReply> make_scan_reply(uint64_t next, const TableSlices& rows) {
   FlatBuilder builder(structure_words(1), blob_words(rows));
   auto root = builder.init_root<wire::ScanReply>();

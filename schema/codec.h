@@ -64,6 +64,7 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
 
 Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables);
 Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, bool only_absent);
+Message<wire::ImportRequest> make_import(uint32_t map_version, std::span<const TableSlices> tables);
 Message<wire::ScanReply> make_scan_reply(uint64_t next, const TableSlices& rows);
 Message<wire::ErrorReply> make_error(ErrorCode code, std::string_view text);
 

@@ -16,6 +16,8 @@ struct JobReply $M.kind(65) {
   overrides @3 :List(Text);          # --set a.b=c, in order
   indexDir @4 :Text;                 # where record indexes are kept, or ""
   evaluates @5 :Bool;                # a saved model is used: no training data, and rows stay in memory
+  version @7 :Text;                  # of the master's embers, for programs that ask for the same
+  wantsModel @6 :Bool;               # no worker has told the model of this job yet: see ToldModel
 }
 
 struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) $M.sentBy([owner, worker, reader]) {
@@ -30,8 +32,28 @@ struct JoinRequest $M.kind(66) $M.reply("JoinReply") $M.servedBy(master) $M.sent
   more @8 :UInt32;                   # owner: how many of the same process join after this one
   token @9 :UInt64;                  # random, of this join: the same request asked again has the same answer. 0: it is not asked again,
                                      # and who loses its connection is lost
+  window @12 :UInt32;                # worker: leases that it may draw ahead of their work, one at a time; then it says when the work on
+                                     # each begins. 0: the work on a lease begins when it comes
+  told @11 :ToldModel;               # worker: of a job without model and data of its own; else null
   label @10 :Text;                   # the name that whoever started the process gave it (EMBERS_LABEL), or "". A worker with one was started
                                      # by a program that makes the wanted number of workers true, so it never raises that number
+}
+
+struct ToldModel {
+  # A job without model and data gets them from the first worker that joins; later ones must agree.
+  tables @0 :List(Common.Table);     # reserved ones too; an initializer or optimizer named "" is the job's or the default
+  parameters @1 :List(Parameter);    # parameters, then buffers
+  dense @2 :Data;                    # first values, float32, in chunks of the reserved tables: parameters, and
+  buffers @3 :Data;                  # buffers. Empty: zeros, or the master does not want them any more
+  records @4 :UInt64;                # in an epoch
+  batchSize @5 :UInt32;
+  epochs @6 :UInt32;
+  dropLast @7 :Bool;                 # an epoch's last minibatch is left out if it is short
+  struct Parameter {
+    name @0 :Text;
+    shape @1 :List(Int64);
+    buffer @2 :Bool;
+  }
 }
 
 struct JoinReply $M.kind(67) {
@@ -78,11 +100,25 @@ struct LeaseReply $M.kind(69) {
     train @0;
     evaluate @1;                     # test set, read-only, file order
     end @2;                          # no more work: leave
+    later @3;                        # nothing now for a worker that has a window and holds leases: it is to finish these first
   }
   struct Part {
     minibatch @0 :UInt64;
     attempt @1 :UInt32;
   }
+}
+
+struct BeginRequest $M.kind(85) $M.reply("BeginReply") $M.servedBy(master) $M.sentBy([worker]) {
+  # May the work on this minibatch begin? Asked by workers with a window; in sync mode answered when its version is there. A worker has
+  # one of these at the master.
+  incarnation @0 :UInt64;
+  lease @1 :UInt64;
+  minibatch @2 :UInt64;
+  attempt @3 :UInt32;
+}
+
+struct BeginReply $M.kind(86) {
+  begun @0 :Bool;                    # false: give back this and all that has not begun, and draw again: the lowest comes first
 }
 
 struct DoneRequest $M.kind(70) $M.reply("DoneReply") $M.servedBy(master) $M.sentBy([worker]) {
@@ -240,4 +276,15 @@ struct StopRequest $M.kind(84) $M.reply("Empty") $M.servedBy(master) $M.sentBy([
   # Finish what is under way, and end the job.
   save @0 :Bool;                     # what the job was to save at its end; false: nothing
   why @1 :Text;                      # for people; "": somebody has called `embers stop`
+}
+
+struct CheckpointRequest $M.kind(87) $M.reply("CheckpointReply") $M.servedBy(master) $M.sentBy([admin]) {
+  # Save the job now, and go on. Asked again until it is saved: the first answer comes at once, others within two seconds, so that both
+  # ends notice silence.
+  id @0 :UInt64;                     # random, of this wish: asked again, it is the same checkpoint
+  directory @1 :Text;                # of the master's host
+}
+
+struct CheckpointReply $M.kind(88) {
+  saved @0 :Bool;                    # false: not yet. Until then nothing new is begun, unless somebody must finish what a late worker began
 }

@@ -90,7 +90,14 @@ struct ResumeRequest $M.kind(38) $M.reply("Empty") $M.servedBy(optimizer) $M.sen
   applied @4 :List(UInt64);          # minibatches of the epoch that have already been applied
 }
 
-struct ScanRequest $M.kind(39) $M.reply("ScanReply") $M.servedBy(shard) $M.sentBy([master]) {
+struct ImportRequest $M.kind(51) $M.reply("Empty") $M.servedBy(shard) $M.sentBy([worker]) {
+  # Sets rows of embedding tables that a user's program has from elsewhere, at any time; their slots begin anew. Not a restore: a
+  # worker must not set slots, dense parameters or anything else that decides where the job stands.
+  mapVersion @0 :UInt32;
+  tables @1 :List(Common.TableKeys); # width dim
+}
+
+struct ScanRequest $M.kind(39) $M.reply("ScanReply") $M.servedBy(shard) $M.sentBy([master, worker, reader]) {
   table @0 :UInt32;
   cursor @1 :UInt64;                 # 0 first, then the reply's next
   limit @2 :UInt32;                  # rows at most; the owner may give fewer

@@ -8,6 +8,27 @@
 
 namespace embers {
 
+namespace {
+
+TableSpec reserved_table(const char* name, UpdateRuleSpec update_rule, Accumulation accumulation) {
+  TableSpec table;
+  table.name = name;
+  table.dim = kDenseChunk;
+  table.key_kind = KeyKind::kBytes;
+  table.initializer = {"zeros", {}};
+  table.update_rule = std::move(update_rule);
+  table.accumulation = accumulation;
+  return table;
+}
+
+}  // namespace
+
+TableSpec dense_table(UpdateRuleSpec update_rule) {
+  return reserved_table(kDenseTable, std::move(update_rule), Accumulation::kSum);
+}
+
+TableSpec buffer_table() { return reserved_table(kBufferTable, {"assign", {}}, Accumulation::kLast); }
+
 int64_t DenseParam::numel() const {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }

@@ -78,6 +78,10 @@ inline NumberType sent_as(const TableSpec& table, NumberType rows_as) {
   return is_reserved(table.name) ? NumberType::kFloat32 : rows_as;
 }
 
+// The reserved tables of a model.
+TableSpec dense_table(UpdateRuleSpec update_rule);
+TableSpec buffer_table();
+
 // One dense parameter or buffer of the model.
 struct DenseParam {
   std::string name;  // as in libtorch's named_parameters()

@@ -36,6 +36,7 @@ LeftOut apply(Store& store, TableId table, const UpdateRule& rule, UpdateRule::S
           for (size_t i = 0; i < rows.size(); ++i) {
             prefetch_ahead(rows, i);
             const RowsToUpdate one{rows.rows.subspan(i, 1), rows.dim, rows.slot_floats, rows.grad(i)};
+            constraint->before(rows.row(i));
             kernel(one, 0, before.data());
             constraint->apply(rows.row(i));
             if (!all_finite(rows.row(i)) || !all_finite(rows.slots(i))) take_back_one(i);

@@ -37,7 +37,8 @@ model/zoo:            base schema job data model/lookup model/layers model/colum
 model:                base schema job data model
 actors:               base schema
 actors/door:          base schema actors
-actors/transport:     base schema actors actors/door
+actors/frames:        base schema actors actors/door
+actors/transport:     base schema actors actors/door actors/frames
 actors/probe:         base schema actors actors/transport
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
@@ -54,7 +55,7 @@ apps/launch:          base schema job storage actors client apps/command_line ap
 apps/launch/slurm:    base schema job client apps/command_line apps/process apps/launch
 apps/doctor:          base schema job actors client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
-apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/op
+apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/shard apps/op
 apps:                 base schema data apps/command_line apps/process apps/shard apps/control apps/top apps/launch apps/doctor
 bench/peers:          base schema job data model
 bench/harness:        base schema model bench/peers apps/command_line apps/process
@@ -64,19 +65,22 @@ bench/wire:           base schema storage actors client bench/harness apps/proce
 bench/control:        base schema job data model actors client bench/harness apps/process
 bench/storage:        base schema storage actors bench/harness bench/wire apps/process
 bench/hosts:          base data apps/process bench/harness bench/models
+bench/python:         base schema job data client apps/command_line apps/process bench/harness bench/models bench/peers
 bench:                base schema model apps/command_line apps/process bench
+python/src:           base schema job data storage actors master client model/lookup apps/command_line apps/process apps/shard
 """
 
 # library: its headers | files that may include them themselves | files that may see them through others' headers
 LIBRARIES = {
-    "CAF": (r"caf/", r"(actors|master(?!/state/)|client|worker|apps|bench)/", r"(actors|master(?!/state/)|client|worker|apps|bench)/"),
+    "CAF": (r"caf/", r"(actors|master(?!/state/)|client|worker|apps|bench)/", r"(actors|master(?!/state/)|client|worker|apps|bench|python/src/cluster)"),
     "libtorch": (r"(torch|ATen|c10)/", r"(model|bench/peers)/", r"(model|bench|apps/op|apps/compute)/"),
-    "Asio": (r"boost/asio", r"(actors/transport|apps/process|apps/top|apps/launch|bench/wire)/", r"(actors|master|client|worker|apps|bench)/"),
-    "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench)/"),
+    "Asio": (r"boost/asio", r"(actors/transport|apps/process|apps/top|apps/launch|bench/wire)/", r"(actors|master|client|worker|apps|bench|python/src/cluster)"),
+    "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench|python/src/cluster)"),
     "TOML": (r"toml", r"job/", r"job/"),
     "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/raw_clients)[.]cc$", r"$."),
     "OpenSSL": (r"openssl/", r"actors/door/secret.cc$", r"$."),
     "hiredis": (r"hiredis/", r"(storage/external/redis_server|bench/storage/raw_clients)[.]cc$", r"$."),
+    "pybind11": (r"pybind11/", r"python/src/", r"python/src/"),
     "libsasl2": (r"sasl/", r"apps/process/sasl_passwords[.]cc$", r"$."),
 }
 

@@ -31,7 +31,7 @@ fi
 
 cd "$source" || exit 1
 folders=$(git ls-files '*.h' '*.cc' 2>/dev/null | grep -v '^tests/' | xargs grep -l ABSL_GUARDED_BY | xargs -n 1 dirname | sort -u)
-[ -n "$folders" ] || folders='actors/transport base/log storage/memory'  # no git here
+[ -n "$folders" ] || folders='actors/frames actors/transport base/log storage/memory'  # no git here
 status=0
 for folder in $folders; do
   if grep -nE 'std::(mutex|lock_guard|unique_lock|scoped_lock)' "$folder"/*.h "$folder"/*.cc; then

@@ -94,6 +94,25 @@ class Rows {
     }
   }
 
+  void import_rows(wire::ImportRequest::Reader request) {
+    for (const TableSlices& t : read_slices(request.getTables(), config_.tables.size())) {
+      const TableSpec& spec = config_.tables[t.table];
+      if (is_reserved(spec.name) || t.width != spec.dim)
+        fail(ErrorCode::kInvalid, "rows of {} floats cannot be imported into table '{}' of dim {}", t.width,
+             spec.name, spec.dim);
+      if (t.keys.empty()) continue;
+      const std::vector<float>& slots = slot_init_[t.table];
+      std::vector<float> values;
+      values.reserve(t.keys.size() * (spec.dim + slots.size()));
+      for (size_t i = 0; i < t.keys.size(); ++i) {
+        const auto row = t.values.subspan(i * spec.dim, spec.dim);
+        values.insert(values.end(), row.begin(), row.end());
+        values.insert(values.end(), slots.begin(), slots.end());
+      }
+      store_->restore(t.table, t.keys, values);
+    }
+  }
+
   Message<wire::ScanReply> scan(wire::ScanRequest::Reader request) {
     const TableId id = request.getTable();
     if (id >= config_.tables.size())
@@ -227,9 +246,12 @@ struct ShardState {
   void check(const Origin& origin) const {
     if (origin.job != job)
       fail(ErrorCode::kMismatch, "a pull of job {:016x} reached an owner of job {:016x}", origin.job, job);
-    if (origin.map_version != map_version)
-      fail(ErrorCode::kStaleMap, "a pull was routed by owner map {}, but the map is now {}",
-           origin.map_version, map_version);
+    check_map(origin.map_version, "a pull was");
+  }
+  void check_map(uint32_t routed_by, const char* what) const {
+    if (routed_by != map_version)
+      fail(ErrorCode::kStaleMap, "{} routed by owner map {}, but the map is now {}", what, routed_by,
+           map_version);
   }
 
   bool must_wait(const Message<wire::PullRequest>& m) const {
@@ -337,6 +359,13 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
         return guarded(Kind::kRestoreRequest, [&] {
           // Later it can only be what an old connection still held: it was asked again over a new one.
           if (!self->state.begun) self->state.rows->restore(m.get());
+          return make_message<wire::Empty>();
+        });
+      },
+      [self](const Message<wire::ImportRequest>& m) {
+        return guarded(Kind::kImportRequest, [&] {
+          self->state.check_map(m.get().getMapVersion(), "rows to be imported were");
+          self->state.rows->import_rows(m.get());
           return make_message<wire::Empty>();
         });
       },

@@ -44,8 +44,6 @@ std::string advice(const std::vector<Endpoint>& endpoints) {
       beyond->port, beyond->host, host_name());
 }
 
-Proxy& as_proxy(const caf::strong_actor_ptr& actor) { return static_cast<Proxy&>(*actor->get()); }
-
 Message<wire::Hello> make_hello(const HelloInfo& info, uint64_t link, bool with_nonce) {
   return make_message<wire::Hello>([&](wire::Hello::Builder b) {
     b.setProtocol(kProtocol);
@@ -61,7 +59,8 @@ Message<wire::Hello> make_hello(const HelloInfo& info, uint64_t link, bool with_
 }  // namespace
 
 Link::Link(Transport& transport, std::string peer, FindEndpoints find, const HelloInfo& hello)
-    : loop_(transport.loop()),
+    : FrameLink(transport.system()),
+      loop_(transport.loop()),
       transport_(transport),
       peer_(std::move(peer)),
       find_(std::move(find)),
@@ -86,6 +85,7 @@ std::shared_ptr<Link> Link::open(Transport& transport, std::string peer, FindEnd
   std::shared_ptr<Link> link(new Link(transport, std::move(peer), std::move(find), hello));
   transport.adopt(link);
   transport.loop()->post([link, timeout] {
+    if (link->down_) return;
     link->give_up_in(timeout);
     link->try_next();
   });
@@ -100,31 +100,6 @@ void Link::give_up_in(std::chrono::duration<double> time) {
   give_up_timer_.async_wait([self = shared_from_this()](auto e) {
     if (!e) self->give_up();
   });
-}
-
-caf::strong_actor_ptr Link::add_proxy(Destination destination, Proxy::ReadRequest read) {
-  caf::actor_system& system = transport_.system();
-  caf::actor_config config;
-  auto proxy = caf::make_actor<Proxy, caf::strong_actor_ptr>(system.next_actor_id(), system.node(), &system,
-                                                             config, shared_from_this(), destination, read);
-  loop_->post([self = shared_from_this(), destination, proxy] {
-    if (self->down_)
-      as_proxy(proxy).cleanup(to_caf(Error(self->reason_code_, self->reason_)), nullptr);
-    else
-      self->proxies_[static_cast<uint16_t>(destination)] = proxy;
-  });
-  return proxy;
-}
-
-void Link::send(OutFrame frame, uint64_t connection) {
-  std::shared_ptr<Connection> to;
-  {
-    const MutexLock lock(mutex_);
-    if (ended_ || connection != number_) return;
-    if (!open_) return waiting_.push_back(std::move(frame));
-    to = open_;
-  }
-  to->send(std::move(frame));
 }
 
 void Link::close(const Error& why) {
@@ -238,7 +213,7 @@ void Link::connected(Connection::Socket socket) {
 // takes its place, or the next attempt, may succeed.
 void Link::ended(const Error& why) {
   if (finishing_ || down_ || remedy(why.code()) != Remedy::kRetry) return down(why);
-  if (welcomed_) return kept_ ? connect_again(why) : down(why);
+  if (welcomed_) return is_kept() ? connect_again(why) : down(why);
   connection_.reset();
   retry(why.what());
 }
@@ -250,12 +225,7 @@ void Link::connect_again(const Error& why) {
   welcomed_ = false;
   connection_.reset();
   attempt_ = round_ = 0;
-  {
-    const MutexLock lock(mutex_);
-    open_.reset();
-    waiting_.clear();
-    ++number_;  // proxies have what waited, too, and ask again
-  }
+  disconnected();
   give_up_in(2 * silence_);
   try_next();
 }
@@ -288,10 +258,11 @@ void Link::give_up() {
 void Link::unreachable(const std::string& why) {
   if (!lost_.empty()) {
     const auto connection = connection_;
-    down(Error(ErrorCode::kTimeout,
-               fmt::format("{}, and {} cannot be reached again from {}: {} (tried for {} s)", lost_, peer_,
-                           host_name(), why, timeout_.count())));
-    if (connection) connection->close(Error(reason_code_, reason_));
+    const Error error(ErrorCode::kTimeout,
+                      fmt::format("{}, and {} cannot be reached again from {}: {} (tried for {} s)", lost_,
+                                  peer_, host_name(), why, timeout_.count()));
+    down(error);
+    if (connection) connection->close(error);
     return;
   }
   down(Error(ErrorCode::kUnreachable, fmt::format("cannot reach {} from {}: {} (tried for {} s). {}", peer_,
@@ -331,13 +302,10 @@ std::string Link::reasons() const {
 }
 
 void Link::receive(InFrame frame) {
+  if (down_) return;  // its connection is about to be closed
   if (frame.header.correlation == 0 && frame.error()) return refused(frame);
   if (!welcomed_) return shake_hands(frame);
-  const auto proxy = proxies_.find(frame.header.destination);
-  if (proxy == proxies_.end() || !frame.reply())
-    fail(ErrorCode::kBadFrame, "a frame arrived for destination {}, which expects none",
-         frame.header.destination);
-  as_proxy(proxy->second).receive(frame);
+  deliver(frame);
 }
 
 void Link::shake_hands(InFrame& frame) {
@@ -369,12 +337,7 @@ void Link::welcomed(Liveness::Duration silence) {
   attempt_timer_.cancel();
   if (!lost_.empty()) spdlog::info("connected to {} again", peer_);
   lost_.clear();
-  for (const auto& [destination, proxy] : proxies_)
-    for (OutFrame& f : as_proxy(proxy).ask_again(number_)) connection_->send(std::move(f));
-  const MutexLock lock(mutex_);  // no frame overtakes those that wait
-  for (OutFrame& f : waiting_) connection_->send(std::move(f));
-  waiting_.clear();
-  open_ = connection_;
+  use(connection_);
 }
 
 // Whoever listens there must know the secret as well.
@@ -402,8 +365,6 @@ void Link::refused(InFrame& frame) {
 void Link::down(const Error& why) {
   if (down_) return;
   down_ = true;
-  reason_ = why.what();
-  reason_code_ = why.code();
   timer_.cancel();
   give_up_timer_.cancel();
   attempt_timer_.cancel();
@@ -411,14 +372,7 @@ void Link::down(const Error& why) {
   if (cancel_) std::exchange(cancel_, nullptr)();
   connection_.reset();
   welcomed_ = false;
-  {
-    const MutexLock lock(mutex_);
-    ended_ = true;
-    open_.reset();
-    waiting_.clear();
-  }
-  for (const auto& [destination, proxy] : std::exchange(proxies_, {}))
-    as_proxy(proxy).cleanup(to_caf(why), nullptr);
+  end(why);
 }
 
 }  // namespace embers

@@ -2,13 +2,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <unordered_map>
 #include <vector>
 
 #include "actors/errors.h"
-#include "actors/transport/proxy.h"
+#include "actors/frames/frame_link.h"
 #include "actors/transport/transport.h"
-#include "base/mutex.h"
 
 namespace embers {
 
@@ -32,13 +30,11 @@ using FindEndpoints = std::function<std::vector<Endpoint>()>;
 // A name is looked up for each attempt, and all its addresses are tried in turn. None is waited for so long
 // that the others get no chance.
 //
-// A link that is *kept* outlives its connection: it connects again, and asks again what has no answer yet. It
-// ends when nobody listens at the peer's addresses any more, or when no connection could be made for twice
-// the time after which the peer cuts a silent one. So whatever is asked through it must have the same effect
-// asked twice as asked once.
+// A link that is kept (frame_link.h) connects again. It ends when nobody listens at the peer's addresses any
+// more, or when no connection could be made for twice the time after which the peer cuts a silent one.
 //
-// *Thread safety*: proxy, send, close and finish from any thread.
-class Link : public std::enable_shared_from_this<Link> {
+// *Thread safety*: public members from any thread.
+class Link final : public FrameLink {
  public:
   static std::shared_ptr<Link> open(Transport& transport, std::vector<Endpoint> endpoints,
                                     const HelloInfo& hello, std::chrono::duration<double> timeout);
@@ -46,29 +42,20 @@ class Link : public std::enable_shared_from_this<Link> {
   static std::shared_ptr<Link> open(Transport& transport, std::string peer, FindEndpoints find,
                                     const HelloInfo& hello, std::chrono::duration<double> timeout);
 
-  // A local actor with the interface of the remote one.
-  template <class I>
-  typename I::Actor proxy(Destination destination);
-
-  // Before the first request.
-  void keep() { kept_ = true; }
   // The peer listened before anybody knew its addresses: when nobody listens there, it is gone, even if no
   // connection was ever made. Before the first request.
   void expect_listener() { listened_ = true; }
-  bool is_kept() const { return kept_; }
-  // Counts the connections of a link that is kept.
-  uint64_t connection() const { return number_; }
-  // A request made at the time of that connection. It is not sent when that one is gone: a kept link asks
-  // again.
-  void send(OutFrame frame, uint64_t connection);
-  void close(const Error& why);
+  void close(const Error& why) override;
   // Sends what is queued, then ends the connection; if there is none yet, stops trying to connect.
   void finish();
   const std::string& peer() const { return peer_; }  // for messages
 
  private:
   Link(Transport& transport, std::string peer, FindEndpoints find, const HelloInfo& hello);
-  caf::strong_actor_ptr add_proxy(Destination destination, Proxy::ReadRequest read);
+  std::shared_ptr<Link> shared_from_this() {
+    return std::static_pointer_cast<Link>(FrameLink::shared_from_this());
+  }
+  bool post(std::function<void()> work) override { return loop_->post(std::move(work)); }
 
   // All below on the io thread.
   void try_next();
@@ -120,23 +107,7 @@ class Link : public std::enable_shared_from_this<Link> {
   bool welcomed_ = false;
   bool finishing_ = false;
   bool down_ = false;
-  std::string reason_;  // why the link ended, once it is down
-  ErrorCode reason_code_ = ErrorCode::kUnavailable;
-  std::unordered_map<uint16_t, caf::strong_actor_ptr> proxies_;
-
-  std::atomic<bool> kept_ = false, listened_ = false;
-  std::atomic<uint64_t> number_ = 0;  // changed under mutex_
-
-  Mutex mutex_;
-  // Frames go to open_ from the welcome to the end, and to waiting_ before that.
-  std::shared_ptr<Connection> open_ ABSL_GUARDED_BY(mutex_);
-  std::vector<OutFrame> waiting_ ABSL_GUARDED_BY(mutex_);
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> listened_ = false;
 };
-
-template <class I>
-typename I::Actor Link::proxy(Destination destination) {
-  return caf::actor_cast<typename I::Actor>(add_proxy(destination, detail::RequestsOf<I>::read));
-}
 
 }  // namespace embers

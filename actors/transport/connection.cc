@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 namespace embers {
 namespace asio = boost::asio;
@@ -16,6 +18,10 @@ constexpr size_t kWordsPerWrite = 4 * kChunkWords;  // one gather write moves ha
 constexpr size_t kMostLarge = 32;                   // and at most this many of their chunks
 constexpr size_t kBuffersPerCall = 64;
 
+// Of a large message, as it trickles in from another host: fewer bytes do not wake the io thread up, and it
+// takes that many at once.
+constexpr size_t kLeastBulk = size_t{32} << 10, kMostBulk = size_t{256} << 10;
+
 constexpr size_t kAtOnce = size_t{64} << 20;  // the default completion condition moves 64 KiB a call
 
 bool is_ping(const FrameHeader& header) { return static_cast<Kind>(header.kind) == Kind::kPing; }
@@ -23,16 +29,19 @@ bool is_ping(const FrameHeader& header) { return static_cast<Kind>(header.kind) 
 }  // namespace
 
 // Completion condition that counts what has arrived, as it arrives: on a slow link a chunk takes a while.
+// Before each wait it says how much more is to come.
 class Connection::CountsReceived {
  public:
-  explicit CountsReceived(Connection& connection) : connection_(&connection) {}
+  CountsReceived(Connection& connection, size_t all) : connection_(&connection), all_(all) {}
   size_t operator()(const boost::system::error_code& e, size_t bytes) const {
     connection_->received_ = connection_->received_before_ + bytes;
+    connection_->await(all_ - bytes);
     return e ? 0 : kAtOnce;
   }
 
  private:
   Connection* connection_;
+  size_t all_;
 };
 
 // A request of the peer, and its shares of what may arrive.
@@ -63,9 +72,9 @@ Connection::Connection(std::shared_ptr<EventLoop> loop, std::shared_ptr<Flow> fl
     : loop_(std::move(loop)),
       flow_(std::move(flow)),
       socket_(std::move(socket)),
+      in_children_(socket_.native_handle()),
       arriving_(std::make_shared<ByteBudget>(flow_->limits().arriving_per_connection)),
-      timer_(loop_->context),
-      look_timer_(loop_->context) {}
+      timer_(loop_->context) {}
 
 void Connection::start() { read_header(); }
 
@@ -95,7 +104,7 @@ void Connection::reading(Step&& step) {
 // All of `to`, then `then`, a step of reading.
 template <class Then>
 void Connection::read(asio::mutable_buffer to, Then then) {
-  asio::async_read(socket_, to, CountsReceived(*this),
+  asio::async_read(socket_, to, CountsReceived(*this, to.size()),
                    [self = shared_from_this(), then](auto e, size_t bytes) {
                      if (self->closed_) return;
                      self->received_ = self->received_before_ += bytes;
@@ -104,13 +113,57 @@ void Connection::read(asio::mutable_buffer to, Then then) {
                    });
 }
 
+// So many bytes are to come, or more. Where they trickle in, the socket wakes this thread up when there are
+// many, or all of them.
+void Connection::await(size_t bytes) {
+  const int wanted = in_bulk_ && bytes >= kLeastBulk ? static_cast<int>(std::min(bytes, kMostBulk)) : 1;
+  if (std::exchange(awaited_, wanted) != wanted)
+    ::setsockopt(socket_.native_handle(), SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted);
+}
+
+// Bytes that have reached this host.
+uint64_t Connection::arrived() const {
+  int queued = 0;
+  if (awaited_ > 1) ::ioctl(const_cast<Socket&>(socket_).native_handle(), SIOCINQ, &queued);
+  return received_ + static_cast<uint64_t>(std::max(queued, 0));
+}
+
+// The next header. Posted where it is already here: whatever the message before it has posted comes first.
 void Connection::read_header() {
-  read(asio::buffer(&header_, sizeof header_), [this] {
-    check(header_, max_words_);
-    const bool is_request = !(header_.flags & FrameHeader::kReply) && !is_ping(header_);
-    if (is_request && header_.chunk == 0) return admit();
-    read_chunk(nullptr);
-  });
+  if (ahead_end_ - ahead_begin_ < sizeof header_) return read_ahead();
+  loop_->post([self = shared_from_this()] { self->reading([&] { self->take_header(); }); });
+}
+
+// One call for a header and what follows it. It may be a few bytes, so these wake this thread up again.
+void Connection::read_ahead() {
+  await(1);
+  std::copy(ahead_.begin() + ahead_begin_, ahead_.begin() + ahead_end_, ahead_.begin());
+  ahead_end_ -= std::exchange(ahead_begin_, 0);
+  socket_.async_receive(asio::buffer(ahead_.data() + ahead_end_, ahead_.size() - ahead_end_),
+                        [self = shared_from_this()](auto e, size_t bytes) {
+                          if (self->closed_) return;
+                          self->received_ = self->received_before_ += bytes;
+                          self->ahead_end_ += bytes;
+                          if (e) return self->fail_with(e);
+                          if (self->ahead_end_ < sizeof self->header_) return self->read_ahead();
+                          self->reading([&] { self->take_header(); });
+                        });
+}
+
+void Connection::take_header() {
+  take_ahead(std::as_writable_bytes(std::span(&header_, 1)));
+  check(header_, max_words_);
+  const bool is_request = !(header_.flags & FrameHeader::kReply) && !is_ping(header_);
+  if (is_request && header_.chunk == 0) return admit();
+  read_chunk(nullptr);
+}
+
+// As much of it as is here.
+size_t Connection::take_ahead(std::span<std::byte> to) {
+  const size_t bytes = std::min(to.size(), ahead_end_ - ahead_begin_);
+  std::memcpy(to.data(), ahead_.data() + ahead_begin_, bytes);
+  ahead_begin_ += bytes;
+  return bytes;
 }
 
 // Whether one more request may be read; its bytes are another matter.
@@ -175,7 +228,10 @@ void Connection::read_chunk(std::shared_ptr<Arrival> arrival) {
   }
   capnp::word* place = current_.words->data() + size_t{header_.chunk} * kChunkWords;
   in_chunk_ = header_.chunks > 1;
-  read(asio::buffer(place, size_t{header_.words} * sizeof(capnp::word)), [this] { chunk_complete(); });
+  const auto bytes = std::as_writable_bytes(std::span(place, header_.words));
+  const auto rest = bytes.subspan(take_ahead(bytes));
+  if (rest.empty()) return chunk_complete();
+  read(asio::buffer(rest.data(), rest.size()), [this] { chunk_complete(); });
 }
 
 void Connection::chunk_complete() {
@@ -345,28 +401,38 @@ void Connection::written() {
 void Connection::watch(Liveness::Duration silence) {
   if (closed_) return;
   liveness_.emplace(silence, Liveness::Clock::now());
-  look_later();
-}
-
-void Connection::look_later() {
-  look_timer_.expires_after(std::chrono::duration_cast<Liveness::Clock::duration>(liveness_->interval()));
-  look_timer_.async_wait([weak = weak_from_this()](auto e) {
-    if (const auto self = weak.lock(); self && !e && !self->closed_) self->look();
+  const auto interval = std::chrono::duration_cast<Liveness::Clock::duration>(liveness_->interval());
+  loop_->schedule.every(interval, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    return self && self->look();
   });
 }
 
-void Connection::look() {
-  if (const auto why = liveness_->check(Liveness::Clock::now(), progress())) return cut(*why);
-  ping();
-  look_later();
+// Whether to look again.
+bool Connection::look() {
+  if (closed_) return false;
+  if (const auto why = liveness_->check(Liveness::Clock::now(), progress())) {
+    cut(*why);
+    return false;
+  }
+  if (is_ping_due()) ping();
+  sent_before_ = sent_;
+  return true;
+}
+
+// Whatever is sent is a sign of life, so every other ping can be saved where there is something else; not
+// more, since only pings say what has been received.
+bool Connection::is_ping_due() {
+  skipped_ping_ = !skipped_ping_ && sent_ != sent_before_ && !waits_ && !said_waits_;
+  return !skipped_ping_;
 }
 
 ConnectionProgress Connection::progress() {
   ConnectionProgress p;
-  p.received = received_;
+  p.received = arrived();
   p.waits = waits_;
   p.in_message = in_chunk_ || partial_.has_value();
-  p.message = in_chunk_ ? received_ : message_received_;
+  p.message = in_chunk_ ? p.received : message_received_;
   p.sent = sent_;
   p.more = leaving_ > 0;
   int queued = 0;
@@ -377,8 +443,9 @@ ConnectionProgress Connection::progress() {
 // One at a time: where nothing is written for a while, no more than one waits.
 void Connection::ping() {
   if (ping_waits_.exchange(true)) return;
+  said_waits_ = waits_;
   const auto message = make_message<wire::Ping>([&](wire::Ping::Builder b) {
-    b.setReceived(received_);
+    b.setReceived(arrived());
     b.setWaits(waits_);
   });
   send(out_frame(message, Destination{}, 0, 0));
@@ -440,7 +507,6 @@ void Connection::close(const Error& why) {
     if (self->closed_) return;
     self->closed_ = true;
     self->timer_.cancel();
-    self->look_timer_.cancel();
     self->here_ = {};
     self->partial_.reset();
     self->current_ = {};
@@ -457,6 +523,7 @@ void Connection::close(const Error& why) {
     self->socket_.shutdown(Socket::shutdown_both, ignored);
     {
       const MutexLock lock(self->socket_mutex_);
+      self->in_children_.let_go();
       self->socket_.close(ignored);
     }
     const auto on_close = std::move(self->on_close);

@@ -1,16 +1,19 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "actors/frames/frame_connection.h"
 #include "actors/transport/event_loop.h"
 #include "actors/transport/flow.h"
-#include "actors/transport/frame.h"
 #include "actors/transport/liveness.h"
+#include "base/forks.h"
 #include "base/mutex.h"
 
 namespace embers {
@@ -26,12 +29,14 @@ namespace embers {
 // more; (3) before a request is read, there is room for it: at most kMaxInFlight requests of the peer are
 // unanswered, and the bytes of requests and answers are within the limits of flow.h. Until there is room,
 // nothing is read, so that the peer's own queue fills. Replies are always read: this process asked for them.
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection final : public FrameConnection, public std::enable_shared_from_this<Connection> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
   static constexpr size_t kMaxInFlight = 256;
   static constexpr int kFinishSeconds = 2;
   static constexpr size_t kHandshakeWords = 128;  // of a message of the handshake: 1 KiB
+  // A header and 448 bytes: a lease, a done, a heartbeat. What is read after it is aligned as its message is.
+  static constexpr size_t kReadAhead = sizeof(FrameHeader) + 448;
 
   Connection(std::shared_ptr<EventLoop> loop, std::shared_ptr<Flow> flow, Socket socket);
 
@@ -41,9 +46,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::function<void(const Error& why)> on_close;
 
   void start();
-  void send(OutFrame frame);
+  void send(OutFrame frame) override;
   // Sends what is queued, then ends the connection, after kFinishSeconds at the latest.
-  void finish();
+  void finish() override;
   // Tells the peer why in an ErrorReply, then ends the connection.
   void reject(const Error& why);
   void close(const Error& why);
@@ -55,6 +60,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Cuts the connection, with kTimeout, when there is no progress for `silence` (liveness.h), and tells the
   // peer once in a while that this side is there (io thread).
   void watch(Liveness::Duration silence);
+  // Beyond this host, where the bytes of a large message trickle in: they are read when there are many
+  // (before start()).
+  void read_in_bulk() { in_bulk_ = true; }
   // Replaces the handlers from the next frame on (io thread; also from within on_frame).
   void set_handlers(std::function<void(InFrame)> on_frame, std::function<void(const Error&)> on_close);
 
@@ -65,7 +73,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void reading(Step&& step);
   template <class Then>
   void read(boost::asio::mutable_buffer to, Then then);
+  void await(size_t bytes);
+  uint64_t arrived() const;
   void read_header();
+  void read_ahead();
+  void take_header();
+  size_t take_ahead(std::span<std::byte> to);
   void admit();
   void admit_to_process(ByteBudget::Share here);
   void admitted(ByteBudget::Share in_process);
@@ -83,8 +96,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write_rest(size_t sent);
   void fail_with(const boost::system::error_code& e);
   ConnectionProgress progress();
-  void look_later();
-  void look();
+  bool look();
+  bool is_ping_due();
   void ping();
   void heard_ping();
   void cut(const std::string& why);
@@ -92,10 +105,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<EventLoop> loop_;  // before all that is on it
   const std::shared_ptr<Flow> flow_;
   Socket socket_;
+  ClosedInChildren in_children_;  // before the socket is closed
   bool closed_ = false;
 
   // Reading.
   size_t max_words_ = 1 << 13;
+  // What one call has read of the next header and of what follows it: most small messages as a whole.
+  std::array<std::byte, kReadAhead> ahead_;
+  size_t ahead_begin_ = 0, ahead_end_ = 0;  // what of ahead_ is not taken yet
+  bool in_bulk_ = false;
+  int awaited_ = 1;  // bytes, before the socket counts as readable
   FrameHeader header_;
   std::optional<InFrame> partial_;               // the message of several chunks that has begun
   InFrame current_;                              // whose chunk is being read
@@ -128,8 +147,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   Error ending_{ErrorCode::kUnavailable, "this process ended the connection"};
   boost::asio::steady_timer timer_;
-  std::optional<Liveness> liveness_;  // once it is watched; on the io thread
-  boost::asio::steady_timer look_timer_;
+  // Once it is watched; on the io thread.
+  std::optional<Liveness> liveness_;
+  uint64_t sent_before_ = 0;  // sent_ at the last look
+  bool skipped_ping_ = false, said_waits_ = false;
 };
 
 }  // namespace embers

@@ -4,6 +4,7 @@
 
 #include <boost/asio.hpp>
 
+#include "actors/transport/schedule.h"
 #include "base/mutex.h"
 
 namespace embers {
@@ -13,12 +14,14 @@ namespace embers {
 class EventLoop {
  public:
   boost::asio::io_context context{1};
+  Schedule schedule{context};
 
-  // Runs `work` on the loop's thread; not at all once the loop has ended. Any thread.
+  // Runs `work` on the loop's thread; not at all once the loop has ended: then it returns false. Any thread.
   template <class Work>
-  void post(Work&& work) {
+  bool post(Work&& work) {
     const MutexLock lock(mutex_);
     if (!ended_) boost::asio::post(context, std::forward<Work>(work));
+    return !ended_;
   }
 
   // Call when its thread has ended: releases the links and connections that still had something to run and

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
+#include "actors/frames/frame.h"
 #include "actors/transport/byte_budget.h"
-#include "actors/transport/frame.h"
 #include "base/mutex.h"
 
 namespace embers {

@@ -20,7 +20,8 @@ struct ConnectionProgress {
 };
 
 // Whether the peer of a connection is still there and can be reached, in both directions. Each side sends a
-// Ping (schema/handshake.capnp) at every interval(), which says how much it has received. A connection is cut
+// Ping (schema/handshake.capnp) at every interval(), or at every other one where it has sent something else,
+// which says how much it has received. A connection is cut
 // when, for `silence`, one of these holds:
 //
 //   - nothing arrives;

@@ -35,11 +35,6 @@ bool is_alive(const Endpoint& endpoint) {
   return !e;
 }
 
-void check_is_request(const InFrame& frame) {
-  if (frame.reply() || frame.error())
-    fail(ErrorCode::kBadFrame, "a reply came from a client that was asked nothing");
-}
-
 // What the log tells apart. Messages of kDenied quote nothing that a peer could vary.
 std::string reason_of(const Error& why) {
   return why.code() == ErrorCode::kDenied ? std::string(why.what()) : std::string(name(why.code()));
@@ -48,9 +43,14 @@ std::string reason_of(const Error& why) {
 }  // namespace
 
 struct Server::Acceptor {
-  std::variant<asio::ip::tcp::acceptor, asio::local::stream_protocol::acceptor> acceptor;
+  using Any = std::variant<asio::ip::tcp::acceptor, asio::local::stream_protocol::acceptor>;
+  Acceptor(Any any, std::string path, bool is_abstract)
+      : acceptor(std::move(any)), socket_path(std::move(path)), abstract(is_abstract) {}
+
+  Any acceptor;
   std::string socket_path;  // of a Unix socket with a file, to be removed at the end
-  bool abstract = false;
+  bool abstract;
+  ClosedInChildren in_children{std::visit([](auto& a) { return a.native_handle(); }, acceptor)};
 };
 
 std::shared_ptr<Server> Server::listen(Transport& transport, const std::vector<Endpoint>& endpoints,
@@ -71,7 +71,10 @@ void Server::stop() {
   }
   asio::post(transport_.io(), [acceptors = stopped] {
     boost::system::error_code ignored;
-    for (const auto& a : acceptors) std::visit([&](auto& acceptor) { acceptor.close(ignored); }, a->acceptor);
+    for (const auto& a : acceptors) {
+      a->in_children.let_go();
+      std::visit([&](auto& acceptor) { acceptor.close(ignored); }, a->acceptor);
+    }
   });
 }
 
@@ -94,14 +97,14 @@ void Server::add(const Endpoint& endpoint) {
         ::unlink(endpoint.host.c_str());
       }
       acceptors_.push_back(std::make_shared<Acceptor>(
-          Acceptor{asio::local::stream_protocol::acceptor(transport_.io(), unix_address(endpoint)),
-                   is_abstract(endpoint) ? "" : endpoint.host, is_abstract(endpoint)}));
+          asio::local::stream_protocol::acceptor(transport_.io(), unix_address(endpoint)),
+          is_abstract(endpoint) ? "" : endpoint.host, is_abstract(endpoint)));
       endpoints_.push_back(endpoint);
       return;
     }
     asio::ip::tcp::acceptor acceptor = bind(endpoint);
     endpoints_.push_back({false, endpoint.host, std::to_string(acceptor.local_endpoint().port())});
-    acceptors_.push_back(std::make_shared<Acceptor>(Acceptor{std::move(acceptor), "", false}));
+    acceptors_.push_back(std::make_shared<Acceptor>(std::move(acceptor), "", false));
   } catch (const boost::system::system_error& e) {
     fail_listen(endpoint, e.code().message());
   }
@@ -273,9 +276,7 @@ void Server::check_hello(wire::Hello::Reader hello) const {
   if (name(role).empty())
     fail(ErrorCode::kMismatch, "role {} is unknown here: install the same embers on all hosts",
          static_cast<unsigned>(role));
-  if (std::none_of(handlers_->begin(), handlers_->end(), [&](const auto& handler) {
-        return may_send(role, static_cast<Kind>(handler.first.second));
-      }))
+  if (!dispatch_->takes_from(role))
     fail(ErrorCode::kDenied, "the role {} has nothing to ask here", name(role));
 }
 
@@ -302,15 +303,15 @@ void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& conne
   end_earlier(newcomer.hello.get().getLink(), connection);
   welcomed_gone_.before_adding(welcomed_, [](const auto& weak) { return weak.expired(); });
   welcomed_.push_back(connection);
-  caf::actor_system& system = transport_.system();
-  caf::actor_config config;
-  const auto actor = caf::make_actor<Session, caf::strong_actor_ptr>(
-      system.next_actor_id(), system.node(), &system, config, connection, newcomer.hello.get().getRole(),
-      newcomer.address);
+  const auto actor =
+      make_session(transport_.system(), connection, newcomer.hello.get().getRole(), newcomer.address);
   const auto session = [actor]() -> Session& { return static_cast<Session&>(*actor->get()); };
-  connection->set_handlers([session, handlers = handlers_,
-                            refusals = refusals_](InFrame f) { ask(*handlers, *refusals, session(), f); },
-                           [session](const Error& why) { ended(session(), why); });
+  connection->set_handlers(
+      [session, dispatch = dispatch_, refusals = refusals_](InFrame f) {
+        if (const auto denied = dispatch->ask(session(), f))
+          log_refusal(*refusals, session().address(), reason_of(*denied), denied->what());
+      },
+      [session](const Error& why) { ended(session(), why); });
   const auto message = make_message<wire::Welcome>([&](wire::Welcome::Builder b) {
     b.setSilence(options_.silence.count());
     if (!newcomer.challenge) return;
@@ -329,23 +330,6 @@ void Server::ended(Session& session, const Error& why) {
   if (cut)
     spdlog::warn("cut the connection of {} {}: {}", name(session.role()), session.address(), why.what());
   session.cleanup(to_caf(Error(cut ? ErrorCode::kTimeout : ErrorCode::kUnavailable, why.what())), nullptr);
-}
-
-void Server::ask(const Handlers& handlers, RefusalLog& refusals, Session& session, InFrame& frame) {
-  const FrameHeader header = frame.header;
-  try {
-    check_is_request(frame);
-    check_sender(session.role(), frame.kind());
-    const auto handler = handlers.find({header.destination, header.kind});
-    if (handler == handlers.end())
-      fail(ErrorCode::kBadFrame, "destination {} takes no {} here", header.destination, name(frame.kind()));
-    handler->second(session, frame);
-  } catch (const Error& e) {
-    if (e.code() == ErrorCode::kDenied) log_refusal(refusals, session.address(), reason_of(e), e.what());
-    session.answer_error(header, e);
-  } catch (const std::exception& e) {
-    session.answer_error(header, Error(ErrorCode::kInternal, e.what()));
-  }
 }
 
 }  // namespace embers

@@ -9,10 +9,9 @@
 
 #include "actors/door/newcomers.h"
 #include "actors/door/refusal_log.h"
-#include "actors/door/roles.h"
 #include "actors/errors.h"
+#include "actors/frames/dispatch.h"
 #include "actors/transport/advertise.h"
-#include "actors/transport/session.h"
 #include "actors/transport/transport.h"
 
 namespace embers {
@@ -45,7 +44,9 @@ class Server : public std::enable_shared_from_this<Server> {
 
   // Requests of interface I for `destination` go to `actor`. Before start().
   template <class I>
-  void serve(Destination destination, typename I::Actor actor);
+  void serve(Destination destination, typename I::Actor actor) {
+    dispatch_->serve<I>(destination, std::move(actor));
+  }
   void start();
   // Accepts no more connections and removes its Unix sockets.
   void stop();
@@ -57,8 +58,6 @@ class Server : public std::enable_shared_from_this<Server> {
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
 
  private:
-  using Handler = std::function<void(Session& session, InFrame& frame)>;
-  using Handlers = std::map<std::pair<uint16_t, uint16_t>, Handler>;  // by (destination, kind)
   struct Acceptor;
   // A connection that has not shaken hands yet.
   struct Newcomer {
@@ -86,15 +85,12 @@ class Server : public std::enable_shared_from_this<Server> {
   static void log_refusal(RefusalLog& log, const std::string& address, const std::string& reason,
                           const std::string& what);
   static void ended(Session& session, const Error& why);
-  static void ask(const Handlers& handlers, RefusalLog& refusals, Session& session, InFrame& frame);
-  template <class T, class Actor>
-  void add_handler(Destination destination, const Actor& actor);
 
   Transport& transport_;
   const Options options_;
   std::vector<Endpoint> endpoints_;
   std::vector<std::shared_ptr<Acceptor>> acceptors_;
-  std::shared_ptr<Handlers> handlers_ = std::make_shared<Handlers>();
+  const std::shared_ptr<Dispatch> dispatch_ = std::make_shared<Dispatch>();
 
   // On the io thread.
   const std::shared_ptr<RefusalLog> refusals_ = std::make_shared<RefusalLog>();
@@ -105,33 +101,5 @@ class Server : public std::enable_shared_from_this<Server> {
   std::map<uint64_t, std::weak_ptr<Connection>> of_link_;  // the latest one of each client's link
   Sweep welcomed_gone_, of_link_gone_;
 };
-
-template <class T, class Actor>
-void Server::add_handler(Destination destination, const Actor& actor) {
-  (*handlers_)[{static_cast<uint16_t>(destination), static_cast<uint16_t>(KindOf<T>::kind)}] =
-      [actor](Session& session, InFrame& frame) {
-        const FrameHeader header = frame.header;
-        Message<T> question = decode<T>(frame);
-        check_claims(session.role(), question.get());
-        session.ask(actor, header, std::move(question));
-      };
-}
-
-namespace detail {
-template <class I>
-struct ForEachRequest;
-template <class... Requests>
-struct ForEachRequest<Interface<MessageList<Requests...>>> {
-  template <class F>
-  static void call(F&& f) {
-    (f.template operator()<Requests>(), ...);
-  }
-};
-}  // namespace detail
-
-template <class I>
-void Server::serve(Destination destination, typename I::Actor actor) {
-  detail::ForEachRequest<I>::call([&]<class T>() { add_handler<T>(destination, actor); });
-}
 
 }  // namespace embers

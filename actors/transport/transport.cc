@@ -37,13 +37,15 @@ bool of_this_host(const Connection::Socket& socket) {
 
 }  // namespace
 
-void tune(Connection::Socket& socket) {
+bool tune(Connection::Socket& socket) {
   boost::system::error_code ignored;
-  if (of_this_host(socket)) {
+  const bool near = of_this_host(socket);
+  if (near) {
     socket.set_option(boost::asio::socket_base::send_buffer_size(kBufferBytes), ignored);
     socket.set_option(boost::asio::socket_base::receive_buffer_size(kBufferBytes), ignored);
   }
   socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);  // refused by a Unix socket
+  return near;
 }
 
 Transport::Transport(caf::actor_system& system, Credentials credentials)
@@ -63,8 +65,9 @@ void Transport::check_guarded(const Endpoint& endpoint, const char* what) const 
 }
 
 std::shared_ptr<Connection> Transport::adopt(Connection::Socket socket) {
-  tune(socket);
+  const bool near = tune(socket);
   auto connection = std::make_shared<Connection>(loop_, flow_, std::move(socket));
+  if (!near) connection->read_in_bulk();
   const MutexLock lock(mutex_);
   connections_gone_.before_adding(connections_, [](const auto& weak) { return weak.expired(); });
   connections_.push_back(connection);
@@ -83,6 +86,7 @@ void Transport::adopt(const std::shared_ptr<Link>& link) {
   const MutexLock lock(mutex_);
   links_gone_.before_adding(links_, [](const auto& weak) { return weak.expired(); });
   links_.push_back(link);
+  if (stopping_) link->finish();  // whatever is asked through it is answered with its end
 }
 
 void Transport::stop() {

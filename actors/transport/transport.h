@@ -14,8 +14,8 @@ namespace embers {
 
 class Link;
 
-// The options that the socket of every connection gets.
-void tune(Connection::Socket& socket);
+// The options that the socket of every connection gets. Whether the peer is on this host.
+bool tune(Connection::Socket& socket);
 
 // Actors for semantics, Asio for bytes: owns the io thread and every connection of the process. A Link
 // (client.h) gives proxies of remote actors, a Server (server.h) lets remote peers reach local ones.

@@ -36,6 +36,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       "a master with up to 4000 simulated workers and 100 owners: leases, heartbeats, memory; 3 minutes");
   add(Bench::kHosts, "hosts",
       "deepfm across a link of 1 Gbit/s and 0.5 ms beside the same job on one host, 15 minutes (--quick: 2)");
+  add(Bench::kPython, "python",
+      "PyTorch scripts with embers beside the same with torch's own tables, 10 minutes (--quick: 2)");
   const auto [part, options] =
       add_command<BenchPartOptions>(*bench, chosen, "part", "a process of a benchmark");
   part->group("")->add_option("WORDS", options.words);

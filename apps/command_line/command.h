@@ -96,6 +96,11 @@ struct StopOptions {
   bool save = true;  // without --no-save
 };
 
+struct CheckpointOptions {
+  SteerOptions steer;
+  std::string out;  // --out DIR
+};
+
 struct TopOptions {
   JoinOptions join{.connect_timeout = 5};  // how it reaches the master
   double interval = 1;                     // --interval SECONDS
@@ -172,7 +177,7 @@ struct OpOptions {
   bool lines = false;  // --lines: a case a line, instead of one
 };
 
-enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage, kControl, kHosts };
+enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage, kControl, kHosts, kPython };
 
 struct BenchOptions {
   Bench bench = Bench::kEngine;
@@ -193,9 +198,9 @@ struct HelpOptions {
 
 using Command =
     std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, LaunchOptions, GuardOptions,
-                 MemberOptions, StatusOptions, ScaleOptions, DrainOptions, StopOptions, TopOptions,
-                 DoctorOptions, ExamineOptions, EvaluateOptions, PredictOptions, CheckOptions, SynthOptions,
-                 OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+                 MemberOptions, StatusOptions, ScaleOptions, DrainOptions, StopOptions, CheckpointOptions,
+                 TopOptions, DoctorOptions, ExamineOptions, EvaluateOptions, PredictOptions, CheckOptions,
+                 SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>

@@ -23,14 +23,18 @@ const CLI::Validator kSeconds(
     },
     "SECONDS");
 
-void add_job(CLI::App& app, JobOptions& o) {
-  app.add_option("JOB", o.job, "job file (TOML)")->required();
+void add_job(CLI::App& app, JobOptions& o, bool required = true) {
+  app.add_option("JOB", o.job,
+                 required ? "job file (TOML)"
+                          : "job file (TOML); without one, or without [model] and [data] in it, these come "
+                            "with the first worker, a program of yours")
+      ->required(required);
   app.add_option("--set", o.set, "override a value of the job file: section.key=value (may be repeated)")
       ->allow_extra_args(false);
 }
 
-void add_job_options(CLI::App& app, JobOptions& o, bool trains) {
-  add_job(app, o);
+void add_job_options(CLI::App& app, JobOptions& o, bool trains, bool required = true) {
+  add_job(app, o, required);
   app.add_option("--report", o.report, "write the result as JSON to this file")->check(kNotEmpty);
   if (!trains) return;
   app.add_option("--output", o.output, "save rows, slots, dense parameters and a manifest to this directory")
@@ -145,7 +149,7 @@ void add_task(CLI::App& master, MasterOptions& o) {
 
 // Of a job in several processes. --shards and --workers, for more to be said about them.
 std::pair<CLI::Option*, CLI::Option*> add_master_options(CLI::App& app, MasterOptions& o) {
-  add_job_options(app, o.job, true);
+  add_job_options(app, o.job, true, false);
   add_task(app, o);
   CLI::Option* const shards = app.add_option(
       "--shards,--owners", o.shards,

@@ -43,6 +43,13 @@ void add_control(CLI::App& app, Chosen& chosen) {
   const auto [stop, stop_options] = add_steering<StopOptions>(
       app, chosen, "stop", "end a running job: it finishes what is under way, and saves");
   stop->add_flag("!--no-save", stop_options.save, "save nothing");
+  const auto [checkpoint, checkpoint_options] = add_steering<CheckpointOptions>(
+      app, chosen, "checkpoint", "save a running job in the middle of its work; it goes on");
+  checkpoint
+      ->add_option("--out", checkpoint_options.out, "directory for the checkpoint, on the master's host")
+      ->type_name("DIR")
+      ->required()
+      ->check(kNotEmpty);
 }
 
 void add_top(CLI::App& app, Chosen& chosen) {

@@ -5,8 +5,10 @@
 
 #include "apps/compute/cluster.h"
 #include "apps/compute/compute.h"
+#include "apps/compute/python_job.h"
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
+#include "master/model_checks.h"
 
 namespace embers {
 namespace {
@@ -15,8 +17,9 @@ int run_evaluation(const EvaluateOptions& options, const std::string& prediction
   Console console(standard_error());
   const JobSetup setup = set_up(load_job(options.job, use_test_files(options.data)), Purpose::kEvaluate, "");
   const auto config = evaluation_config(setup, options.job, predictions);
-  run_in_process(setup, config, console, {},
-                 [&](const JobResult& result) { conclude_evaluation(result, options.job.report); });
+  const auto conclude = [&](const JobResult& result) { conclude_evaluation(result, options.job.report); };
+  if (!setup.runner) run_python_job(config, console, {}, conclude);
+  run_in_process(setup, config, console, {}, conclude);
   return 0;
 }
 
@@ -30,14 +33,13 @@ std::vector<std::string> use_test_files(const std::vector<std::string>& files) {
   return {"data.test=" + list.dump()};
 }
 
-// Evaluation changes no row, so owners need no slots.
 std::shared_ptr<MasterConfig> evaluation_config(const JobSetup& setup, const JobOptions& options,
                                                 const std::string& predictions) {
   auto config = master_config(setup, options);
   config->task = MasterConfig::Task::kEvaluate;
   config->predictions = predictions;
   job::keep_rows_in_memory(config->job);
-  for (TableSpec& table : config->model.tables) table.update_rule = {"sgd", {}};
+  without_slots(config->model);
   return config;
 }
 

@@ -11,6 +11,7 @@
 namespace embers {
 namespace {
 
+// What nobody knows yet, tables with a few slots, fits into what servers take by themselves.
 uint64_t longest_value(const ModelSpec& model) {
   uint64_t floats = 0;
   for (const TableSpec& table : model.tables)
@@ -23,7 +24,7 @@ uint64_t longest_value(const ModelSpec& model) {
 
 std::unique_ptr<OwnServers> provide_servers(MasterConfig& config, const std::optional<ServerPlace>& place) {
   auto& settings = config.job.storage;
-  if (!config.model.has_embeddings()) settings.backend = "memory";
+  if (!config.model.has_embeddings() && !config.job.model_from_worker()) settings.backend = "memory";
   if (settings.backend == "memory") return nullptr;
   std::unique_ptr<OwnServers> own;
   if (settings.servers.empty()) {

@@ -8,13 +8,9 @@
 #include "apps/process/runtime.h"
 #include "base/files/output_file.h"
 #include "base/random_number.h"
-#include "base/suggest.h"
+#include "master/model_checks.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/checkpoint/checkpoint_paths.h"
-#include "storage/external/key_value_server.h"
-#include "storage/initializers/initializer.h"
-#include "storage/rows/constraint.h"
-#include "storage/update_rules/update_rule.h"
 
 namespace embers {
 namespace {
@@ -23,60 +19,6 @@ std::string toml_string(const std::string& text) { return nlohmann::json(text).d
 
 std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
-}
-
-// An owner sees only its share of a gradient; norms are known only in a commit, in which all owners take
-// part. And a worker's own copy of the dense parameters would not clip as owners do.
-void check_clipping(const job::Job& job, const ModelSpec& model) {
-  for (const TableSpec& table : model.tables) {
-    const storage::Clipping clipping = storage::UpdateRule::make(table.update_rule)->clipping();
-    if (job.training.get_model_steps > 1 && table.name == kDenseTable &&
-        (clipping.needs_norms() || clipping.value > 0))
-      fail(ErrorCode::kInvalid,
-           "{}: clipping does not work with get_model_steps above 1: leave out one of them",
-           job.place({"training", "get_model_steps"}));
-  }
-  const bool one_owner = job.storage.shards == 1 || !model.has_embeddings();
-  if (job.training.mode == job::Mode::kSync || one_owner) return;
-  for (const TableSpec& table : model.tables)
-    if (storage::UpdateRule::make(table.update_rule)->clipping().needs_norms())
-      fail(ErrorCode::kInvalid,
-           "{}: clipping by norm (table '{}') needs the whole gradient, which no shard of an async job sees: "
-           "use "
-           "clipvalue, training.mode = \"sync\", or storage.shards = 1",
-           job.place({"optimizer"}), table.name);
-}
-
-// Checks every initializer and update rule of the job, and that each entry of [storage.tables] matches a
-// table.
-void check_storage(const job::Job& job, const ModelSpec& model) {
-  at_place(job.place({"optimizer", "name"}), [&] { storage::UpdateRule::make(job.optimizer); });
-  at_place(job.place({"storage", "servers"}), [&] {
-    for (const std::string& server : job.storage.servers) storage::parse_server(server);
-  });
-  for (const job::TableOverride& entry : job.storage.tables) {
-    const auto place = [&](const char* key) { return job.place({"storage", "tables", entry.match, key}); };
-    std::vector<std::string> names;
-    for (const TableSpec& table : model.tables) names.push_back(table.name);
-    const auto table = std::find_if(model.tables.begin(), model.tables.end(),
-                                    [&](const TableSpec& t) { return entry.matches(t.name); });
-    if (table == model.tables.end())
-      fail(ErrorCode::kInvalid, "{}: [storage.tables.\"{}\"] matches no table of the model{}", place(""),
-           entry.match, suggestion(entry.match, names));
-    if (entry.optimizer) at_place(place("optimizer"), [&] { storage::UpdateRule::make(*entry.optimizer); });
-    if (entry.constraint)
-      at_place(place("constraint"), [&] { storage::Constraint::make(*entry.constraint); });
-    if (entry.initializer)
-      at_place(place("initializer"), [&] { storage::Initializer::make(job.job.seed, *table); });
-    if (entry.learning_rate)
-      at_place(place("learning_rate"), [&] { storage::UpdateRule::make(table->update_rule); });
-  }
-  for (const TableSpec& table : model.tables)
-    at_place(job.place({"model", "name"}), [&] {
-      storage::Initializer::make(job.job.seed, table);
-      storage::UpdateRule::make(table.update_rule);
-      storage::Constraint::make(table.constraint);
-    });
 }
 
 // Paths that cannot be read or written should be found before hours of training, not after.
@@ -99,24 +41,44 @@ std::string index_dir_of(const std::string& output) {
 job::Job load_job(const JobOptions& options, std::vector<std::string> more_overrides) {
   std::vector<std::string> overrides = options.set;
   overrides.insert(overrides.end(), more_overrides.begin(), more_overrides.end());
-  job::Job job = job::parse_job(job::read_job(options.job, overrides));
+  job::Job job = job::parse_job(options.job.empty() ? job::JobText{"(no job file)", "", overrides}
+                                                    : job::read_job(options.job, overrides));
   job.data.dir = absolute(job.data.dir);
-  const auto beside = std::filesystem::path(options.job).parent_path() / job.model.library;
+  const auto folder = std::filesystem::path(options.job).parent_path();
+  const auto beside = folder / job.model.library;
   for (const std::string& library : {job.model.library, beside.string()})
     if (std::filesystem::is_regular_file(library)) {
       job.model.library = absolute(library);
       break;
     }
+  if (!job.model.python.empty()) {
+    const std::filesystem::path given = job.model.python_path;
+    const std::filesystem::path place = folder.empty() ? "." : folder;
+    if (given.empty())
+      job.model.python_path = absolute(place.string());
+    else
+      job.model.python_path = absolute(std::filesystem::is_directory(given) ? given : place / given);
+    if (job.model.python_path.ends_with('/')) job.model.python_path.pop_back();
+  }
   check_files(options);
   return job;
 }
 
 JobSetup set_up(job::Job job, Purpose purpose, const std::string& index_dir) {
+  if (job.from_worker)
+    fail(ErrorCode::kInvalid,
+         "{}: sections [model] and [data] are missing; without them, both come with the first worker that "
+         "joins, a program of yours, and only embers master and embers launch run the job",
+         job.source.path);
   JobSetup setup;
   setup.index_dir = index_dir;
-  setup.runner = ModelRunner::make(job);
-  check_storage(job, setup.runner->spec());
-  if (purpose == Purpose::kTrain) check_clipping(job, setup.runner->spec());
+  if (job.model.python.empty()) {
+    setup.runner = ModelRunner::make(job);
+    check_model(job, setup.runner->spec());
+    if (purpose == Purpose::kTrain) check_clipping(job, setup.runner->spec());
+  } else {
+    check_job(job);
+  }
   if (purpose == Purpose::kTrain) {
     setup.train = data::Dataset::open(job, data::Split::kTrain, index_dir);
     if (setup.train->records() == 0)
@@ -156,12 +118,19 @@ std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOpti
   if (!setup.job.model.library.empty())
     overrides.push_back("model.library=" + toml_string(setup.job.model.library));
   config->run = random_number();
-  config->model = setup.runner->spec();
-  config->dense = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, false));
-  config->buffers = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, true));
+  config->shards = setup.job.storage.shards;
+  if (setup.runner) {
+    config->model = setup.runner->spec();
+    config->dense = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, false));
+    config->buffers = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, true));
+    // A model without embedding layers gets one owner inside the master.
+    if (!config->model.has_embeddings()) config->shards = 1;
+  } else {
+    overrides.push_back("model.python_path=" + toml_string(setup.job.model.python_path));
+    if (!options.resume.empty())
+      config->saved_model = signature(storage::CheckpointReader::open(options.resume)->model());
+  }
   config->workers = setup.job.training.workers;
-  // A model without embedding layers gets one owner inside the master.
-  config->shards = config->model.has_embeddings() ? setup.job.storage.shards : 1;
   config->boot_id = boot_id();
   if (setup.train) {
     config->train_minibatches = setup.train->minibatches();
@@ -171,11 +140,15 @@ std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOpti
   if (setup.test) config->test_minibatches = setup.test->minibatches();
   config->settings = agreed_settings(setup);
   config->index_dir = setup.index_dir;
-  config->output = options.output;
-  config->resume = options.resume;
-  config->save_every = options.save_every;
-  config->dump_rows = options.dump_rows;
+  set_files(*config, options);
   return config;
+}
+
+void set_files(MasterConfig& config, const JobOptions& options) {
+  config.output = options.output;
+  config.resume = options.resume;
+  config.save_every = options.save_every;
+  config.dump_rows = options.dump_rows;
 }
 
 }  // namespace embers

@@ -16,7 +16,7 @@ namespace embers {
 // A job with its model and data, read and validated.
 struct JobSetup {
   job::Job job;
-  std::shared_ptr<ModelRunner> runner;
+  std::shared_ptr<ModelRunner> runner;  // null if the model is a Python module: the first worker tells it
   std::shared_ptr<const data::Dataset> train,
       test;  // test: null without test files; train: null when evaluating
   std::string index_dir;
@@ -44,5 +44,8 @@ std::vector<std::string> agreed_settings(const JobSetup& setup);
 
 // What the master is told about the job; owners, members and callbacks are still to be set.
 std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOptions& options);
+
+// What it reads and writes.
+void set_files(MasterConfig& config, const JobOptions& options);
 
 }  // namespace embers

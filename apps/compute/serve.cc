@@ -17,6 +17,7 @@
 #include "apps/compute/evaluate.h"
 #include "apps/compute/job_servers.h"
 #include "apps/compute/job_setup.h"
+#include "apps/compute/python_program.h"
 #include "apps/compute/rejoin.h"
 #include "apps/process/joining.h"
 #include "apps/process/open_files.h"
@@ -26,7 +27,9 @@
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
 #include "base/random_number.h"
+#include "master/model_checks.h"
 #include "model/step.h"
+#include "storage/checkpoint/checkpoint.h"
 #include "worker/worker.h"
 
 namespace embers {
@@ -72,6 +75,21 @@ std::string text_of(const std::vector<Endpoint>& endpoints) {
   return fmt::format("{}", fmt::join(texts(endpoints), " "));
 }
 
+// Everything about the job that is known when the master begins.
+std::shared_ptr<MasterConfig> config_of(job::Job job, const MasterOptions& options) {
+  const bool evaluates = options.task != Task::kTrain;
+  if (job.from_worker && !evaluates) {
+    auto config = config_without_model(job);
+    set_files(*config, options.job);
+    if (!config->resume.empty())
+      config->saved_model = signature(storage::CheckpointReader::open(config->resume)->model());
+    return config;
+  }
+  const JobSetup setup = set_up(std::move(job), evaluates ? Purpose::kEvaluate : Purpose::kTrain,
+                                index_dir_of(options.job.output));
+  return evaluates ? evaluation_config(setup, options.job, options.out) : master_config(setup, options.job);
+}
+
 // What members are told that are still there when the master goes.
 Error farewell(const JobResult& result, const std::string& job) {
   if (result.error) return Error(ErrorCode::kJobFailed, result.error->what());
@@ -109,11 +127,8 @@ int serve_master(const MasterOptions& given) {
   const auto server = Server::listen(transport, parse_endpoints(options.listen), serving);
   const std::vector<Endpoint> reached_at = advertised(server->endpoints(), advertise);
   if (job_dir) job_dir->announce(reached_at);
-  const JobSetup setup = set_up(std::move(job), evaluates ? Purpose::kEvaluate : Purpose::kTrain,
-                                index_dir_of(options.job.output));
+  const auto config = config_of(std::move(job), options);
   const auto lock = lock_output(options.job);
-  const auto config =
-      evaluates ? evaluation_config(setup, options.job, options.out) : master_config(setup, options.job);
   config->run = run;
   check_open_files(open_files_of_master(config->workers, config->shards),
                    fmt::format("the master of a job with {} and {}", counted(config->workers, "worker"),
@@ -133,7 +148,7 @@ int serve_master(const MasterOptions& given) {
   config->drop_owner = [](const OwnerHandles& owner) {
     drop_remote_owner(owner, "the master has given up on this shard process");
   };
-  if (!config->model.has_embeddings()) {
+  if (!config->model.has_embeddings() && !config->job.model_from_worker()) {
     const OwnerMap map = even_owner_map(config->shards, config->job.storage.buckets);
     config->local_owners.push_back(
         spawn_owner(system, owner_config(config->job, config->run, 0, config->model.tables, map)));
@@ -147,7 +162,9 @@ int serve_master(const MasterOptions& given) {
   const LocalMasterActor master = spawn_master(system, config);
   const ProbeActor probe =
       spawn_probe(transport,
-                  {"the master", config->settings, numeric_settings(config->job.training.threads),
+                  {"the master", config->settings,
+                   config->job.model.python.empty() ? numeric_settings(config->job.training.threads)
+                                                    : std::vector<std::string>(),
                    [&] { return owners_seen.all(); }},
                   {run, 0, wire::Role::MASTER});
   server->serve<ProbeInterface>(Destination::kProbe, probe);
@@ -187,6 +204,15 @@ int serve_worker(const JoinOptions& options) {
   caf::actor_system system(system_config);
   Transport transport(system, access.credentials);
   MasterLink master = reach_master(transport, access, options, wire::Role::WORKER);
+  if (master.job.from_worker)
+    fail(ErrorCode::kInvalid,
+         "the model of the job '{}' comes with its first worker, a program that joins it; embers worker "
+         "computes jobs with [model] and [data] only",
+         master.job.job.name);
+  if (!master.job.model.python.empty()) {
+    transport.stop();
+    become_python(worker_words(options));
+  }
   JobSetup setup = set_up(std::move(master.job), master.evaluates ? Purpose::kEvaluate : Purpose::kTrain,
                           master.index_dir);
   auto config = std::make_shared<WorkerConfig>();

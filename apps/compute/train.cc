@@ -4,6 +4,7 @@
 #include "apps/compute/cluster.h"
 #include "apps/compute/compute.h"
 #include "apps/compute/job_servers.h"
+#include "apps/compute/python_job.h"
 #include "apps/process/runtime.h"
 #include "base/log/standard_error.h"
 
@@ -21,12 +22,15 @@ int train(const TrainOptions& train_options) {
     for (const std::string& line : servers->describe()) console.event(line);
   console.event(fmt::format(
       "job '{}': {} in {}, {}, {}, {}", setup.job.job.name, counted(config->train_records, "training record"),
-      counted(config->train_minibatches, "minibatch", "es"), counted(config->model.tables.size(), "table"),
+      counted(config->train_minibatches, "minibatch", "es"),
+      setup.runner ? counted(config->model.tables.size(), "table") : "model " + setup.job.model.python,
       counted(config->workers, "worker"), counted(config->shards, "shard")));
-  run_in_process(setup, config, console, cpus, [&](const JobResult& result) {
+  const auto end = [&](const JobResult& result) {
     servers.reset();
     conclude(result, options.report, options.verbose);
-  });
+  };
+  if (!setup.runner) run_python_job(config, console, cpus, end);
+  run_in_process(setup, config, console, cpus, end);
   return 0;
 }
 

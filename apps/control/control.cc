@@ -96,4 +96,14 @@ int stop(const StopOptions& options) {
   return 0;
 }
 
+int checkpoint(const CheckpointOptions& options) {
+  client::Admin admin(admin_options(options.steer.join));
+  const Status before = admin.status();
+  admin.checkpoint(options.out);
+  print(options.steer, admin, before, [&](const Status&) {
+    return fmt::format("the job '{}' is saved to {}, and goes on", job_file(before), options.out);
+  });
+  return 0;
+}
+
 }  // namespace embers

@@ -119,7 +119,8 @@ void examine_worker(const JoinOptions& join, const std::vector<std::string>& set
                                   fmt::join(missing_in(settings, my_settings), "; "),
                                   fmt::join(missing_in(my_settings, settings), "; ")),
                       "a worker here is refused: give it the same files and settings");
-    if (my_numeric == numeric)
+    // Empty where workers run Python, which the master's host need not have.
+    if (my_numeric == numeric || numeric.empty())
       return findings.ok("numeric settings", fmt::format("{}", fmt::join(my_numeric, ", ")),
                          {{"settings", my_numeric}});
     findings.add(

@@ -27,6 +27,10 @@ class Line {
     for (const std::string& value : values) add(option, value);
     return *this;
   }
+  Line& word(const std::string& word) {
+    words_.push_back(word);
+    return *this;
+  }
   Line& flag(const std::string& flag, bool given) {
     if (given) words_.push_back(flag);
     return *this;
@@ -56,7 +60,8 @@ std::vector<std::string> listens(const LaunchOptions& options) {
 
 Words master_words(const Plan& plan) {
   const MasterOptions& o = plan.options.master;
-  Line line({plan.program, "master", o.job.job});
+  Line line({plan.program, "master"});
+  if (!o.job.job.empty()) line.word(o.job.job);
   line.add("--task", text(o.task)).add(o.task == Task::kTrain ? "--resume" : "--model", o.job.resume);
   line.add("--out", o.out).add("--set", o.job.set).add("--report", o.job.report);
   line.add("--output", o.job.output).add("--dump-rows", o.job.dump_rows);
@@ -91,7 +96,13 @@ void check_command(const std::string& program) {
 
 Plan make_plan(const LaunchOptions& options) {
   const MasterOptions& o = options.master;
-  job::Job job = job::parse_job(job::read_job(o.job.job, o.job.set));
+  const job::Job job = job::parse_job(o.job.job.empty() ? job::JobText{"(no job file)", "", o.job.set}
+                                                        : job::read_job(o.job.job, o.job.set));
+  if (job.from_worker && options.command.empty())
+    fail(ErrorCode::kInvalid,
+         "{}: without [model] and [data], these come with the workers: say which program they run, as in "
+         "embers launch [JOB] -- python3 train.py",
+         job.source.path);
   Plan plan;
   plan.options = options;
   plan.name = job.job.name;
@@ -99,6 +110,7 @@ Plan make_plan(const LaunchOptions& options) {
   plan.workers = o.workers > 0 ? o.workers : job.training.workers;
   plan.shards_return = o.task == Task::kTrain && !job.storage.journal.empty();
   plan.program = program_beside("embers");
+  plan.runs_python = !job.model.python.empty();
   for (const std::string& address : o.listen)
     if (!options.hosts.empty() && address.starts_with("unix:"))
       fail(ErrorCode::kInvalid,
@@ -124,6 +136,10 @@ Order order_for(const Plan& plan, const Member& member, const std::string& maste
   order.member = member;
   order.environment["EMBERS_LABEL"] = member.label();
   order.log = plan.job_dir + "/logs/" + member.label() + ".log";
+  // Elsewhere it has another environment.
+  if (const char* const python = std::getenv("EMBERS_PYTHON");
+      plan.runs_python && member.kind == Kind::kWorker && python != nullptr)
+    order.environment["EMBERS_PYTHON"] = python;
   if (member.kind == Kind::kMaster) {
     order.output = results_file(plan);
     order.words = master_words(plan);

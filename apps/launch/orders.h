@@ -12,6 +12,7 @@ struct Plan {
   LaunchOptions options;
   uint32_t shards = 0, workers = 0;  // to begin with
   bool shards_return = false;        // a shard that is lost may be started again
+  bool runs_python = false;          // embers worker becomes a Python process
   std::string name;                  // of the job
   std::string job_dir;               // absolute
   std::string program;               // embers on this host

@@ -18,8 +18,9 @@ class Outcome {
     if (!value_) value_ = std::move(value);
     given_.notify_all();
   }
-  bool comes_within(std::chrono::seconds most) {
-    const auto deadline = std::chrono::steady_clock::now() + most;
+  bool comes_within(std::chrono::duration<double> most) {
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(most);
     MutexLock lock(mutex_);
     while (!value_ && lock.wait_until(given_, deadline)) {
     }

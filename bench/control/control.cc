@@ -250,10 +250,10 @@ int bench_control(const BenchOptions& options) {
   const PrivateFolder folder(kRoomForSocket);
   CrowdLoop loop;
   std::vector<std::unique_ptr<Side>> sides;
-  for (const size_t workers : size.workers) {
+  // All masters first: members of one must not fall silent while this thread waits for the next.
+  for (const size_t workers : size.workers)
     sides.push_back(std::make_unique<Side>(loop, folder / std::to_string(workers), workers));
-    begin(loop, *sides.back());
-  }
+  for (const auto& side : sides) begin(loop, *side);
   for (const auto& side : sides)
     if (side->workers > kFirst) join(loop, *side, size.rate / 2);
   for (const auto& side : sides) measure_idle(loop, *side, 2 * size.seconds);

@@ -193,6 +193,10 @@ class Crowd::Member final : public CrowdLoop::Client {
 
   void ping() {
     at(now() + seconds(socket_.silence() / 4), kPing, connection_);
+    // As a Connection does: every other one is saved where something else was sent.
+    const bool asked = std::exchange(asked_before_, correlation_) != correlation_;
+    skipped_ping_ = asked && !skipped_ping_;
+    if (skipped_ping_) return;
     socket_.send(make_message<wire::Ping>([&](wire::Ping::Builder b) { b.setReceived(socket_.received()); }),
                  0);
   }
@@ -310,7 +314,9 @@ class Crowd::Member final : public CrowdLoop::Client {
   uint64_t connection_ = 0;   // counts them: what was due for an earlier one is not
   uint64_t lease_epoch_ = 0;  // counts the ways in which the crowd leases
   uint64_t incarnation_ = 0, correlation_ = 0, last_lease_ = 0, last_order_ = 0;
-  size_t undone_ = 0;  // of its lease
+  uint64_t asked_before_ = 0;  // correlation_ at the last ping, or the one that was saved
+  size_t undone_ = 0;          // of its lease
+  bool skipped_ping_ = false;
   bool joining_ = false, beating_ = false, leasing_ = false, leaving_ = false;
   double beat_ = 1;  // seconds
   CrowdLoop::Time began_, beat_at_, lease_at_, next_lease_;

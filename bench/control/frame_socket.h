@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/door/secret.h"
-#include "actors/transport/frame.h"
+#include "actors/frames/frame.h"
 
 namespace embers {
 

@@ -42,7 +42,8 @@ OptimizerActor spawn_optimizer(caf::actor_system& system, std::shared_ptr<std::a
 
 ShardActor spawn_shard(caf::actor_system& system) {
   return system.spawn([]() -> ShardActor::behavior_type {
-    return {refuses<wire::PullRequest>(), agrees<wire::RestoreRequest>(), refuses<wire::ScanRequest>()};
+    return {refuses<wire::PullRequest>(), agrees<wire::RestoreRequest>(), refuses<wire::ImportRequest>(),
+            refuses<wire::ScanRequest>()};
   });
 }
 

@@ -29,13 +29,8 @@ namespace {
 struct Machine {
   const bool own_user = become_root();
   std::array<Host, 2> hosts{Host(0), Host(1)};
-  std::array<LinkWay, 2> ways{LinkWay(hosts[0].device(), hosts[1].device(), 1),
-                              LinkWay(hosts[1].device(), hosts[0].device(), 2)};
+  Link link{hosts[0].device(), hosts[1].device()};
   LinkSettings settings;
-
-  void set() {
-    for (LinkWay& way : ways) way.set(settings);
-  }
 };
 
 std::string obey(Machine& machine, const std::string& line) {
@@ -46,7 +41,7 @@ std::string obey(Machine& machine, const std::string& line) {
   std::string verb;
   double value = 0;
   words >> verb >> value;
-  if (verb == "packets") return std::to_string(machine.ways[0].packets() + machine.ways[1].packets());
+  if (verb == "packets") return std::to_string(machine.link.packets());
   if (verb == "plug" || verb == "unplug") {
     machine.hosts.at(value == 0 ? 0 : 1).set_up(verb == "plug");
     return "ok";
@@ -61,7 +56,7 @@ std::string obey(Machine& machine, const std::string& line) {
     machine.settings.state = state->second;
   else
     return "there is no '" + verb + "'";
-  machine.set();
+  machine.link.set(machine.settings);
   return "ok";
 }
 

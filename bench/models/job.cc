@@ -23,13 +23,15 @@ std::string contents(const std::string& path) {
   return out.str();
 }
 
+}  // namespace
+
 // A command; its output goes to a file. Killed at the end if it still runs.
-class Child {
+class JobProcess {
  public:
-  Child(const std::vector<std::string>& words, const std::string& log)
+  JobProcess(const std::vector<std::string>& words, const std::string& log)
       : child_(words.at(0), boost::process::args(std::vector(words.begin() + 1, words.end())),
                (boost::process::std_out & boost::process::std_err) > log, ends_with_this_process()) {}
-  ~Child() { end(child_); }
+  ~JobProcess() { end(child_); }
 
   // Its exit status, or the number of the signal that ended it.
   int wait() { return child_.wait(), child_.exit_code(); }
@@ -37,8 +39,6 @@ class Child {
  private:
   boost::process::child child_;
 };
-
-}  // namespace
 
 std::string criteo_job(const JobShape& shape, const std::string& dir, uint32_t epochs, uint32_t prefetch) {
   std::string text = fmt::format(
@@ -63,6 +63,23 @@ BenchFolder::~BenchFolder() {
   std::filesystem::remove_all(path, ignored);
 }
 
+struct OpenJob::Processes {
+  Processes(const std::string& job_file, const std::string& dir)
+      : address(fmt::format("unix:@embers-bench-{}-{:016x}", ::getpid(), random_number())),
+        master({program_beside("embers"), "master", job_file, "--shards", "1", "--workers", "1", "--listen",
+                address},
+               dir + "/open-master.log"),
+        shard({program_beside("embers"), "shard", "--master", address}, dir + "/open-shard.log") {}
+
+  const std::string address;
+  JobProcess master, shard;
+};
+
+OpenJob::OpenJob(const std::string& job_file, const std::string& dir)
+    : processes_(std::make_unique<Processes>(job_file, dir)) {}
+OpenJob::~OpenJob() = default;
+const std::string& OpenJob::address() const { return processes_->address; }
+
 nlohmann::json run_as_processes(const std::string& job_file, const std::string& dir,
                                 const Placement& placement) {
   const std::string address = fmt::format("unix:@embers-bench-{}-{:016x}", ::getpid(), random_number());
@@ -72,12 +89,12 @@ nlohmann::json run_as_processes(const std::string& job_file, const std::string& 
     words.insert(words.begin(), {program_beside("embers"), role});
     const Words& where = placement.place ? more : by_default;
     words.insert(words.end(), where.begin(), where.end());
-    return Child(placement.place ? placement.place(role, words) : words, dir + "/" + role + ".log");
+    return JobProcess(placement.place ? placement.place(role, words) : words, dir + "/" + role + ".log");
   };
-  Child master = start("master", {job_file, "--shards", "1", "--workers", "1", "--report", report},
-                       placement.master, {"--listen", address});
-  Child shard = start("shard", {}, placement.members, {"--master", address});
-  Child worker = start("worker", {}, placement.members, {"--master", address});
+  JobProcess master = start("master", {job_file, "--shards", "1", "--workers", "1", "--report", report},
+                            placement.master, {"--listen", address});
+  JobProcess shard = start("shard", {}, placement.members, {"--master", address});
+  JobProcess worker = start("worker", {}, placement.members, {"--master", address});
   if (const int status = master.wait(); status != 0)
     fail(ErrorCode::kInternal, "the master ended with status {}: {}", status, contents(log));
   worker.wait();

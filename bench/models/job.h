@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,20 @@ struct Placement {
 // printed.
 nlohmann::json run_as_processes(const std::string& job_file, const std::string& dir,
                                 const Placement& placement = {});
+
+// A master and a shard process of a job whose model comes with its first worker. They end with this object.
+class OpenJob {
+ public:
+  // Their logs go to `dir`.
+  OpenJob(const std::string& job_file, const std::string& dir);
+  ~OpenJob();
+  OpenJob(const OpenJob&) = delete;
+  OpenJob& operator=(const OpenJob&) = delete;
+  const std::string& address() const;
+
+ private:
+  struct Processes;
+  const std::unique_ptr<Processes> processes_;
+};
 
 }  // namespace embers

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "actors/frames/frame.h"
 #include "actors/transport/endpoint.h"
-#include "actors/transport/frame.h"
 #include "actors/transport/transport.h"
 #include "actors/transport/unix_address.h"
 #include "apps/process/runtime.h"

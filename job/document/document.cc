@@ -14,6 +14,10 @@ bool from_override(const toml::source_region& source) {
   return source.path && source.path->starts_with(kOverride);
 }
 
+bool has_no_lines(const toml::source_region& source) {
+  return from_override(source) || (source.path && source.path->starts_with(kSaid));
+}
+
 // Position of the '=' that ends the dotted path of an override; npos if there is none outside quotes.
 size_t find_equals(std::string_view text) {
   char quote = 0;
@@ -106,9 +110,20 @@ toml::table parse_document(const JobText& text) {
   return root;
 }
 
+toml::table parse_value(const std::string& key, const std::string& text, const std::string& of) {
+  if (text.find('\n') == std::string::npos) {
+    try {
+      return toml::parse(key + " = " + text, of);
+    } catch (const toml::parse_error&) {
+      // Not valid TOML: a bare string.
+    }
+  }
+  return toml::parse(key + " = " + as_toml_string(text), of);
+}
+
 std::string where(const toml::source_region& source) {
   const std::string path = source.path ? *source.path : "job file";
-  return from_override(source) ? path : fmt::format("{}:{}", path, source.begin.line);
+  return has_no_lines(source) ? path : fmt::format("{}:{}", path, source.begin.line);
 }
 
 std::vector<Entry> in_file_order(const toml::table& table) {

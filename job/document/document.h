@@ -15,6 +15,12 @@ namespace embers::job {
 // naming the override.
 toml::table parse_document(const JobText& text);
 
+// The document `key = text`, where the text is TOML or, like that of an override, a bare string. `of` says
+// in messages where it is; see kSaid.
+toml::table parse_value(const std::string& key, const std::string& text, const std::string& of);
+// With this, `of` begins where the text is not a part of a file.
+inline constexpr std::string_view kSaid = "what a worker says of ";
+
 // "file:line" of a node's source, or "--set a.b=c" for what an override set.
 std::string where(const toml::source_region& source);
 

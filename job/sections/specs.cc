@@ -1,5 +1,7 @@
 #include "job/sections/specs.h"
 
+#include "job/sections/said.h"
+
 namespace embers::job {
 namespace {
 
@@ -14,6 +16,20 @@ ScheduleSpec read_schedule(Section section) {
 }
 
 }  // namespace
+
+void read_said(const std::string& of, const SaidOfTable& said, TableSpec& table) {
+  const auto read = [&](const char* key, const std::string& text, auto& spec) {
+    if (text.empty()) return;
+    const std::string place = std::string(kSaid) + of;
+    const toml::table value = parse_value(key, text, place);
+    Section section(value, "its", "storage.tables", nullptr);
+    if (auto found = read_named<std::decay_t<decltype(spec)>>(section, key)) spec = std::move(*found);
+    section.done();
+  };
+  read("initializer", said.initializer, table.initializer);
+  read("optimizer", said.optimizer, table.update_rule);
+  read("constraint", said.constraint, table.constraint);
+}
 
 template <>
 UpdateRuleSpec read_spec<UpdateRuleSpec>(Section section) {

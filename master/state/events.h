@@ -11,8 +11,10 @@
 #include "base/errors.h"
 #include "master/state/counts.h"
 #include "master/state/cursor.h"
+#include "master/state/job_config.h"
 #include "master/state/leases.h"
 #include "master/state/versions.h"
+#include "schema/told_model.h"
 
 // What happens to a job, and what is to be done about it: plain values, so that a job's course can be
 // computed, replayed and tested without any process, thread or clock.
@@ -27,16 +29,17 @@ using Ticket = uint64_t;
 
 // Where a job stands; master.h has the picture.
 enum class Phase : uint8_t {
-  kGathering,   // members join
-  kPreparing,   // rows and owners get their first state
-  kTraining,    // an epoch
-  kSettling,    // owners say what they have applied of the epoch
-  kEvaluating,  // the test set is leased
-  kScoring,     // its metrics are computed
-  kSaving,      // a checkpoint is written, when one is due
-  kEnding,      // workers leave
-  kClosing,     // owners are told to end
-  kFailed,      // everybody is told why
+  kGathering,      // members join
+  kPreparing,      // rows and owners get their first state
+  kTraining,       // an epoch
+  kCheckpointing,  // held up in its middle, since somebody wants a checkpoint
+  kSettling,       // owners say what they have applied of the epoch
+  kEvaluating,     // the test set is leased
+  kScoring,        // its metrics are computed
+  kSaving,         // a checkpoint is written, when one is due
+  kEnding,         // workers leave
+  kClosing,        // owners are told to end
+  kFailed,         // everybody is told why
   kOver
 };
 
@@ -108,12 +111,19 @@ struct Event {
     std::vector<std::string> model, numeric, settings;  // worker: what it must agree on
     uint32_t more = 0;                                  // owner: so many of its process join after it
     uint64_t token = 0;                                 // the same when it is asked again; 0: it never is
-    std::string label;  // given by whoever started it, or "": see wire::JoinRequest
+    std::string label;                      // given by whoever started it, or "": see wire::JoinRequest
+    uint32_t window = 0;                    // worker: see wire::JoinRequest
+    std::shared_ptr<const ToldModel> told;  // worker: the model, as this job has it; null: it says nothing
   };
   struct Lease {
     Ticket ticket = 0;
     uint64_t incarnation = 0;
     uint64_t received = 0;  // the last lease that the worker has received
+  };
+  struct Begin {
+    Ticket ticket = 0;
+    uint64_t incarnation = 0, lease = 0, minibatch = 0;
+    uint32_t attempt = 0;
   };
   struct Done {
     Ticket ticket = 0;
@@ -165,6 +175,11 @@ struct Event {
     Ticket ticket = 0;
     bool save = true;
     std::string why = {};  // "": embers stop
+  };
+  struct Checkpoint {
+    Ticket ticket = 0;
+    uint64_t id = 0;  // of the wish: the same when it is asked again
+    std::string directory;
   };
 
   // From the master's own process.
@@ -227,14 +242,19 @@ struct Event {
   struct WorkFailed {  // instead of Prepared, Saved
     Error error;
   };
+  struct CheckpointSaved {};
+  struct CheckpointFailed {  // instead of CheckpointSaved
+    Error error;
+  };
   struct EvaluationFailed {  // instead of Counted, Scored
     Error error;
   };
 
   Time at;
-  std::variant<Join, Lease, Done, Heartbeat, Owners, Orders, Fail, Leave, Scale, Drain, End, Stop, Tick,
-               Reconnected, LinkDown, Connected, NotConnected, OwnerDown, OwnerAnswered, OwnerFailed,
-               OwnerTold, Prepared, Counted, Scored, Saved, WorkFailed, EvaluationFailed>
+  std::variant<Join, Lease, Begin, Done, Heartbeat, Owners, Orders, Fail, Leave, Scale, Drain, End,
+               Checkpoint, Stop, Tick, Reconnected, LinkDown, Connected, NotConnected, OwnerDown,
+               OwnerAnswered, OwnerFailed, OwnerTold, Prepared, Counted, Scored, Saved, WorkFailed,
+               CheckpointSaved, CheckpointFailed, EvaluationFailed>
       what;
 };
 
@@ -256,11 +276,14 @@ struct Reply {
     Addresses owners;         // only for workers and readers; else null
   };
   struct Lease {
-    enum class Kind : uint8_t { kTrain, kEvaluate, kEnd };
+    enum class Kind : uint8_t { kTrain, kEvaluate, kEnd, kLater };
     Kind kind = Kind::kEnd;
     uint32_t epoch = 0;
     uint64_t version = 0;
     LeaseBook::Lease lease = {};
+  };
+  struct Begin {
+    bool begun = false;
   };
   struct Done {
     bool accepted = false;
@@ -273,8 +296,11 @@ struct Reply {
     uint32_t map_version = 0;
     Addresses owners;
   };
+  struct Checkpoint {
+    bool saved = false;  // else: not yet
+  };
   struct Empty {};
-  using Any = std::variant<Join, Lease, Done, Heartbeat, Owners, Order, Empty>;
+  using Any = std::variant<Join, Lease, Begin, Done, Heartbeat, Owners, Order, Checkpoint, Empty>;
 };
 
 struct Effect {
@@ -296,6 +322,10 @@ struct Effect {
     Phase phase;
   };
 
+  // The model has come with the request at hand: from now on, this is the job.
+  struct Adopt {
+    std::shared_ptr<const JobConfig> config;
+  };
   // Connect to an owner process that joins: Connected or NotConnected.
   struct Connect {
     uint32_t number = 0;
@@ -341,9 +371,14 @@ struct Effect {
     bool checkpoint = false, rows = false;  // what is to be written; nothing: Saved at once
     Cursor at;
   };
+  // CheckpointSaved or CheckpointFailed. Rows do not change until then.
+  struct Checkpoint {
+    std::string directory;
+    Cursor at;
+  };
 
-  std::variant<Answer, Refuse, Say, ShowProgress, Entered, Connect, Drop, Ask, Tell, Prepare, CountTrained,
-               CountEvaluated, Score, Save>
+  std::variant<Answer, Refuse, Say, ShowProgress, Entered, Adopt, Connect, Drop, Ask, Tell, Prepare,
+               CountTrained, CountEvaluated, Score, Save, Checkpoint>
       what;
 };
 

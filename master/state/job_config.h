@@ -16,7 +16,8 @@ struct JobConfig {
 
   job::Job job;
   Task task = Task::kTrain;
-  ModelSpec model;
+  ModelSpec model;  // of a job whose model comes with its first worker: empty until then, as all that follows
+                    // from it
 
   uint32_t workers = 1;  // the job starts when this many have joined; more may join later
   uint32_t shards = 1;   // and this many owners
@@ -28,7 +29,9 @@ struct JobConfig {
   std::string output;                        // checkpoint directory, or ""
   uint32_t save_every = 0;                   // epochs; 0: only at the end
   std::string resume;                        // checkpoint to go on from (or to evaluate), or ""
-  std::string dump_rows;                     // file for all rows at the end, or ""
+  std::vector<std::string>
+      saved_model;        // signature() of that checkpoint's model, where the model comes with a worker
+  std::string dump_rows;  // file for all rows at the end, or ""
 };
 
 }  // namespace embers

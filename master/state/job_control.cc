@@ -15,7 +15,11 @@ constexpr size_t kMostNamed = 20;  // workers in a message
 
 void JobState::check_steerable() const {
   if (error_) throw Error(ErrorCode::kJobFailed, fmt::format("the job has failed: {}", error_->what()));
-  if (phase_ >= Phase::kEnding) fail(ErrorCode::kEnded, "the job '{}' has ended", config_->job.job.name);
+  if (phase_ >= Phase::kEnding) throw Error(ended());
+}
+
+Error JobState::ended() const {
+  return {ErrorCode::kEnded, fmt::format("the job '{}' has ended", config_->job.job.name)};
 }
 
 void JobState::take(const Event::Scale& e) {
@@ -88,11 +92,12 @@ Member& JobState::worker_named(const std::string& name) {
 
 void JobState::drain(Member& worker) {
   members_.drain(worker);
-  if (const auto ticket = waiting_leases_.take(worker.incarnation))
-    effect(Effect::Answer{*ticket, Reply::Lease{}});  // nothing any more
   orders_.give(worker.incarnation, Order::What::kDrain, 0, now_);
   say(fmt::format("{} is to finish what it holds, and to leave", worker.describe()));
-  answer_order(worker.incarnation);
+  answer_order(worker.incarnation);  // first: who has no more work leaves, and should know why
+  for (WaitingList* list : {&waiting_leases_, &waiting_draws_})
+    if (const auto ticket = list->take(worker.incarnation))
+      effect(Effect::Answer{*ticket, Reply::Lease{}});  // nothing any more
 }
 
 // The youngest ones go. Those whose connection is broken may never come back, and are not counted.

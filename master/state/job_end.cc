@@ -24,6 +24,7 @@ void JobState::finish() {
   enter(Phase::kEnding);
   deadline_ = now_ + kEndSeconds;
   answer_owners(Time::max());
+  if (checkpoint_ && !waits_for_workers()) end_checkpoint(ended());
   refuse_joins(Error(ErrorCode::kJobFailed,
                      stopped() ? "the job ended before it began: " + report_.stopped_by : "the job is over"));
 }
@@ -36,6 +37,12 @@ std::set<uint64_t> JobState::not_waited_for() const {
   for (const auto& [worker, since] : hung_up_)
     if (now_ - since >= kComeBack) workers.insert(worker);
   return workers;
+}
+
+// In a job whose model comes with its first worker, that is a program, which may still look rows up when
+// nothing is left to be done. It leaves by itself.
+bool JobState::waits_for_workers() const {
+  return phase_ == Phase::kEnding && config_->job.from_worker && !stopped();
 }
 
 void JobState::close() {
@@ -54,8 +61,9 @@ void JobState::fail_job(const Error& why) {
   error_ = why;
   deadline_ = now_ + kFailSeconds;
   const Error reply(ErrorCode::kJobFailed, why.what());
+  if (checkpoint_) end_checkpoint(reply);
   refuse_joins(reply);
-  for (WaitingList* list : {&waiting_leases_, &waiting_owners_})
+  for (WaitingList* list : {&waiting_leases_, &waiting_owners_, &waiting_draws_, &waiting_begins_})
     for (const Waiting& w : list->take_all()) {
       told_.insert(w.incarnation);
       refuse(w.ticket, reply);
@@ -92,10 +100,11 @@ void JobState::take(const Event::Fail& e) {
 void JobState::over() {
   enter(Phase::kOver);
   report_.workers_joined = members_.workers_joined();
+  if (checkpoint_) end_checkpoint(ended());
   const Error over(ErrorCode::kJobFailed, error_ ? error_->what() : "the job is over");
   const Error ended(ErrorCode::kEnded, over.what());  // what those are told that wait for orders alone
   refuse_joins(over);
-  for (WaitingList* list : {&waiting_leases_, &waiting_owners_})
+  for (WaitingList* list : {&waiting_leases_, &waiting_owners_, &waiting_draws_, &waiting_begins_})
     for (const Waiting& w : list->take_all()) refuse(w.ticket, over);
   for (const auto& [incarnation, member] : members_.all())
     if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, error_ ? over : ended);
@@ -110,6 +119,7 @@ void JobState::refuse_joins(const Error& why) {
   for (Place& place : places_)
     if (place.holder == Place::Holder::kConnecting) {
       place.holder = Place::Holder::kNobody;
+      place.waits = false;
       remove(place.incarnation, why);
       refuse(place.join, why);
     }

@@ -144,10 +144,10 @@ std::optional<double> JobState::remaining() const {
   if (stopped() || paused_ || members_.workers() == 0) return std::nullopt;
   if (phase_ < Phase::kTraining || phase_ > Phase::kSaving) return std::nullopt;
   const uint64_t epochs = config_->job.training.epochs;
-  const bool trains = config_->task == JobConfig::Task::kTrain;
-  const uint64_t to_come = trains && epochs > epoch_ ? epochs - epoch_ : 0;
+  const bool is_training = config_->task == JobConfig::Task::kTrain;
+  const uint64_t to_come = is_training && epochs > epoch_ ? epochs - epoch_ : 0;
   TimeLeft::Rest rest{to_come * config_->train_minibatches, to_come * config_->test_minibatches, to_come + 1};
-  if (phase_ == Phase::kTraining) rest.training += train_book_.total() - train_book_.done();
+  if (trains()) rest.training += train_book_.total() - train_book_.done();
   if (phase_ <= Phase::kSettling) rest.evaluation += config_->test_minibatches;
   if (phase_ == Phase::kEvaluating) rest.evaluation += eval_book_.total() - eval_book_.done();
   return time_left_.seconds(rest);
@@ -179,13 +179,14 @@ bool JobState::is_last() const {
 // Between epochs: saves when it is time, then begins the next epoch or ends the job.
 void JobState::save_or_go_on() {
   enter(Phase::kSaving);
-  if ((save_again_ = paused_)) return;  // until all owners are there
-  const bool trains = config_->task == JobConfig::Task::kTrain;
-  const bool trained = trains && (!report_.epochs.empty() || !config_->resume.empty());
+  // Until all owners are there, and only one checkpoint is written.
+  if ((save_again_ = paused_ || writes_checkpoint())) return;
+  const bool is_training = config_->task == JobConfig::Task::kTrain;
+  const bool trained = is_training && (!report_.epochs.empty() || !config_->resume.empty());
   last_save_ = is_last();
   const bool due = last_save_ || (config_->save_every > 0 && epoch_ % config_->save_every == 0);
   effect(Effect::Save{saves_ && trained && due && !config_->output.empty(),
-                      saves_ && last_save_ && trains && !config_->dump_rows.empty(), cursor()});
+                      saves_ && last_save_ && is_training && !config_->dump_rows.empty(), cursor()});
 }
 
 void JobState::take(const Event::Saved& e) {

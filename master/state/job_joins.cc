@@ -32,6 +32,7 @@ Member JobState::joining(const Event::Join& e) {
   member.more = e.more;
   member.token = e.token;
   member.label = e.label;
+  member.window = e.window;
   return member;
 }
 
@@ -43,6 +44,8 @@ void JobState::admit(const Event::Join& e) {
   if (member.owner) member.number = *place_for_owner();
   if (member.worker()) accept_numeric_settings(e);
   const Member& added = members_.add(std::move(member), now_);
+  leases_ahead_ |= added.window > 0;
+  if (added.worker() && wants_model()) adopt(e, added);
   if (added.owner) addresses_.reset();
   if (!e.owner) {
     say(fmt::format("{} joined", added.describe()));
@@ -60,7 +63,15 @@ void JobState::admit(const Event::Join& e) {
   place.holder = Place::Holder::kConnecting;
   place.incarnation = added.incarnation;
   place.join = e.ticket;
-  effect(Effect::Connect{added.number, added.incarnation, added.describe(), added.endpoints, added.boot_id});
+  if (!wants_model()) return connect(place);
+  place.waits = true;
+  say(fmt::format("{} is there, and waits for the model", added.describe()));
+}
+
+void JobState::connect(Place& place) {
+  place.waits = false;
+  const Member& m = *members_.find(place.incarnation);
+  effect(Effect::Connect{m.number, m.incarnation, m.describe(), m.endpoints, m.boot_id});
 }
 
 // All places are taken, perhaps by processes that have ended: the next process of an owner that was killed
@@ -138,8 +149,9 @@ void JobState::check_owner(const Member& joining) const {
   const size_t kept = members_.kept_from(joining), come = size_t{1} + joining.more;
   if (open == 0)
     fail(ErrorCode::kInvalid, "this job has {} shards and all have joined{}", config_->shards,
-         config_->model.has_embeddings() ? ""
-                                         : " (its model has no Embedding layer and needs no shard process)");
+         config_->model.has_embeddings() || config_->job.model_from_worker()
+             ? ""
+             : " (its model has no Embedding layer and needs no shard process)");
   if (kept + come > open)
     fail(ErrorCode::kInvalid,
          "this job has {} shards, of which {} {} not joined yet{}: a process with {} owner{} does not fit "
@@ -151,6 +163,11 @@ void JobState::check_owner(const Member& joining) const {
 
 void JobState::check_worker(const Event::Join& e) const {
   const std::string where = worker_at(e);
+  if (config_->job.model_from_worker()) check_told(e, where);
+  if (wants_model()) {
+    if (!config_->job.from_worker) check_settings(e.settings, where);
+    return;
+  }
   if (const std::string d = signature_difference(model_signature_, e.model); !d.empty())
     fail(ErrorCode::kMismatch, "the model differs: {} ({})", d, where);
   check_settings(e.settings, where);
@@ -159,6 +176,67 @@ void JobState::check_worker(const Event::Join& e) const {
     fail(ErrorCode::kMismatch,
          "{}; a sync job gives the same weights only with the same settings on all workers",
          differences.front());
+}
+
+// The first worker decides, within what the job file and the checkpoint say; the others must agree.
+void JobState::check_told(const Event::Join& e, const std::string& where) const {
+  if (e.told == nullptr)
+    fail(ErrorCode::kMismatch, "{}; this one says nothing ({})",
+         config_->job.from_worker
+             ? "the job file has neither [model] nor [data], so they come with the first worker, a program "
+               "that says what they are"
+             : "the model is a Python module, so a worker that runs it says what its tables are",
+         where);
+  if (!wants_model()) {
+    if (const std::string d = difference(*told_model_, *e.told); !d.empty())
+      fail(ErrorCode::kMismatch, "the model differs from the first worker's: {} ({})", d, where);
+    return;
+  }
+  const auto& own = config_->settings;
+  for (size_t i = 0; config_->job.from_worker && i < own.size(); ++i)
+    if (i >= e.settings.size() || e.settings[i] != own[i])
+      fail(ErrorCode::kMismatch, "the job differs: {} at the master, {} at the worker ({})", own[i],
+           i < e.settings.size() ? e.settings[i] : "nothing more", where);
+  if (config_->resume.empty()) return;
+  if (const std::string d = signature_difference(config_->saved_model, signature(e.told->model)); !d.empty())
+    fail(ErrorCode::kMismatch, "{} was saved by another model: {} ({})", config_->resume, d, where);
+}
+
+// How much there is to do, and what decides which records a minibatch has.
+void JobState::take_work(const Event::Join& e, JobConfig& config) const {
+  config.train_minibatches = e.told->minibatches();
+  config.train_records = e.told->records;
+  config.job.training.batch_size = e.told->batch_size;
+  config.job.training.epochs = e.told->epochs;
+  config.train_signature = e.told->amount();
+  config.train_signature.insert(config.train_signature.end(),
+                                e.settings.begin() + static_cast<std::ptrdiff_t>(config.settings.size()),
+                                e.settings.end());
+  config.settings = e.settings;
+}
+
+// From now on this is a job like others.
+void JobState::adopt(const Event::Join& e, const Member& worker) {
+  auto config = std::make_shared<JobConfig>(*config_);
+  config->model = e.told->model;
+  std::string amount;
+  if (config->job.from_worker) {
+    take_work(e, *config);
+    amount = fmt::format("; {} minibatches of {} records in an epoch", config->train_minibatches,
+                         config->job.training.batch_size);
+  }
+  config_ = config;
+  told_model_ = e.told;
+  model_signature_ = signature(config->model);
+  clips_by_norm_ = storage::Clipper(config->model.tables).needs_norms();
+  effect(Effect::Adopt{config_});
+  const size_t tables =
+      std::ranges::count_if(config->model.tables, [](const TableSpec& t) { return !is_reserved(t.name); });
+  say(fmt::format("the model came with {}: {} table{}, {} parameter{} and buffers{}", worker.name(), tables,
+                  tables == 1 ? "" : "s", config->model.dense.size(),
+                  config->model.dense.size() == 1 ? "" : "s", amount));
+  for (Place& place : places_)
+    if (place.waits) connect(place);
 }
 
 // Of a worker that has passed all checks. The first one decides; when it has gone before the job starts,

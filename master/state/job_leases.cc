@@ -17,10 +17,12 @@ std::string minibatches(size_t count) { return fmt::format("{} minibatch{}", cou
 void JobState::take(const Event::Lease& e) {
   check_failed(e.incarnation);
   idle_.erase(e.incarnation);
-  const Member& worker = member(e.incarnation);
+  Member& worker = member(e.incarnation);
   if (worker.token != 0) take_back_lost(e.incarnation, e.received);
   if (worker.draining) return effect(Effect::Answer{e.ticket, Reply::Lease{}});
-  wait(waiting_leases_, {e.ticket, e.incarnation, now_});
+  if (worker.window == 0) return wait(waiting_leases_, {e.ticket, e.incarnation, now_});
+  worker.away = false;
+  wait(waiting_draws_, {e.ticket, e.incarnation, now_});
 }
 
 // A worker that asks for more has received all that it was given, unless an answer was lost with a
@@ -35,9 +37,9 @@ void JobState::take_back_lost(uint64_t worker, uint64_t received) {
 // A job that stops still finishes the version it has begun, or (async: see stop()) what some owner may have
 // applied already.
 bool JobState::may_grant() const {
-  if (paused_ || (phase_ != Phase::kTraining && phase_ != Phase::kEvaluating)) return false;
+  if (paused_ || (!trains() && phase_ != Phase::kEvaluating)) return false;
   if (!stopped()) return true;
-  return phase_ == Phase::kTraining && (!sync() || train_book_.next() != window_.begin());
+  return trains() && (!sync() || !has_begun_no_version());
 }
 
 uint32_t JobState::most_to_grant(uint64_t incarnation) {
@@ -69,7 +71,7 @@ void JobState::serve_leases() {
     if (served_.slowest != clocks_.slowest()) served_.until = 0;
     served_.slowest = clocks_.slowest();
   }
-  if (waiting_leases_.empty() || !may_grant() || !book().has_work()) {
+  if (waiting_leases_.empty() || !may_grant() || begins_nothing() || !book().has_work()) {
     served_.until = 0;
     return;
   }
@@ -80,14 +82,19 @@ void JobState::serve_leases() {
         if (!granted) return false;
         if (!deadlines_.holds(w.incarnation)) members_.find(w.incarnation)->began_at = finished_;
         deadlines_.granted(w.incarnation, *granted, now_);
-        const bool training = phase_ == Phase::kTraining;
-        effect(Effect::Answer{
-            w.ticket, Reply::Lease{training ? Reply::Lease::Kind::kTrain : Reply::Lease::Kind::kEvaluate,
-                                   epoch_, training && sync() ? window_.version() : 0, std::move(*granted)}});
+        effect(Effect::Answer{w.ticket, leased(std::move(*granted))});
         return true;
       },
       served_.until, [&] { return book().has_work(); });
-  if (bounded()) served_.until = waiting_leases_.next();
+  // Those who still wait have no room, unless the work ran out before they were looked at.
+  if (bounded() && book().has_work()) served_.until = waiting_leases_.next();
+}
+
+Reply::Lease JobState::leased(LeaseBook::Lease lease) const {
+  const bool training = trains();
+  const uint64_t version = training && sync() ? window_.version_of(lease.parts.front().minibatch) : 0;
+  return {training ? Reply::Lease::Kind::kTrain : Reply::Lease::Kind::kEvaluate, epoch_, version,
+          std::move(lease)};
 }
 
 void JobState::take(const Event::Done& e) {
@@ -104,7 +111,7 @@ void JobState::take(const Event::Done& e) {
   }
   if (was_late && !deadlines_.is_late(e.incarnation)) no_longer_late(e.incarnation);
   bool accepted = false;
-  if (phase_ == Phase::kTraining || phase_ == Phase::kEvaluating) {
+  if (trains() || phase_ == Phase::kEvaluating) {
     if (e.returned) {
       accepted = book().give_back(e.lease, e.minibatch, e.attempt);
       report_.released += accepted;
@@ -115,7 +122,7 @@ void JobState::take(const Event::Done& e) {
         report_.skipped_rows += e.skipped;
         report_.direct_rows += e.direct_rows;
         report_.owner_rows += e.owner_rows;
-        phase_ == Phase::kTraining ? trained(e) : evaluated(e);
+        trains() ? trained(e) : evaluated(e);
       }
     }
   }
@@ -162,6 +169,7 @@ void JobState::check_late() {
   const auto late = deadlines_.late(now_);
   const size_t workers = members_.workers();
   if (workers == 0 || late.size() + idle_.size() < workers) return;  // somebody computes, or waits for work
+  if (late.empty() && config_->job.from_worker) return;              // programs may have something else to do
   std::vector<std::string> all;
   LeaseDeadlines::Duration least = LeaseDeadlines::Duration::max();
   for (const LeaseDeadlines::Late& l : late) {
@@ -188,8 +196,8 @@ void JobState::check_late() {
 void JobState::find_idle() {
   std::map<uint64_t, Time> idle;
   for (const auto& [incarnation, m] : members_.all()) {
-    if (!m.worker() || !m.connected || waiting_leases_.contains(incarnation) || deadlines_.holds(incarnation))
-      continue;
+    if (!m.worker() || !m.connected || deadlines_.holds(incarnation)) continue;
+    if (waiting_leases_.contains(incarnation) || waiting_draws_.contains(incarnation)) continue;
     const auto known = idle_.find(incarnation);
     idle.emplace(incarnation, known == idle_.end() ? now_ : known->second);
   }
@@ -213,7 +221,7 @@ size_t JobState::lease_to_others(uint64_t worker) {
 void JobState::lease_to_it_alone(uint64_t worker) {
   train_book_.reclaim(worker);
   eval_book_.reclaim(worker);
-  if (phase_ == Phase::kTraining && train_book_.unfinished_by(worker) > 0) clocks_.add(worker);
+  if (trains() && train_book_.unfinished_by(worker) > 0) clocks_.add(worker);
 }
 
 // Asks owners for their counts first; answered() shows them.

@@ -82,8 +82,9 @@ void JobState::disconnected(Member& member, const Event::LinkDown& e) {
   member.connected = false;
   if (member.worker() && e.hung_up) hung_up_.emplace(member.incarnation, now_);
   const Error unheard(ErrorCode::kUnavailable, e.why);
-  refuse_waiting(waiting_leases_, member.incarnation, unheard);
-  refuse_waiting(waiting_owners_, member.incarnation, unheard);
+  for (WaitingList* list : {&waiting_leases_, &waiting_owners_, &waiting_draws_, &waiting_begins_})
+    refuse_waiting(*list, member.incarnation, unheard);
+  deadlines_.goes_on(member.incarnation, now_);
   if (over_or_failed()) return;
   const size_t opened = member.worker() ? lease_to_others(member.incarnation) : 0;
   say(fmt::format(
@@ -140,7 +141,8 @@ void JobState::remove(uint64_t incarnation, const Error& why) {
   members_.remove(incarnation);
   addresses_.reset();
   if (const auto ticket = orders_.forget(incarnation)) refuse(*ticket, why);
-  for (WaitingList* list : {&waiting_joins_, &waiting_leases_, &waiting_owners_})
+  for (WaitingList* list :
+       {&waiting_joins_, &waiting_leases_, &waiting_owners_, &waiting_draws_, &waiting_begins_})
     refuse_waiting(*list, incarnation, why);
 }
 
@@ -179,12 +181,25 @@ void JobState::wait(WaitingList& list, const Waiting& request) {
   list.add(request);
 }
 
+// When nothing is left to be done, those that are gone are not waited for.
+void JobState::check_silent_workers() {
+  const double timeout = config_->job.job.heartbeat_timeout;
+  std::vector<uint64_t> silent;
+  for (const auto& [incarnation, m] : members_.all())
+    if (m.worker() && m.last_seen < after(-timeout)) silent.push_back(incarnation);
+  for (const uint64_t incarnation : silent)
+    lose(incarnation, fmt::format("no sign of life for {} s", timeout));
+}
+
 void JobState::check_silence() {
   // A process that is still joining does not know its incarnation, so heartbeats cannot cover it. Its
   // connection is watched instead.
-  waiting_joins_.for_each([&](const Waiting& w) {
-    if (Member& joining = *members_.find(w.incarnation); joining.connected) joining.last_seen = now_;
-  });
+  const auto is_joining = [&](uint64_t incarnation) {
+    if (Member& joining = *members_.find(incarnation); joining.connected) joining.last_seen = now_;
+  };
+  waiting_joins_.for_each([&](const Waiting& w) { is_joining(w.incarnation); });
+  for (const Place& place : places_)
+    if (place.waits) is_joining(place.incarnation);
   const double timeout = config_->job.job.heartbeat_timeout;
   while (const Member* silent = members_.silent_since(after(-timeout))) {
     lose(silent->incarnation, fmt::format("no sign of life for {} s", timeout));

@@ -76,9 +76,16 @@ void JobState::answered(const Questions::Open& question) {
       effect(Effect::ShowProgress{p});
       break;
     }
-    case Then::What::kEpoch:
-      stats_ = settle(answers);
+    case Then::What::kEpoch: {
+      Settled settled = settle(answers);
+      stats_ = settled.sums;
+      partial_ = std::move(settled.partial);
+      for (const uint64_t minibatch : settled.done) train_book_.mark_done(minibatch);
       close_epoch(stats_);
+      break;
+    }
+    case Then::What::kCheckpoint:
+      write_checkpoint(answers);
       break;
     case Then::What::kFenced: {
       const uint64_t worker = question.then.value;
@@ -107,9 +114,7 @@ void JobState::answered(const Questions::Open& question) {
   }
 }
 
-// The owners' sums without minibatches that only some of them applied. Those are noted in `partial_`, to be
-// finished after a resume; minibatches that all applied are done.
-OwnerStats JobState::settle(const std::map<uint32_t, OwnerAnswer>& answers) {
+JobState::Settled JobState::settle(const std::map<uint32_t, OwnerAnswer>& answers) {
   std::map<uint64_t, Partial> found;
   for (const auto& [owner, answer] : answers)
     for (const auto& a : std::get<OwnerCounts>(answer).applied) {
@@ -117,7 +122,8 @@ OwnerStats JobState::settle(const std::map<uint32_t, OwnerAnswer>& answers) {
       found[a.minibatch].owners.push_back(owner);
     }
   const auto by_all = [&](uint64_t minibatch) { return found.at(minibatch).owners.size() == answers.size(); };
-  OwnerStats sum = add_up(answers);
+  Settled settled;
+  OwnerStats& sum = settled.sums = add_up(answers);
   sum.examples = sum.minibatches = 0;
   for (const auto& [owner, answer] : answers) {
     const auto& counts = std::get<OwnerCounts>(answer);
@@ -130,13 +136,12 @@ OwnerStats JobState::settle(const std::map<uint32_t, OwnerAnswer>& answers) {
     sum.examples = std::max(sum.examples, examples);
     sum.minibatches = std::max(sum.minibatches, minibatches);
   }
-  partial_.clear();
   for (const auto& [minibatch, p] : found)
     if (by_all(minibatch))
-      train_book_.mark_done(minibatch);
+      settled.done.push_back(minibatch);
     else
-      partial_.push_back(p);
-  return sum;
+      settled.partial.push_back(p);
+  return settled;
 }
 
 void JobState::take(const Event::OwnerAnswered& e) {
@@ -241,6 +246,7 @@ void JobState::lose_owner(uint32_t number, const std::string& why) {
   if (!connecting && !waits_for(number)) return fail_job(Error(ErrorCode::kLost, lost));
   if (member != nullptr) remove(member->incarnation, Error(ErrorCode::kFenced, lost));
   place.holder = Place::Holder::kNobody;
+  place.waits = false;
   if (connecting) return say(lost);         // the place stays as it was
   effect(Effect::Drop{place.incarnation});  // one that hangs answers nothing
   paused_ = true;

@@ -16,14 +16,15 @@ struct Arrow {
 constexpr std::array kArrows{
     Arrow{Phase::kGathering, Phase::kPreparing},  // everybody has joined
     Arrow{Phase::kGathering, Phase::kEnding},     // stopped
-    Arrow{Phase::kPreparing, Phase::kTraining},  Arrow{Phase::kPreparing, Phase::kEvaluating},
+    Arrow{Phase::kPreparing, Phase::kTraining},     Arrow{Phase::kPreparing, Phase::kEvaluating},
     Arrow{Phase::kPreparing, Phase::kSaving},  // nothing to train or evaluate
-    Arrow{Phase::kTraining, Phase::kSettling},   Arrow{Phase::kSettling, Phase::kEvaluating},
+    Arrow{Phase::kTraining, Phase::kCheckpointing}, Arrow{Phase::kCheckpointing, Phase::kTraining},
+    Arrow{Phase::kTraining, Phase::kSettling},      Arrow{Phase::kSettling, Phase::kEvaluating},
     Arrow{Phase::kSettling, Phase::kSaving},  // no test set, or stopped
-    Arrow{Phase::kEvaluating, Phase::kScoring},  Arrow{Phase::kEvaluating, Phase::kSaving},  // stopped
-    Arrow{Phase::kScoring, Phase::kSaving},      Arrow{Phase::kSaving, Phase::kTraining},
-    Arrow{Phase::kSaving, Phase::kEnding},       Arrow{Phase::kEnding, Phase::kClosing},
-    Arrow{Phase::kClosing, Phase::kOver},        Arrow{Phase::kFailed, Phase::kOver},
+    Arrow{Phase::kEvaluating, Phase::kScoring},     Arrow{Phase::kEvaluating, Phase::kSaving},  // stopped
+    Arrow{Phase::kScoring, Phase::kSaving},         Arrow{Phase::kSaving, Phase::kTraining},
+    Arrow{Phase::kSaving, Phase::kEnding},          Arrow{Phase::kEnding, Phase::kClosing},
+    Arrow{Phase::kClosing, Phase::kOver},           Arrow{Phase::kFailed, Phase::kOver},
 };
 
 template <class E>
@@ -34,8 +35,8 @@ constexpr bool is_request = requires(const E& e) {
 }  // namespace
 
 const char* name(Phase phase) {
-  constexpr std::array kNames{"gathering", "preparing", "training", "settling", "evaluating", "scoring",
-                              "saving",    "ending",    "closing",  "failed",   "over"};
+  constexpr std::array kNames{"gathering", "preparing", "training", "checkpointing", "settling", "evaluating",
+                              "scoring",   "saving",    "ending",   "closing",       "failed",   "over"};
   return kNames.at(static_cast<size_t>(phase));
 }
 
@@ -87,6 +88,8 @@ std::vector<Effect> JobState::on(const Event& event) {
       admit_applicants();
       answer_joins();
       serve_leases();
+      serve_draws();
+      serve_begins();
     } while (step());
   } catch (const Error& why) {
     fail_job(why);
@@ -101,7 +104,7 @@ void JobState::enter(Phase next) {
     fail(ErrorCode::kInternal, "a job that is {} cannot go on to {}", name(phase_), name(next));
   if (works()) {
     keep_time();
-    time_left_.finish(now_);
+    next == Phase::kCheckpointing ? time_left_.pause() : time_left_.finish(now_);
   }
   phase_ = next;
   keep_time();
@@ -111,6 +114,7 @@ void JobState::enter(Phase next) {
 // Moves the job on if what its phase waits for has happened; false when there is nothing to do now. Called
 // after every event until then, so no event needs to know who waits for it.
 bool JobState::step() {
+  if (begin_checkpoint()) return true;
   switch (phase_) {
     case Phase::kGathering:
       if (members_.staying_workers() < workers_to_begin() || owners_there() < config_->shards ||
@@ -128,7 +132,9 @@ bool JobState::step() {
       if (!eval_book_.finished() && !(stopped() && eval_book_.idle())) return false;
       return end_evaluation(), true;
     case Phase::kEnding:
-      if (members_.workers() > not_waited_for().size() && now_ <= deadline_) return false;
+      if (checkpoint_) return false;  // owners are needed for it
+      if (members_.workers() > not_waited_for().size() && (now_ <= deadline_ || waits_for_workers()))
+        return false;
       return close(), true;
     case Phase::kClosing:
       if (owners_to_tell_ > 0) return false;
@@ -149,8 +155,12 @@ bool JobState::step() {
 
 bool JobState::drained() const {
   if (!train_book_.idle()) return false;
-  return members_.workers() == 0 ||
-         (sync() ? train_book_.next() == window_.begin() : train_book_.again().empty());
+  return members_.workers() == 0 || (sync() ? has_begun_no_version() : train_book_.again().empty());
+}
+
+// Sync: nobody has worked on the next one. With leases ahead, something done shows that somebody has.
+bool JobState::has_begun_no_version() const {
+  return train_book_.next() == window_.begin() || (leases_ahead_ && !window_.has_done());
 }
 
 void JobState::commit() {
@@ -190,6 +200,8 @@ void JobState::take(const Event::Tick&) {
     idle_.clear();
   }
   answer_orders();
+  check_checkpoint();
+  if (waits_for_workers()) check_silent_workers();
   if (phase_ >= Phase::kEnding) return;
   measure_pace();
   check_silence();
@@ -207,8 +219,9 @@ double JobState::beat() const { return std::min(1.0, config_->job.job.heartbeat_
 
 JobState::Held JobState::held() const {
   return {members_.all().size(),
-          waiting_joins_.size() + waiting_leases_.size() + waiting_owners_.size() + orders_.waiting() +
-              applicants_.size(),
+          waiting_joins_.size() + waiting_leases_.size() + waiting_owners_.size() + waiting_draws_.size() +
+              waiting_begins_.size() + orders_.waiting() + applicants_.size() +
+              (checkpoint_ && checkpoint_->ticket),
           questions_.size(),
           train_book_.again().size() + eval_book_.again().size() + train_book_.held() + eval_book_.held() +
               train_book_.late() + eval_book_.late()};

@@ -18,6 +18,7 @@
 #include "master/state/questions.h"
 #include "master/state/time_left.h"
 #include "master/state/waiting_list.h"
+#include "master/state/wanted_checkpoint.h"
 #include "schema/partition.h"
 #include "schema/status.h"
 
@@ -47,6 +48,9 @@ class JobState {
   Phase phase() const { return phase_; }
   const std::optional<Error>& error() const { return error_; }  // once failed
   const Report& report() const { return report_; }
+  // The job has no model and data of its own, and no worker has told them yet.
+  bool wants_model() const { return config_->job.model_from_worker() && told_model_ == nullptr; }
+  bool wants_checkpoint() const { return checkpoint_.has_value(); }  // somebody does, and it is not there yet
   const Membership& members() const { return members_; }
   uint32_t wanted_workers() const { return wanted_workers_; }
   OwnerMap map() const;
@@ -72,6 +76,7 @@ class JobState {
     };
     Holder holder = Holder::kNobody;
     uint64_t incarnation = 0;  // of the holder; 0: this process
+    bool waits = false;        // to be connected to, for the job's model
     Ticket join = 0;           // of one that is being connected to
     std::optional<Away> away;  // the holder, if any, is to take over from a lost one
     // The question that shows that the holder can be reached, and what version it is at.
@@ -102,6 +107,7 @@ class JobState {
   // A request is refused by throwing an Error, before anything has changed.
   void take(const Event::Join& e);
   void take(const Event::Lease& e);
+  void take(const Event::Begin& e);
   void take(const Event::Done& e);
   void take(const Event::Heartbeat& e);
   void take(const Event::Owners& e);
@@ -111,6 +117,7 @@ class JobState {
   void take(const Event::Scale& e);
   void take(const Event::Drain& e);
   void take(const Event::End& e);
+  void take(const Event::Checkpoint& e);
   void take(const Event::Stop& e) { stop(e.why); }
   void take(const Event::Tick& e);
   void take(const Event::Reconnected& e);
@@ -126,6 +133,8 @@ class JobState {
   void take(const Event::Scored& e);
   void take(const Event::Saved& e);
   void take(const Event::WorkFailed& e);
+  void take(const Event::CheckpointSaved& e);
+  void take(const Event::CheckpointFailed& e);
   void take(const Event::EvaluationFailed& e) { fail_job(e.error); }
 
   template <class E>
@@ -139,6 +148,7 @@ class JobState {
   void enter(Phase next);
   bool step();
   bool drained() const;
+  bool has_begun_no_version() const;
   void commit();
   void send_commit(storage::SquaredNorms norms);
   bool stopped() const { return !report_.stopped_by.empty(); }
@@ -160,6 +170,9 @@ class JobState {
   bool fits(const Member& joining) const;
   void check_owner(const Member& joining) const;
   void check_worker(const Event::Join& e) const;
+  void check_told(const Event::Join& e, const std::string& where) const;
+  void adopt(const Event::Join& e, const Member& worker);
+  void take_work(const Event::Join& e, JobConfig& config) const;
   void accept_numeric_settings(const Event::Join& e);
   std::vector<std::string> numeric_differences(const Event::Join& e) const;
   void check_settings(const std::vector<std::string>& theirs, const std::string& where) const;
@@ -181,14 +194,29 @@ class JobState {
   void answer_order(uint64_t member);
   void answer_orders();
   void check_silence();
+  void check_silent_workers();
   void wait(WaitingList& list, const Waiting& request);
 
   // --- who steers it (job_control.cc) ------------------------------------------------------------
   void check_steerable() const;
+  Error ended() const;
   Member& worker_named(const std::string& name);
   void drain(Member& worker);
   void drain_surplus();
   uint32_t workers_to_begin() const { return std::min(config_->workers, wanted_workers_); }
+
+  // --- a checkpoint on demand (job_checkpoint.cc) ------------------------------------------------
+  bool trains() const { return phase_ == Phase::kTraining || phase_ == Phase::kCheckpointing; }
+  bool begins_nothing() const;
+  bool nobody_works() const;
+  bool begin_checkpoint();
+  void write_checkpoint(const std::map<uint32_t, OwnerAnswer>& counts);
+  bool writes_checkpoint() const {
+    return checkpoint_ && checkpoint_->stage == WantedCheckpoint::Stage::kWriting;
+  }
+  void end_checkpoint(const std::optional<Error>& error);
+  void go_on_saving();
+  void check_checkpoint();
 
   // --- how it stands (job_status.cc) -------------------------------------------------------------
   Status::Member describe(const Member& member, Time now) const;
@@ -210,6 +238,16 @@ class JobState {
   void take_back_lost(uint64_t worker, uint64_t received);
   void show_progress();
 
+  // --- leases ahead (job_ahead.cc) ---------------------------------------------------------------
+  void serve_draws();
+  void serve_begins();
+  std::vector<uint64_t> drawing() const;
+  static LeaseBook::Stripe stripe_of(uint64_t worker, const std::vector<uint64_t>& drawing);
+  void find_away(uint64_t below, uint64_t asker, Time since);
+  std::optional<LeaseBook::Lease> draw(const Member& worker);
+  Reply::Lease leased(LeaseBook::Lease lease) const;
+  void goes_on(uint64_t worker);
+
   // --- owners (job_owners.cc) --------------------------------------------------------------------
   size_t owners_there() const;
   bool owners_missing() const;
@@ -223,11 +261,19 @@ class JobState {
   bool waits_for(uint32_t number) const;
   std::optional<uint32_t> place_for_owner() const;
   Place* place_of(uint64_t incarnation);
+  void connect(Place& place);
   void check_return(uint32_t number, uint64_t version);
   void go_on();
   void answer_owners(Time asked_before);
   void check_away();
-  OwnerStats settle(const std::map<uint32_t, OwnerAnswer>& answers);
+  // The owners' sums without minibatches that only some of them applied, and which these are. Others are
+  // done.
+  struct Settled {
+    OwnerStats sums;
+    std::vector<Partial> partial;
+    std::vector<uint64_t> done;
+  };
+  static Settled settle(const std::map<uint32_t, OwnerAnswer>& answers);
 
   // --- epochs (job_epochs.cc) --------------------------------------------------------------------
   void begin_epoch(uint32_t number, uint64_t next, const std::vector<uint64_t>& again);
@@ -253,8 +299,10 @@ class JobState {
   void over();
   void tell_owners(bool ok, const std::string& message, std::chrono::seconds timeout);
   void refuse_joins(const Error& why);
+  bool waits_for_workers() const;
 
   std::shared_ptr<const JobConfig> config_;
+  std::shared_ptr<const ToldModel> told_model_;  // by the first worker of a job whose model comes with it
   std::vector<std::string> model_signature_;
   uint32_t local_owners_ = 0;
   bool shows_progress_ = false;
@@ -272,6 +320,11 @@ class JobState {
   uint32_t wanted_workers_;
   Time alone_since_;  // without any worker, while training or evaluating
   WaitingList waiting_joins_, waiting_leases_, waiting_owners_;
+  // Of workers with a window: requests for leases, and to begin the work on one.
+  WaitingList waiting_draws_, waiting_begins_;
+  std::map<uint64_t, Event::Begin> begins_;  // of those that wait to begin, by incarnation
+  Time found_away_;                          // when a worker was last found not to draw its stripe
+  bool leases_ahead_ = false;                // a worker has joined that has a window
   // Bounded: of those that wait for a lease, the ones before `clocked` have a clock, and the ones before
   // `until` had no room when the slowest clock was what it is now.
   struct Served {
@@ -306,6 +359,8 @@ class JobState {
   bool stats_pending_ = false;
   bool saves_ = true;       // at its end
   bool last_save_ = false;  // after the save that is under way the job ends
+  std::optional<WantedCheckpoint> checkpoint_;
+  LastCheckpoint last_checkpoint_;
   TimeLeft time_left_;
   EpochSums sums_;
   bool trained_any_ = false;  // a minibatch with examples, in this run

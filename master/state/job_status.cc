@@ -13,7 +13,8 @@ double seconds(Time from, Time to) { return std::chrono::duration<double>(to - f
 Status JobState::status(Time now) const {
   now = std::max(now, now_);
   const auto& training = config_->job.training;
-  const bool trains = config_->task == JobConfig::Task::kTrain, evaluating = phase_ == Phase::kEvaluating;
+  const bool is_training = config_->task == JobConfig::Task::kTrain,
+             evaluating = phase_ == Phase::kEvaluating;
   Status s;
   s.mode = report_.mode;
   s.phase = name(phase_);
@@ -22,13 +23,13 @@ Status JobState::status(Time now) const {
   s.elapsed_s = seconds(start_, now);
   s.remaining_s = remaining().value_or(Status::kNone);
   s.epoch = epoch_;
-  s.epochs = trains ? training.epochs : 0;
-  s.version = sync() && phase_ == Phase::kTraining ? window_.version() : stats_.version;
+  s.epochs = is_training && !(wants_model() && config_->job.from_worker) ? training.epochs : 0;
+  s.version = sync() && trains() ? window_.version() : stats_.version;
   const LeaseBook& book = evaluating ? eval_book_ : train_book_;
   s.minibatches_done = book.done();
   s.minibatches = book.total();
-  s.examples = trains ? begin_.examples + trained_examples_ : evaluated_examples_;
-  s.examples_per_s = (evaluating || !trains ? evaluation_pace_ : training_pace_).per_second(now);
+  s.examples = is_training ? begin_.examples + trained_examples_ : evaluated_examples_;
+  s.examples_per_s = (evaluating || !is_training ? evaluation_pace_ : training_pace_).per_second(now);
   if (evaluation_)
     s.evaluation = Status::Evaluation{evaluation_->loss, evaluation_->auc, evaluation_->accuracy};
   if (stats_.staleness.pushes() > 0) {
@@ -36,7 +37,8 @@ Status JobState::status(Time now) const {
     s.staleness_max = stats_.staleness.max;
   }
   s.workers = {wanted_workers_, members_.active_workers(), report_.workers_lost};
-  s.shards = {config_->shards, owners_there(), owners_lost_};
+  const size_t waiting = std::ranges::count_if(places_, [](const Place& p) { return p.waits; });
+  s.shards = {config_->shards, owners_there() + waiting, owners_lost_};
   for (uint32_t number = 0; number < places_.size(); ++number)
     if (places_[number].away && places_[number].holder == Place::Holder::kNobody) {
       Status::Member& lost = s.members.emplace_back();

@@ -3,12 +3,34 @@
 #include <algorithm>
 
 namespace embers {
+namespace {
+
+std::vector<LeaseDeadlines::Late> in_order(std::vector<LeaseDeadlines::Late> late) {
+  std::sort(late.begin(), late.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
+  return late;
+}
+
+}  // namespace
 
 void LeaseDeadlines::granted(uint64_t worker, const LeaseBook::Lease& lease, Time now) {
   if (lease.parts.empty()) return;
   Working& working = working_[worker];
   if (working.held.empty()) working.since = now;
   for (const LeaseBook::Part& part : lease.parts) working.held.insert({lease.id, part.minibatch});
+}
+
+void LeaseDeadlines::waits(uint64_t worker) {
+  if (const auto found = working_.find(worker); found != working_.end()) {
+    found->second.waits = true;
+    found->second.late = false;
+  }
+}
+
+void LeaseDeadlines::goes_on(uint64_t worker, Time now) {
+  if (const auto found = working_.find(worker); found != working_.end()) {
+    found->second.since = now;
+    found->second.late = found->second.waits = false;
+  }
 }
 
 bool LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now) {
@@ -57,18 +79,18 @@ std::vector<LeaseDeadlines::Late> LeaseDeadlines::newly_late(Time now) {
   std::vector<Late> late;
   const Duration limit = this->limit();
   for (auto& [worker, working] : working_)
-    if (!working.late && now - working.since > limit) {
+    if (!working.late && !working.waits && now - working.since > limit) {
       working.late = true;
       late.push_back(working.describe(worker, now));
     }
-  return late;
+  return in_order(std::move(late));
 }
 
 std::vector<LeaseDeadlines::Late> LeaseDeadlines::late(Time now) const {
   std::vector<Late> late;
   for (const auto& [worker, working] : working_)
     if (working.late) late.push_back(working.describe(worker, now));
-  return late;
+  return in_order(std::move(late));
 }
 
 bool LeaseDeadlines::is_late(uint64_t worker) const {

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,8 +14,8 @@ namespace embers {
 
 // How long a worker may take over a minibatch before others may compute it, too. A worker computes what it
 // holds one after another, so the work on a minibatch begins when the worker was given it, or finished the
-// one before it, whichever is later: a lease that waits in a pipeline or a loader has not begun. Plain state,
-// owned by the master; moments come from the caller.
+// one before it, whichever is later: a lease that waits in a pipeline or a loader has not begun. A worker
+// with a window says itself when it begins. Plain state, owned by the master; moments come from the caller.
 //
 // The time is `setting` if that is not 0. Otherwise it is found out: kFirst until kKnown minibatches are
 // done, since the first ones also warm caches and create rows, then kTimes the slowest of the last kRecent,
@@ -32,6 +32,10 @@ class LeaseDeadlines {
   explicit LeaseDeadlines(Duration setting = Duration(0)) : setting_(setting) {}
 
   void granted(uint64_t worker, const LeaseBook::Lease& lease, Time now);
+  // It wants to begin a minibatch that it holds, and waits for that; it does not become late meanwhile.
+  void waits(uint64_t worker);
+  // It begins the next minibatch that it holds. It is not late any more.
+  void goes_on(uint64_t worker, Time now);
   // It finished a minibatch of a lease (`computed`), or gave it back. False, and nothing changes, if it does
   // not hold it.
   bool finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now);
@@ -55,7 +59,7 @@ class LeaseDeadlines {
     size_t held = 0;         // minibatches that it has not finished
     Duration taken{};
   };
-  // Those who have become late since this was last asked.
+  // Those who have become late since this was last asked; both in the order of workers.
   std::vector<Late> newly_late(Time now);
   std::vector<Late> late(Time now) const;
   bool is_late(uint64_t worker) const;
@@ -65,7 +69,7 @@ class LeaseDeadlines {
   struct Working {
     std::set<std::pair<uint64_t, uint64_t>> held;  // lease, minibatch; the first one is being computed
     Time since;                                    // the begin of that
-    bool late = false;
+    bool late = false, waits = false;
 
     Late describe(uint64_t worker, Time now) const {
       return {worker, held.begin()->second, held.size(), now - since};
@@ -73,8 +77,8 @@ class LeaseDeadlines {
   };
 
   Duration setting_;
-  std::map<uint64_t, Working> working_;  // that hold something
-  std::deque<Duration> recent_;          // of minibatches that are done
+  std::unordered_map<uint64_t, Working> working_;  // that hold something
+  std::deque<Duration> recent_;                    // of minibatches that are done
 };
 
 }  // namespace embers

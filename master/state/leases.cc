@@ -16,7 +16,7 @@ LeaseBook::LeaseBook(uint64_t total, uint64_t first, const std::vector<uint64_t>
     if (minibatch < next_) again_.emplace(minibatch, 0);  // those from `first` on are to be done anyway
 }
 
-std::optional<LeaseBook::Lease> LeaseBook::grant(uint64_t worker, uint32_t most) {
+std::optional<LeaseBook::Lease> LeaseBook::grant(uint64_t worker, uint32_t most, bool begun) {
   Lease lease{last_lease_ + 1, {}};
   while (lease.parts.size() < most && !again_.empty() && again_.begin()->first < limit_) {
     const auto [minibatch, attempts] = *again_.begin();
@@ -26,8 +26,38 @@ std::optional<LeaseBook::Lease> LeaseBook::grant(uint64_t worker, uint32_t most)
   while (lease.parts.size() < most && next_ < std::min(limit_, total_)) lease.parts.push_back({next_++, 1});
   if (lease.parts.empty()) return std::nullopt;
   ++last_lease_;
-  for (const Part& p : lease.parts) held_.put(p.minibatch, {worker, lease.id, p.attempt});
+  for (const Part& p : lease.parts) held_.put(p.minibatch, {worker, lease.id, p.attempt, begun});
   return lease;
+}
+
+std::optional<uint64_t> LeaseBook::lowest_free(const Stripe& stripe) const {
+  for (const auto& [minibatch, attempts] : again_)
+    if (stripe.has(minibatch)) return minibatch;
+  const uint64_t rest = next_ % stripe.of;
+  const uint64_t minibatch = next_ + (stripe.remainder + stripe.of - rest) % stripe.of;
+  return minibatch < total_ ? std::optional(minibatch) : std::nullopt;
+}
+
+std::optional<LeaseBook::Lease> LeaseBook::grant_ahead(uint64_t worker, const Stripe& stripe) {
+  const auto minibatch = lowest_free(stripe);
+  if (!minibatch) return std::nullopt;
+  while (next_ <= *minibatch) again_.emplace(next_++, 0);
+  const auto granted = again_.extract(*minibatch);
+  Lease lease{++last_lease_, {{*minibatch, granted.mapped() + 1}}};
+  held_.put(*minibatch, {worker, lease.id, granted.mapped() + 1, false});
+  return lease;
+}
+
+bool LeaseBook::begin(uint64_t lease, uint64_t minibatch, uint32_t attempt) {
+  if (find(lease, minibatch, attempt) == nullptr) return false;
+  held_.begin(minibatch);
+  return true;
+}
+
+std::optional<uint64_t> LeaseBook::lowest_not_begun(uint64_t worker) const {
+  for (const uint64_t minibatch : held_.keys_of(worker))
+    if (!held_.find(minibatch)->begun) return minibatch;
+  return std::nullopt;
 }
 
 template <class Key>
@@ -37,6 +67,7 @@ void LeaseBook::Holdings<Key>::erase(const Key& key) {
   const auto of = of_.find(found->second.worker);
   of->second.erase(key);
   if (of->second.empty()) of_.erase(of);
+  begun_ -= found->second.begun;
   all_.erase(found);
 }
 
@@ -123,6 +154,22 @@ std::vector<uint64_t> LeaseBook::again() const {
   std::vector<uint64_t> out;
   for (const auto& [minibatch, attempts] : again_) out.push_back(minibatch);
   return out;
+}
+
+std::vector<uint64_t> LeaseBook::undone() const {
+  std::vector<uint64_t> out = again();
+  const auto middle = static_cast<std::ptrdiff_t>(out.size());
+  for (const auto& [minibatch, held] : held_.all()) out.push_back(minibatch);
+  std::sort(out.begin() + middle, out.end());
+  std::inplace_merge(out.begin(), out.begin() + middle, out.end());
+  return out;
+}
+
+bool LeaseBook::contested() const {
+  return std::ranges::any_of(late_.all(), [&](const auto& late) {
+    const uint64_t minibatch = late.first.first;
+    return late.second.begun && (again_.contains(minibatch) || held_.find(minibatch) != nullptr);
+  });
 }
 
 uint64_t evaluation_window(uint64_t batch_size, uint64_t workers) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,12 @@ class LeaseBook {
     std::vector<Part> parts;
   };
 
+  // Minibatches of which one of `of` workers is to compute every one that has its remainder.
+  struct Stripe {
+    uint64_t of = 1, remainder = 0;
+    bool has(uint64_t minibatch) const { return minibatch % of == remainder; }
+  };
+
   // Minibatches [first, total) and those of `again` are to be done; the others are. Ids of leases go on after
   // `last_lease`, so that what is said late about a lease of another book is not taken for one of this.
   explicit LeaseBook(uint64_t total = 0, uint64_t first = 0, const std::vector<uint64_t>& again = {},
@@ -34,8 +41,21 @@ class LeaseBook {
 
   // Minibatches from `limit` on are not granted until it is raised.
   void set_limit(uint64_t limit) { limit_ = limit; }
-  // Up to `most` minibatches for the worker, in order; nothing when none is available now.
-  std::optional<Lease> grant(uint64_t worker, uint32_t most);
+  // Up to `most` minibatches for the worker, in order; nothing when none is available now. The work on them
+  // begins when begin() says so, or (`begun`) at once.
+  std::optional<Lease> grant(uint64_t worker, uint32_t most, bool begun = true);
+  // The lowest minibatch of the stripe, beyond the limit, too. Those that are passed over stay available.
+  std::optional<Lease> grant_ahead(uint64_t worker, const Stripe& stripe);
+  // The lowest minibatch of the stripe that grant_ahead() would give.
+  std::optional<uint64_t> lowest_free(const Stripe& stripe) const;
+  std::optional<uint64_t> lowest_free() const { return lowest_free(Stripe()); }
+  // The work on it begins. False: the worker does not hold it any more.
+  bool holds(uint64_t lease, uint64_t minibatch, uint32_t attempt) const {
+    return find(lease, minibatch, attempt) != nullptr;
+  }
+  bool begin(uint64_t lease, uint64_t minibatch, uint32_t attempt);
+  // The lowest minibatch that the worker holds and has not begun.
+  std::optional<uint64_t> lowest_not_begun(uint64_t worker) const;
   // The worker has finished it; false when somebody else had before, or it was taken from that worker.
   bool complete(uint64_t lease, uint64_t minibatch, uint32_t attempt);
   // The worker cannot finish it. True when it waits to be granted again for this reason.
@@ -56,6 +76,10 @@ class LeaseBook {
   }
   bool finished() const { return next_ == total_ && again_.empty() && held_.empty(); }
   bool idle() const { return held_.empty(); }
+  // Somebody works on something that it holds.
+  bool works() const { return held_.begun() > 0; }
+  // A late worker has begun something that others have not done yet: what it does may still count.
+  bool contested() const;
   size_t held() const { return held_.size(); }
   // What the worker has not finished yet, even if others were granted it, too, or have completed it.
   size_t unfinished_by(uint64_t worker) const;
@@ -69,16 +93,23 @@ class LeaseBook {
   // done.
   uint64_t next() const { return next_; }
   std::vector<uint64_t> again() const;
+  // The same of a book that is not idle: what is held counts as never granted.
+  std::vector<uint64_t> undone() const;
 
  private:
   struct Held {
     uint64_t worker;
     uint64_t lease;
     uint32_t attempt;
+    bool begun;
   };
   using Attempt = std::pair<uint64_t, uint32_t>;  // minibatch, number
   // What is held, by Key, and by whom: one worker's share is found without a look at the others', of whom
   // there may be thousands.
+  struct Hash {
+    size_t operator()(uint64_t minibatch) const { return minibatch; }
+    size_t operator()(const Attempt& attempt) const { return attempt.first; }
+  };
   template <class Key>
   class Holdings {
    public:
@@ -86,11 +117,22 @@ class LeaseBook {
       const auto found = all_.find(key);
       return found == all_.end() ? nullptr : &found->second;
     }
+    Held* find(const Key& key) {
+      const auto found = all_.find(key);
+      return found == all_.end() ? nullptr : &found->second;
+    }
     void put(const Key& key, const Held& held) {
       all_.emplace(key, held);
       of_[held.worker].insert(key);
+      begun_ += held.begun;
     }
+    void begin(const Key& key) { begun_ += !std::exchange(all_.at(key).begun, true); }
     void erase(const Key& key);
+    const std::set<Key>& keys_of(uint64_t worker) const {
+      static const std::set<Key> none;
+      const auto found = of_.find(worker);
+      return found == of_.end() ? none : found->second;
+    }
     // A copy, so that what is held may change while it is gone through.
     std::vector<Key> of(uint64_t worker) const;
     size_t count(uint64_t worker) const {
@@ -99,10 +141,13 @@ class LeaseBook {
     }
     bool empty() const { return all_.empty(); }
     size_t size() const { return all_.size(); }
+    size_t begun() const { return begun_; }
+    const std::unordered_map<Key, Held, Hash>& all() const { return all_; }  // in no order
 
    private:
-    std::map<Key, Held> all_;
-    std::map<uint64_t, std::set<Key>> of_;  // by worker; none of them is empty
+    std::unordered_map<Key, Held, Hash> all_;
+    std::unordered_map<uint64_t, std::set<Key>> of_;  // by worker; none of them is empty
+    size_t begun_ = 0;
   };
   const Held* find(uint64_t lease, uint64_t minibatch, uint32_t attempt) const;
 

@@ -28,7 +28,10 @@ struct Member {
   uint64_t token = 0;  // of its join; not 0: it can lose that connection and come back over another one
   bool connected = true;
   std::chrono::steady_clock::time_point last_seen;
-  std::string label;      // given by whoever started it, or ""
+  std::string label;  // given by whoever started it, or ""
+  uint32_t window =
+      0;              // a worker: leases that it may draw ahead; 0: it begins what it is leased when it comes
+  bool away = false;  // a worker with a window: it did not draw what was its to draw, and has not drawn since
   bool draining = false;  // a worker: was told to finish what it holds, and to leave
   std::chrono::steady_clock::time_point joined;
   uint64_t done = 0;      // a worker: minibatches that it has finished

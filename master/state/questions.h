@@ -12,7 +12,16 @@ namespace embers {
 
 // What is to follow when every owner has answered.
 struct Then {
-  enum class What : uint8_t { kBegin, kProgress, kEpoch, kFenced, kMapKnown, kNorms, kCommitted };
+  enum class What : uint8_t {
+    kBegin,
+    kProgress,
+    kEpoch,
+    kFenced,
+    kMapKnown,
+    kNorms,
+    kCommitted,
+    kCheckpoint
+  };
   What what;
   uint64_t value = 0;  // kFenced: incarnation; kMapKnown: map version
 };

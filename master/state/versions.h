@@ -32,6 +32,11 @@ class VersionWindow {
   uint64_t limit() const { return limit_; }
   uint64_t begin() const { return begin_; }
   uint64_t version() const { return version_; }
+  // That the minibatch is computed on; not below begin().
+  uint64_t version_of(uint64_t minibatch) const { return version_ + (minibatch - begin_) / window_; }
+  // The first minibatch of that version.
+  uint64_t begin_of(uint64_t minibatch) const { return minibatch - (minibatch - begin_) % window_; }
+  bool has_done() const { return !done_.empty(); }  // any of the next version's
   void complete(uint64_t minibatch, uint32_t attempt, uint64_t examples) {
     done_[minibatch] = {attempt, examples};
   }

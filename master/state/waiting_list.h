@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "master/state/events.h"
@@ -65,7 +66,7 @@ class WaitingList {
 
  private:
   std::map<Place, Waiting> requests_;
-  std::map<uint64_t, Place> of_;  // by incarnation
+  std::unordered_map<uint64_t, Place> of_;  // by incarnation
   Place next_ = 1;
 };
 

@@ -48,11 +48,30 @@ class MinMaxNorm : public Constraint {
   const double low_, high_, rate_;
 };
 
+// torch.embedding_renorm_.
+class Renorm : public Constraint {
+ public:
+  Renorm(double max_norm, double norm_type) : max_norm_(max_norm), norm_type_(norm_type) {}
+  void before(std::span<float> row) const override {
+    const double norm = norm_type_ == 2 ? norm_of(row) : norm_of_type(row);
+    if (norm > max_norm_) scale_to(max_norm_, norm, row);
+  }
+
+ private:
+  double norm_of_type(std::span<const float> row) const {
+    double sum = 0;
+    for (const float x : row) sum += std::pow(std::abs(double{x}), norm_type_);
+    return std::pow(sum, 1 / norm_type_);
+  }
+
+  const double max_norm_, norm_type_;
+};
+
 using Made = std::unique_ptr<const Constraint>;
 
 struct Known {
   const char* name;
-  Params defaults;  // Keras's
+  Params defaults;  // Keras's, and torch's
   Made (*make)(const Params&);
 };
 
@@ -67,6 +86,9 @@ const std::vector<Known>& known_constraints() {
        [](const Params& p) -> Made { return std::make_unique<MinMaxNorm>(0, p.at("max_value"), 1); }},
       {"non_neg", {}, [](const Params&) -> Made { return std::make_unique<NonNegative>(); }},
       {"unit_norm", {}, [](const Params&) -> Made { return std::make_unique<UnitNorm>(); }},
+      {"renorm",
+       {{"max_norm", 1}, {"norm_type", 2}},
+       [](const Params& p) -> Made { return std::make_unique<Renorm>(p.at("max_norm"), p.at("norm_type")); }},
       {"min_max_norm", {{"min_value", 0}, {"max_value", 1}, {"rate", 1}}, make_min_max_norm},
   };
   return known;
@@ -77,6 +99,9 @@ void check_range(const std::string& what, const Params& p) {
   if (p.contains("max_value") && !(low >= 0 && p.at("max_value") >= low))
     fail(ErrorCode::kInvalid, "{}: 0 <= min_value <= max_value must hold, but they are {} and {}", what, low,
          p.at("max_value"));
+  for (const char* const name : {"max_norm", "norm_type"})
+    if (p.contains(name) && !(p.at(name) > 0))
+      fail(ErrorCode::kInvalid, "{}: {} = {} must be above 0", what, name, p.at(name));
   if (p.contains("rate") && !(p.at("rate") >= 0 && p.at("rate") <= 1))
     fail(ErrorCode::kInvalid, "{}: rate = {} must be from 0 to 1", what, p.at("rate"));
 }

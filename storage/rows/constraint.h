@@ -11,14 +11,17 @@ namespace embers::storage {
 
 // Constraints that a row fulfils after each apply that touched it: tf.keras.constraints max_norm, non_neg,
 // unit_norm and min_max_norm, with Keras' formulas, names and defaults. A norm is that of one row (Keras'
-// axis is 1 here: a lazy table has no columns to take norms of).
+// axis is 1 here: a lazy table has no columns to take norms of). And one that holds before each apply:
+// "renorm", the max_norm of torch.nn.Embedding, whose look-ups scale rows down to a norm that they may exceed
+// afterwards.
 class Constraint {
  public:
   // nullptr for a spec without a name. kInvalid for an unknown name or parameter (nearest suggested), or a
   // value out of range.
   static std::unique_ptr<const Constraint> make(const ConstraintSpec& spec);
   virtual ~Constraint() = default;
-  virtual void apply(std::span<float> row) const = 0;
+  virtual void before(std::span<float> /*row*/) const {}  // it is changed
+  virtual void apply(std::span<float> /*row*/) const {}   // after it was changed
 };
 
 const std::vector<std::string>& constraint_names();

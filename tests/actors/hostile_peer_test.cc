@@ -189,6 +189,9 @@ MasterActor::behavior_type copying_master(MasterActor::pointer /*self*/, int /*u
       [=](const Message<wire::LeaseRequest>&) -> caf::result<Message<wire::LeaseReply>> {
         return to_caf(no);
       },
+      [=](const Message<wire::BeginRequest>&) -> caf::result<Message<wire::BeginReply>> {
+        return to_caf(no);
+      },
       [=](const Message<wire::DoneRequest>&) -> caf::result<Message<wire::DoneReply>> { return to_caf(no); },
       [=](const Message<wire::HeartbeatRequest>&) -> caf::result<Message<wire::HeartbeatReply>> {
         return to_caf(no);
@@ -206,7 +209,10 @@ MasterActor::behavior_type copying_master(MasterActor::pointer /*self*/, int /*u
       },
       [=](const Message<wire::ScaleRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); },
       [=](const Message<wire::DrainRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); },
-      [=](const Message<wire::StopRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); }};
+      [=](const Message<wire::StopRequest>&) -> caf::result<Message<wire::Empty>> { return to_caf(no); },
+      [=](const Message<wire::CheckpointRequest>&) -> caf::result<Message<wire::CheckpointReply>> {
+        return to_caf(no);
+      }};
 }
 
 std::vector<std::string> frames_of(const Message<wire::JoinRequest>& message) {

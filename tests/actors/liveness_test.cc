@@ -374,17 +374,19 @@ class Peers : public testing::TestWithParam<const char*> {
  protected:
   Peers() { peer_.shake_hands(); }
   std::string address() const {
-    return GetParam() == std::string("tcp") ? "127.0.0.1:0" : "unix:" + (dir_ / "socket");
+    return GetParam() == std::string("unix") ? "unix:" + (dir_ / "socket") : "127.0.0.1:0";
   }
+  // Another address is another host.
+  static std::string from() { return GetParam() == std::string("another_host") ? "127.0.0.2" : ""; }
   bool send_ping() { return peer_.send(ping(), Destination{}, 0); }
   static void pause() { std::this_thread::sleep_for(kSilence / 4); }
 
   TempDir dir_;
   ServingSide server_{{address()}, impatient()};
-  RawPeer peer_{server_.endpoints()[0]};
+  RawPeer peer_{server_.endpoints()[0], from()};
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, Peers, testing::Values("tcp", "unix"),
+INSTANTIATE_TEST_SUITE_P(Over, Peers, testing::Values("tcp", "unix", "another_host"),
                          [](auto& p) { return std::string(p.param); });
 
 TEST_P(Peers, GetPings) {
@@ -393,6 +395,17 @@ TEST_P(Peers, GetPings) {
     const auto in = peer_.receive_any();
     ASSERT_TRUE(in);
     EXPECT_EQ(in->kind(), Kind::kPing);
+  }
+}
+
+// Answers are signs of life, but only Pings say what has been received.
+TEST_P(Peers, GetPingsAmongAnswersToo) {
+  for (uint64_t request = 1, pings = 0; pings < 3; ++request) {
+    ASSERT_LT(request, 1u << 20) << "and only " << pings << " pings";
+    ASSERT_TRUE(peer_.send(AskingSide::pull_request(9, 3), Destination::kShard, request));
+    const auto in = peer_.receive_any();
+    ASSERT_TRUE(in);
+    pings += in->kind() == Kind::kPing;
   }
 }
 
@@ -421,6 +434,26 @@ TEST_P(Peers, ThatSendALargeMessageSlowlyAreAnswered) {
   auto in = peer_.receive();
   ASSERT_TRUE(in);
   EXPECT_EQ(AskingSide::value_of(decode<wire::PullReply>(*in), 3), 9);
+}
+
+// From another host, bytes are read when there are many; until then they count as well.
+TEST_P(Peers, ThatSendManyBytesSlowlyAreAnswered) {
+  const std::vector<int64_t> keys(1 << 16, 7);
+  const TableSlices slices{0, KeysView{KeyKind::kInt64, keys, {}, {}}, 0, {}};
+  Origin o = origin(9, 3);
+  o.examples = 3;
+  const std::string bytes =
+      RawPeer::bytes_of(make_pull(o, wire::ReadMode::LATEST, false, {&slices, 1}), Destination::kShard, 1);
+  for (size_t i = 0; i < bytes.size(); i += 1 << 15) {
+    ASSERT_TRUE(peer_.send(bytes.substr(i, 1 << 15))) << i;
+    pause();
+  }
+  for (int i = 0; i < 2; ++i) {  // and what follows is small
+    auto in = peer_.receive();
+    ASSERT_TRUE(in);
+    EXPECT_EQ(AskingSide::value_of(decode<wire::PullReply>(*in), 3), 9);
+    peer_.send(AskingSide::pull_request(9, 3), Destination::kShard, 2);
+  }
 }
 
 TEST_P(Peers, ThatTakeNoBytesAreCut) {

@@ -164,6 +164,7 @@ TEST_P(Transports, TheServedActorNoticesTheEndOfAPeer) {
               return make_pull_reply(0, {}, nullptr);
             },
             [](const Message<wire::RestoreRequest>&) { return make_message<wire::Empty>(); },
+            [](const Message<wire::ImportRequest>&) { return make_message<wire::Empty>(); },
             [](const Message<wire::ScanRequest>&) { return make_message<wire::ScanReply>(); }};
   };
   const ShardActor watcher = system.spawn(watching, &ended);
@@ -243,6 +244,27 @@ TEST(Link, ProcessEndsThoughItsLinkIsStillConnecting) {
   client.transport.stop();
   self->receive(
       [](const caf::down_msg& down) { EXPECT_EQ(from_caf(down.reason).code(), ErrorCode::kUnavailable); });
+}
+
+// An actor that asked through it would otherwise keep its system waiting.
+TEST(Link, OpenedWhileItsProcessEndsAnswersSo) {
+  ServingSide server;
+  OneSide client;
+  const auto ask_now = [&] {
+    const auto link = Link::open(client.transport, server.endpoints(), kWorker, 10s);
+    caf::scoped_actor self{client.system};
+    ask(self.ptr(), link->proxy<ShardInterface>(Destination::kShard), AskingSide::pull_request(1, 1));
+  };
+  std::thread stops([&] { client.transport.stop(); });
+  for (int i = 0; i < 20; ++i) {
+    try {
+      ask_now();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kUnavailable) << e.what();
+    }
+  }
+  stops.join();
+  expect_error(ErrorCode::kUnavailable, {"this process is ending"}, ask_now);
 }
 
 TEST(Link, IsRefusedByAServerOfAnotherRunWhichSaysSo) {

@@ -42,6 +42,9 @@ inline ShardActor::behavior_type fake_shard(ShardActor::stateful_pointer<FakeSha
       [refusal](const Message<wire::RestoreRequest>&) -> caf::result<Message<wire::Empty>> {
         return to_caf(Error(ErrorCode::kMissingKey, refusal));
       },
+      [](const Message<wire::ImportRequest>&) -> caf::result<Message<wire::Empty>> {
+        return make_message<wire::Empty>();
+      },
       [](const Message<wire::ScanRequest>&) -> caf::result<Message<wire::ScanReply>> {
         return make_message<wire::ScanReply>();
       },

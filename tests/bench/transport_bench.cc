@@ -28,6 +28,7 @@ ShardActor::behavior_type constant_rows(ShardActor::pointer /*self*/, float valu
         });
       },
       [](const Message<wire::RestoreRequest>&) { return make_message<wire::Empty>(); },
+      [](const Message<wire::ImportRequest>&) { return make_message<wire::Empty>(); },
       [](const Message<wire::ScanRequest>&) { return make_message<wire::ScanReply>(); },
   };
 }

@@ -336,7 +336,7 @@ TEST(Reader, IsRefusedEverythingThatChangesTheJob) {
             (std::set<std::string>{"JobRequest", "JoinRequest", "OwnersRequest", "OrderRequest",
                                    "HeartbeatRequest", "LeaveRequest"}));
   EXPECT_EQ(kinds_for_readers<OptimizerInterface>(), std::set<std::string>());
-  EXPECT_EQ(kinds_for_readers<ShardInterface>(), std::set<std::string>{"PullRequest"});
+  EXPECT_EQ(kinds_for_readers<ShardInterface>(), (std::set<std::string>{"PullRequest", "ScanRequest"}));
 
   RunningJob job;
   Session worker = begun(job), reader = Session::join_as_reader(job.options());

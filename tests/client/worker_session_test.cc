@@ -1,5 +1,5 @@
-// Programs that compute a running job's gradients by themselves: their threads wait in client::Session, so the
-// job behind it is not simulated.
+// Programs that compute a running job's gradients by themselves: their threads wait in client::Session, so
+// the job behind it is not simulated.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -67,6 +67,46 @@ TEST_P(Modes, EveryMinibatchIsAppliedOnceAndEvaluated) {
   const auto w = job.row(kDenseTable, Keys(std::vector<std::string>{"w#0"}));
   EXPECT_EQ(std::vector<float>(w.begin(), w.begin() + 4), (std::vector<float>{-9.5f, -19.5f, -29.5f, 0.5f}));
   EXPECT_FALSE(session.lease()) << "and none after the end";
+}
+
+// "user" in two lists, the second one pulled later; gradients 1 for all.
+TEST_P(Modes, RowsThatAreNeededLaterArePulledLater) {
+  RunningJob job({.mode = GetParam(), .minibatches = 1});
+  Session session = Session::join_as_worker(job.worker_options());
+  const std::vector<int64_t> later{6, 7};
+  const std::vector<float> first[] = {job.row("user", Keys(std::vector<int64_t>{5})),
+                                      job.row("user", Keys(std::vector<int64_t>{7}))};
+  Minibatch minibatch = session.lease();
+  pull(minibatch);
+  const client::TableKeys more[] = {{.table = "user", .ints = later}};
+  expect_error(ErrorCode::kInvalid, {"pull more", "not been waited for"}, [&] { minibatch.pull_more(more); });
+  ASSERT_TRUE(minibatch.wait());
+  const float* const rows = minibatch.rows(0).data();
+  const client::TableKeys wrong[] = {{.table = "user", .bytes = kWords}};
+  expect_error(ErrorCode::kInvalid, {"'user'", "byte"}, [&] { minibatch.pull_more(wrong); });
+  ASSERT_TRUE(minibatch.pull_more(more));
+  EXPECT_EQ(minibatch.rows(0).data(), rows);
+  ASSERT_EQ(minibatch.rows(2).size(), 2 * kUserDim);
+  EXPECT_EQ(std::vector<float>(minibatch.rows(2).begin() + kUserDim, minibatch.rows(2).end()), first[1]);
+  const std::vector<float> user(kKeys.size() * kUserDim, 1), others(2 * kUserDim, 1), scores(2), labels{0, 1};
+  const std::span<const float> gradients[] = {user, {}, others}, parameters[] = {{}};
+  minibatch.push(gradients, parameters, {.examples = 2, .loss_sum = 3, .scores = scores, .labels = labels});
+  EXPECT_FALSE(session.lease());
+  const JobResult result = job.result();
+  ASSERT_FALSE(result.error) << result.error->what();
+  const float step = job.row("user", Keys(std::vector<int64_t>{5}))[0] - first[0][0];
+  EXPECT_LT(step, 0);
+  EXPECT_FLOAT_EQ(job.row("user", Keys(std::vector<int64_t>{7}))[0] - first[1][0], step);
+}
+
+TEST(WorkerSession, ReadsTheParametersThatOwnersHave) {
+  RunningJob job({.minibatches = 1});
+  Session session = Session::join_as_worker(job.worker_options());
+  Minibatch minibatch = session.lease();
+  pull(minibatch);
+  ASSERT_TRUE(minibatch.wait());
+  const std::vector<float> first(minibatch.parameter(0).begin(), minibatch.parameter(0).end());
+  EXPECT_EQ(session.parameters(), (std::vector<std::vector<float>>{first}));
 }
 
 TEST(WorkerSession, SeesRowsAndParametersOfItsOwnPushes) {
@@ -165,6 +205,118 @@ TEST(WorkerSession, WaitsNoLongerThanItIsTold) {
   const auto over = session.lease_for(20s);
   ASSERT_TRUE(over);
   EXPECT_FALSE(*over);
+}
+
+using Kind = Session::Draw::Kind;
+
+TEST(WorkerSession, DrawsAheadOfItsWork) {
+  RunningJob job({.mode = "sync", .minibatches = 6});
+  client::WorkerOptions options = job.worker_options();
+  options.window = 3;
+  Session session = Session::join_as_worker(options);
+  std::vector<Minibatch> drawn;
+  for (uint64_t i = 0; i < 3; ++i) {
+    Session::Draw draw = session.draw();
+    ASSERT_EQ(draw.kind, Kind::kMinibatch);
+    EXPECT_EQ(draw.minibatch.number(), i);
+    EXPECT_EQ(draw.minibatch.version(), i) << "ahead of the job";
+    drawn.push_back(std::move(draw.minibatch));
+  }
+  EXPECT_EQ(session.draw().kind, Kind::kLater) << "the window is full";
+  expect_error(ErrorCode::kInvalid, {"minibatch 0 of epoch 1", "has not begun"}, [&] { pull(drawn[0]); });
+  EXPECT_TRUE(drawn[0].begin());
+  EXPECT_TRUE(drawn[0].begin()) << "once is enough";
+  EXPECT_FALSE(drawn[1].begin_for(50ms)) << "its version is not there";
+  pull(drawn[0]);
+  ASSERT_TRUE(drawn[0].wait());
+  push(std::move(drawn[0]));
+  EXPECT_EQ(drawn[1].begin_for(20s), true);
+  Session::Draw draw = session.draw();
+  ASSERT_EQ(draw.kind, Kind::kMinibatch) << "one is done, so there is room";
+  EXPECT_EQ(draw.minibatch.number(), 3u);
+  pull(drawn[1]);
+  ASSERT_TRUE(drawn[1].wait());
+  push(std::move(drawn[1]));
+  drawn[2].give_back();  // now 3 is at the head
+  draw.minibatch.give_back();
+  uint64_t next = 2;
+  for (draw = session.draw(); draw.kind == Kind::kMinibatch; draw = session.draw(), ++next) {
+    EXPECT_EQ(draw.minibatch.number(), next) << "the lowest first";
+    ASSERT_TRUE(draw.minibatch.begin());
+    pull(draw.minibatch);
+    ASSERT_TRUE(draw.minibatch.wait());
+    push(std::move(draw.minibatch));
+  }
+  EXPECT_EQ(next, 6u);
+  EXPECT_EQ(draw.kind, Kind::kOver);
+  const JobResult result = job.result();
+  ASSERT_FALSE(result.error) << result.error->what();
+  EXPECT_EQ(result.report.total.examples, 12u);
+  EXPECT_EQ(result.report.released, 2u);
+}
+
+TEST(WorkerSession, IsToldToGiveBackWhatWaitsForWhatLiesBehindIt) {
+  RunningJob job({.mode = "sync", .minibatches = 3});
+  client::WorkerOptions options = job.worker_options();
+  options.window = 3;
+  Session session = Session::join_as_worker(options);
+  Minibatch first = session.draw().minibatch, second = session.draw().minibatch;
+  ASSERT_EQ(first.number(), 0u);
+  EXPECT_FALSE(second.begin()) << "the first one is drawn, but has not begun";
+  ASSERT_TRUE(first.begin());
+  second.give_back();
+  first.give_back();
+  const Minibatch again = session.draw().minibatch;
+  EXPECT_EQ(again.number(), 0u);
+}
+
+// In an async job the minibatch after the one that is drawn is asked for.
+TEST(WorkerSession, AsksAheadWhereNobodyElseIsConcerned) {
+  RunningJob job({.workers = 2, .minibatches = 4});
+  client::WorkerOptions options = job.worker_options();
+  options.window = 3;
+  std::optional<Session> other;
+  std::thread joining([&] { other.emplace(Session::join_as_worker(options)); });
+  Session session = Session::join_as_worker(options);
+  joining.join();
+  Minibatch first = session.draw().minibatch;
+  EXPECT_TRUE(first.begin());
+  session.give_back_undrawn();  // also one that is on its way yet
+  std::vector<Minibatch> others;
+  while (others.size() < 3) {
+    Session::Draw draw = other->draw();
+    ASSERT_EQ(draw.kind, Kind::kMinibatch) << "the first session keeps no more than it has drawn";
+    others.push_back(std::move(draw.minibatch));
+  }
+  pull(first);
+  ASSERT_TRUE(first.wait());
+  push(std::move(first));
+  for (Minibatch& minibatch : others) {
+    ASSERT_TRUE(minibatch.begin());
+    pull(minibatch);
+    ASSERT_TRUE(minibatch.wait());
+    push(std::move(minibatch));
+  }
+  EXPECT_EQ(session.draw().kind, Kind::kOver);
+  EXPECT_EQ(other->draw().kind, Kind::kOver);
+  const JobResult result = job.result();
+  ASSERT_FALSE(result.error) << result.error->what();
+  EXPECT_EQ(result.report.total.examples, 8u);
+}
+
+TEST(WorkerSession, DrawsOnlyWithAWindow) {
+  RunningJob job({.minibatches = 4});
+  Session without = Session::join_as_worker(job.worker_options());
+  expect_error(ErrorCode::kInvalid, {"no window", "lease()"}, [&] { without.draw(); });
+  client::WorkerOptions options = job.worker_options();
+  options.window = 2;
+  Session with = Session::join_as_worker(options);
+  expect_error(ErrorCode::kInvalid, {"a window", "draw()"}, [&] { with.lease(); });
+  options.work = client::Work{.records = 8, .batch_size = 2};
+  expect_error(ErrorCode::kInvalid, {"leave WorkerOptions::work out"},
+               [&] { Session::join_as_worker(options); });
+  with.close();
+  EXPECT_EQ(work(without), 4u);
 }
 
 TEST(WorkerSession, GoesOnWithTheNextProcessOfAnOwner) {

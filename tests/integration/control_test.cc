@@ -98,7 +98,7 @@ TEST_F(Steered, FromOneWorkerToThreeAndBackWithEveryRecordCountedOnce) {
   expect_workers(1, 1);
   for (const int i : {1, 2}) {
     EXPECT_EQ(cluster_->workers[i]->wait(20), 0) << cluster_->workers[i]->output();
-    EXPECT_TRUE(cluster_->workers[i]->has_printed("wants fewer workers"));
+    EXPECT_TRUE(cluster_->workers[i]->has_printed("wants fewer workers")) << "worker " << i << cluster_->workers[i]->output();
   }
   EXPECT_EQ(cluster_->workers[0]->wait(0), -1) << "it goes on";
   cluster_->expect_success();
@@ -106,6 +106,35 @@ TEST_F(Steered, FromOneWorkerToThreeAndBackWithEveryRecordCountedOnce) {
   EXPECT_EQ(report["examples"], 5 * JobFolder::kRecords);
   EXPECT_EQ(report["workers_lost"], 0);
   EXPECT_EQ(counted(), 5 * JobFolder::kRecords);
+}
+
+// By embers workers, which hold several leases each; and one that was killed in the middle.
+TEST_F(Steered, IsSavedInTheMiddleAndGoesOnAndSoDoesAJobThatBeginsThere) {
+  for (const std::string mode : {"async", "bounded", "sync"}) {
+    const Words words =
+        set({"training.mode=" + mode, "training.grads_to_wait=3", "training.staleness_bound=4"});
+    start(4, 2, 3, words);
+    ASSERT_TRUE(cluster_->is_training());
+    cluster_->workers[2]->signal(SIGKILL);
+    const std::string saved = folder_.path("saved." + mode);
+    steer({"checkpoint", "--out", saved});
+    EXPECT_TRUE(folder_.output().starts_with("the job 'job.toml' is saved to " + saved)) << folder_.output();
+    EXPECT_TRUE(cluster_->master->has_printed("saved to " + saved)) << cluster_->master->output();
+    expect_fails(Words{"checkpoint", "--out", folder_.path("train.csv")} + at_master(), {"train.csv"});
+    cluster_->workers[2]->wait();
+    cluster_->workers.pop_back();
+    cluster_->expect_success();
+    EXPECT_EQ(folder_.report()["examples"], 4 * JobFolder::kRecords);
+    EXPECT_EQ(counted(), 4 * JobFolder::kRecords);
+    const std::string rows = folder_.read("rows");
+    const std::string next =
+        folder_.train(job_ + set({"storage.shards=2", "model.sleep_ms=0"}) + Words{"--resume", saved});
+    EXPECT_EQ(counted(), 4 * JobFolder::kRecords) << mode;
+    EXPECT_LT(folder_.report()["examples"], 4 * JobFolder::kRecords);
+    if (mode == "sync") {
+      EXPECT_EQ(next, rows);
+    }
+  }
 }
 
 TEST_F(Steered, ALaunchedWorkerThatComesTooLateLeavesAgain) {

@@ -155,6 +155,14 @@ TEST(JobErrors, AModelIsNeeded) {
   EXPECT_MENTIONS(parse_error("[model]\nname = \"m\"\n"), "section [data] is missing");
 }
 
+TEST(JobErrors, WhatComesWithTheFirstWorkerIsNotInTheFile) {
+  EXPECT_MENTIONS(parse_error("[features]\n"), "job.toml:1: section [features] needs [model] and [data]");
+  EXPECT_MENTIONS(parse_error("[columns]\n"), "section [columns] needs");
+  EXPECT_MENTIONS(parse_error("[training]\nepochs = 2"),
+                  "job.toml:2: [training] 'epochs' comes with the first");
+  EXPECT_MENTIONS(parse_error("[training]\nbatch_size = 2"), "'batch_size' comes with the first worker");
+}
+
 TEST(JobErrors, FeaturesReferToColumnsThatFit) {
   const std::string columns = R"(columns = [
   { name = "age", type = "int" }, { name = "town" }, { name = "h", type = "float" }, { name = "junk", type = "ignore" },

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "job/sections/said.h"
 #include "tests/data/testutil.h"
 
 namespace embers::data {
@@ -305,10 +306,78 @@ TEST(JobFile, ThatCannotBeReadIsNamed) {
   }
 }
 
-TEST(JobFile, ThatIsEmptyLacksItsSections) {
+TEST(JobFile, ThatIsEmptyHasAModelThatComesWithItsFirstWorker) {
   const TempDir dir;
   const std::string path = write_file(dir, "empty.toml", "");
-  EXPECT_MENTIONS(message_of([&] { parse_job(read_job(path, {})); }), "section [model] is missing");
+  EXPECT_TRUE(parse_job(read_job(path, {})).from_worker);
+  EXPECT_TRUE(parse_job(read_job(path, {"training.mode=sync"})).from_worker);
+  EXPECT_FALSE(
+      parse_job(read_job(testing_support::path_of(EMBERS_EXAMPLES) + "/census.toml", {})).from_worker);
+}
+
+Job with_python(const std::string& rest, std::vector<std::string> overrides = {}) {
+  return job::parse_job(
+      {"job.toml",
+       "[model]\npython = \"net:Net\"\n[data]\ntrain = \"a\"\ncolumns = [{ name = \"x\" }]\n" + rest,
+       std::move(overrides)});
+}
+
+TEST(PythonModel, ComesWithTheFirstWorkerButItsDataDoNot) {
+  const Job job = with_python("", {"model.dim=3", "model.python_path=\"/models\""});
+  EXPECT_EQ(job.model.python, "net:Net");
+  EXPECT_EQ(job.model.python_path, "/models");
+  EXPECT_EQ(job.model.params, nlohmann::json::parse(R"({"dim": 3})")) << "other keys are the model's";
+  EXPECT_TRUE(job.model_from_worker());
+  EXPECT_FALSE(job.from_worker);
+  const auto lines = job::settings(job.source);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), "model.python = \"net:Net\""), 1);
+  EXPECT_TRUE(std::none_of(lines.begin(), lines.end(), [](const auto& line) {
+    return line.starts_with("model.python_path");
+  })) << "each host has its own folders";
+}
+
+TEST(PythonModel, IsAModuleAndAClass) {
+  for (const char* const name : {"a:B", "a.b_c:D", "_a1:B.C"})
+    EXPECT_EQ(with_python("", {fmt::format("model.python=\"{}\"", name)}).model.python, name);
+  for (const char* const name : {"", "a", "a:", ":B", "a/b:C", "a:B()", "1a:B", "a: B"})
+    EXPECT_MENTIONS(message_of([&] { with_python("", {fmt::format("model.python=\"{}\"", name)}); }),
+                    "[model] 'python' must be \"module:Class\"");
+}
+
+TEST(PythonModel, GoesWithNothingThatIsForModelsInCpp) {
+  const auto refused = [](const std::string& rest, std::vector<std::string> overrides = {}) {
+    return message_of([&] { with_python(rest, overrides); });
+  };
+  EXPECT_MENTIONS(refused("", {"model.name=dlrm"}), "'name' does not go with 'python'");
+  EXPECT_MENTIONS(refused("", {"model.library=a.so"}), "'library' does not go with 'python'");
+  EXPECT_MENTIONS(refused("[columns]\nx = { as = \"embedding\", dimension = 1 }"),
+                  "job.toml:6: [columns] are for models in C++");
+  EXPECT_MENTIONS(refused("[training]\nget_model_steps = 2"),
+                  "job.toml:7: [training] 'get_model_steps' above 1");
+  EXPECT_MENTIONS(
+      message_of([] {
+        parse_job({"job.toml", "[model]\nname = \"dlrm\"\npython_path = \"a\"\n[data]\ntrain = \"a\"", {}});
+      }),
+      "job.toml:3: [model] 'python_path' is where a Python model is");
+}
+
+TEST(SaidOfTable, IsAValueAsInAJobFile) {
+  TableSpec table;
+  job::read_said("table 'user'", {"zeros", "{ name = \"adam\", learning_rate = 0.5 }", ""}, table);
+  EXPECT_EQ(table.initializer, (InitializerSpec{"zeros", {}}));
+  EXPECT_EQ(table.update_rule, (UpdateRuleSpec{"adam", {{"learning_rate", 0.5}}, {}}));
+  EXPECT_EQ(table.constraint, ConstraintSpec());
+  TableSpec same = table;
+  job::read_said("table 'user'", {}, same);
+  EXPECT_EQ(same, table) << "nothing is said";
+  const auto wrong = [&](const std::string& optimizer) {
+    return message_of([&] { job::read_said("table 'user'", {"", optimizer, ""}, table); });
+  };
+  EXPECT_MENTIONS(wrong("{ learning_rate = 1 }"), "what a worker says of table 'user': its 'optimizer' must");
+  EXPECT_MENTIONS(wrong("{ name = \"adam\", learning_rate = \"x\" }"), "of table 'user'");
+  EXPECT_MENTIONS(wrong("7"), "must be a name, or a table");
+  job::read_said("table 'user'", {"", "sgd\nconstraint = \"x\"", ""}, table);
+  EXPECT_EQ(table.constraint.name, "") << "a line break adds no key";
 }
 
 TEST(Examples, Parse) {

@@ -40,8 +40,7 @@ TEST(Launch, MistakesEndItBeforeAnythingIsStarted) {
     EXPECT_EQ(folder.run(Words{"launch"} + words), 2) << folder.output();
     EXPECT_NE(folder.output().find(text), std::string::npos) << text << " in " << folder.output();
   };
-  refused({}, "JOB is required");
-  refused({"--", "true"}, "JOB is required");
+  refused({}, "say which program they run");
   refused({folder.job(), "--"}, "no command after --");
   refused({folder.job(), "--workers", "0"}, "--workers");
   refused({folder.job(), "--task", "predict"}, "needs --model");

@@ -62,6 +62,19 @@ TEST(Bounded, WhoLeavesHoldsNobodyUp) {
   EXPECT_EQ(job.result().report.total.examples, 60);
 }
 
+TEST(Bounded, WhoStillWaitedWhenTheLastMinibatchWasLeasedIsGivenWhatComesBackLater) {
+  Job job({.mode = kBounded, .minibatches = 4, .workers = 4, .staleness_bound = 2});
+  Worker leaving(job), returning(job), a(job), b(job);
+  leaving.lease();
+  const Lease returned = returning.lease();
+  auto of_a = a.lease_later(), of_b = b.lease_later();
+  EXPECT_TRUE(of_a.waits() && of_b.waits());
+  returning.done(returned, 0, true);
+  leaving.leave();
+  EXPECT_EQ(size(of_a.get()), 1);
+  EXPECT_EQ(size(of_b.get()), 2);
+}
+
 TEST(Bounded, WhoIsLostHoldsNobodyUpAndItsMinibatchesAreDone) {
   Job job({.mode = kBounded, .minibatches = 6, .workers = 3});
   auto lost = std::make_unique<Worker>(job);

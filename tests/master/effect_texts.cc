@@ -26,6 +26,7 @@ std::string text(const Reply::Lease& r) {
   for (const auto& p : r.lease.parts) out += fmt::format(" {}.{}", p.minibatch, p.attempt);
   return out;
 }
+std::string text(const Reply::Begin& r) { return fmt::format("begun {}", r.begun); }
 std::string text(const Reply::Done& r) { return fmt::format("done {}", r.accepted); }
 std::string text(const Reply::Heartbeat& r) { return fmt::format("beat {}", r.map_version); }
 std::string text(const Reply::Owners& r) {
@@ -34,6 +35,7 @@ std::string text(const Reply::Owners& r) {
 std::string text(const Order& r) {
   return fmt::format("order {} {} {}", r.number, static_cast<int>(r.what), r.value);
 }
+std::string text(const Reply::Checkpoint& r) { return fmt::format("checkpoint {}", r.saved); }
 std::string text(const Reply::Empty&) { return "empty"; }
 
 std::string text(const Cursor& c) {
@@ -49,6 +51,10 @@ std::string text(const Effect::ShowProgress& e) {
   return fmt::format("progress {} {} {}", e.progress.epoch, e.progress.minibatches, e.progress.examples);
 }
 std::string text(const Effect::Entered& e) { return fmt::format("entered {}", name(e.phase)); }
+std::string text(const Effect::Adopt& e) {
+  return fmt::format("adopt {} tables, {} minibatches", e.config->model.tables.size(),
+                     e.config->train_minibatches);
+}
 std::string text(const Effect::Connect& e) { return fmt::format("connect {} {}", e.number, e.incarnation); }
 std::string text(const Effect::Drop& e) { return fmt::format("drop {}", e.incarnation); }
 std::string text(const Effect::Ask& e) {
@@ -62,6 +68,9 @@ std::string text(const Effect::CountEvaluated& e) { return fmt::format("evaluate
 std::string text(const Effect::Score&) { return "score"; }
 std::string text(const Effect::Save& e) {
   return fmt::format("save {} {} {}", e.checkpoint, e.rows, text(e.at));
+}
+std::string text(const Effect::Checkpoint& e) {
+  return fmt::format("checkpoint {} {}", e.directory, text(e.at));
 }
 
 std::string text(const Effect& e) {

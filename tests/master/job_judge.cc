@@ -11,6 +11,7 @@ void World::settle_ticket(Ticket t) {
   for (Peer& p : peers_) {
     if (p.lease == t) p.lease = 0;
     if (p.orders == t) p.orders = 0;
+    if (p.begin == t) p.begin = 0;
   }
 }
 
@@ -25,6 +26,19 @@ void World::see(const Effect::Answer& e) {
         p.drains = true;
         seen.insert("was told to drain");
       }
+  if (const auto* begun = std::get_if<Reply::Begin>(&e.reply))
+    for (Peer& p : peers_)
+      if (p.begin == e.ticket && !p.away)
+        for (Grant& g : p.grants)
+          if (g.lease == p.beginning) {
+            g.begun = begun->begun;
+            seen.insert(begun->begun ? "begun" : "told to give back");
+            EXPECT_FALSE(begun->begun && phase_ == Phase::kCheckpointing) << where();
+            if (begun->begun && !g.evaluation && sync()) {
+              const uint64_t last = commits_.empty() ? options_.begin.version : commits_.rbegin()->first;
+              EXPECT_TRUE(g.version == last || g.version + 1 == last) << "begun too early" << where();
+            }
+          }
   settle_ticket(e.ticket);
   if (const auto* joined = std::get_if<Reply::Join>(&e.reply)) {
     if (owner_tickets_.erase(e.ticket) > 0) {
@@ -37,8 +51,21 @@ void World::see(const Effect::Answer& e) {
         p.incarnation = joined->incarnation;
       }
   } else if (const auto* leased = std::get_if<Reply::Lease>(&e.reply)) {
-    grant(lease_tickets_.at(e.ticket), *leased);
+    if (leased->kind == Reply::Lease::Kind::kLater) {
+      seen.insert("nothing more now");
+      EXPECT_TRUE(std::ranges::any_of(peers_,
+                                      [&](const Peer& p) {
+                                        return p.joined.window > 0 &&
+                                               p.incarnation == lease_tickets_.at(e.ticket) &&
+                                               (!p.grants.empty() || p.unheard);
+                                      }))
+          << "told to finish what it does not hold" << where();
+    } else {
+      grant(lease_tickets_.at(e.ticket), *leased);
+    }
     lease_tickets_.erase(e.ticket);
+  } else if (const auto* checkpoint = std::get_if<Reply::Checkpoint>(&e.reply)) {
+    if (checkpoint->saved) seen.insert("was told that it is saved");
   } else if (const auto* done = std::get_if<Reply::Done>(&e.reply)) {
     EXPECT_EQ(e.ticket, done_) << where();
     if (expected_accepted_) {
@@ -90,15 +117,24 @@ void World::grant(uint64_t worker, const Reply::Lease& lease) {
       book.held.erase(held);
     }
     EXPECT_TRUE(book.attempts.insert({m, part.attempt}).second) << "an attempt was granted twice" << where();
+    if (!evaluation) {
+      for (uint64_t before = 0; before < m; ++before)
+        if (!train_.attempts.contains({before, 1})) passed_over_.insert(before);
+      passed_over_.erase(m);
+    }
     book.again.erase(m);
     book.held[m] = {worker, lease.lease.id};
     book.workers[lease.lease.id] = worker;
+    for (Peer& p : peers_)
+      if (p.incarnation == worker && p.joined.window == 0) {
+        EXPECT_NE(phase_, Phase::kCheckpointing) << "work has begun in a checkpoint" << where();
+      }
     for (Peer& p : peers_)
       if (p.incarnation == worker && p.away) {
         p.unheard = true;
       } else if (p.incarnation == worker && !p.gone) {
         p.received = lease.lease.id;
-        if (p.grants.empty()) p.begin = now_;
+        if (p.grants.empty()) p.since = now_;
         p.grants.push_back({evaluation, lease.epoch, lease.version, lease.lease.id, m, part.attempt, {}});
       }
   }
@@ -119,7 +155,7 @@ bool World::is_late(uint64_t worker) const {
   const LeaseDeadlines::Duration least =
       setting > 0 ? LeaseDeadlines::Duration(setting) : LeaseDeadlines::kLeast;
   return std::ranges::any_of(peers_, [&](const Peer& p) {
-    return p.incarnation == worker && !p.grants.empty() && now_ - p.begin > least;
+    return p.incarnation == worker && !p.grants.empty() && now_ - p.since > least;
   });
 }
 
@@ -139,19 +175,25 @@ void World::see(const Effect::Say& e) {
 void World::see(const Effect::Entered& e) {
   using enum Phase;
   static const std::set<std::pair<Phase, Phase>> arrows{
-      {kGathering, kPreparing}, {kGathering, kEnding},  {kPreparing, kTraining},  {kPreparing, kEvaluating},
-      {kPreparing, kSaving},    {kTraining, kSettling}, {kSettling, kEvaluating}, {kSettling, kSaving},
-      {kEvaluating, kScoring},  {kEvaluating, kSaving}, {kScoring, kSaving},      {kSaving, kTraining},
-      {kSaving, kEnding},       {kEnding, kClosing},    {kClosing, kOver},        {kGathering, kFailed},
-      {kPreparing, kFailed},    {kTraining, kFailed},   {kSettling, kFailed},     {kEvaluating, kFailed},
-      {kScoring, kFailed},      {kSaving, kFailed},     {kFailed, kOver}};
+      {kGathering, kPreparing},    {kGathering, kEnding},    {kPreparing, kTraining},
+      {kPreparing, kEvaluating},   {kPreparing, kSaving},    {kTraining, kSettling},
+      {kSettling, kEvaluating},    {kSettling, kSaving},     {kEvaluating, kScoring},
+      {kEvaluating, kSaving},      {kScoring, kSaving},      {kSaving, kTraining},
+      {kSaving, kEnding},          {kEnding, kClosing},      {kClosing, kOver},
+      {kGathering, kFailed},       {kPreparing, kFailed},    {kTraining, kFailed},
+      {kSettling, kFailed},        {kEvaluating, kFailed},   {kScoring, kFailed},
+      {kSaving, kFailed},          {kFailed, kOver},         {kTraining, kCheckpointing},
+      {kCheckpointing, kTraining}, {kCheckpointing, kFailed}};
   EXPECT_TRUE(arrows.contains({phase_, e.phase})) << name(phase_) << " to " << name(e.phase) << where();
   seen.insert(name(e.phase));
-  phase_ = e.phase;
+  const Phase from = std::exchange(phase_, e.phase);
+  if (e.phase == kFailed) writing_ = std::nullopt;
+  if (from == kCheckpointing) return;
   if (e.phase == kTraining) {
     train_ = {};
     ++epoch_;
     versions_.clear();
+    passed_over_.clear();
   }
   if (e.phase == kEvaluating) {
     eval_ = {};
@@ -219,10 +261,25 @@ void World::see(const Effect::Score& e) {
 void World::see(const Effect::Save& e) {
   all_owners_are_there();
   EXPECT_FALSE(saves_nothing_ && (e.checkpoint || e.rows)) << "saved, though told not to" << where();
+  EXPECT_FALSE(writing_) << "two checkpoints are written at once" << where();
   work_ = e;
-  if (epoch_ == 0 || config_.task == JobConfig::Task::kEvaluate || e.at.epoch != epoch_) return;
+  check_cursor(e.at);
+}
+
+void World::see(const Effect::Checkpoint& e) {
+  all_owners_are_there();
+  EXPECT_FALSE(writing_) << where();
+  EXPECT_TRUE(phase_ == Phase::kCheckpointing || phase_ == Phase::kEvaluating || phase_ == Phase::kScoring)
+      << where();
+  EXPECT_EQ(e.directory, "there");
+  writing_ = e;
+  check_cursor(e.at);
+}
+
+void World::check_cursor(const Cursor& at) {
+  if (epoch_ == 0 || config_.task == JobConfig::Task::kEvaluate || at.epoch != epoch_) return;
   for (uint64_t m = 0; m < config_.train_minibatches; ++m) {
-    const bool open = m >= e.at.next || std::ranges::count(e.at.again, m) > 0;
+    const bool open = m >= at.next || std::ranges::count(at.again, m) > 0;
     bool done = done_before(m) || (sync() ? versions_.contains(m) : train_.done.contains(m));
     if (!sync() && !done)
       done = std::ranges::all_of(owners_, [&](const Owner& o) {
@@ -231,6 +288,16 @@ void World::see(const Effect::Save& e) {
       });
     EXPECT_NE(open, done) << "minibatch " << m << (done ? " would be done twice" : " would be dropped")
                           << where();
+    if (sync() || !open) continue;
+    std::vector<uint32_t> owners;
+    for (uint32_t o = 0; o < owners_.size(); ++o)
+      if (const auto of_epoch = owners_[o].applied.find(epoch_);
+          of_epoch != owners_[o].applied.end() && of_epoch->second.contains(m))
+        owners.push_back(o);
+    const auto partial = std::ranges::find(at.partial, m, &Partial::minibatch);
+    EXPECT_EQ(owners, partial == at.partial.end() ? std::vector<uint32_t>() : partial->owners)
+        << "of minibatch " << m << where();
+    if (!owners.empty()) seen.insert("saved what some owners have applied");
   }
 }
 
@@ -249,7 +316,8 @@ void World::check_members() {
     if (!p.gone) return false;
     // What it had on its way may still arrive where it is not fenced.
     for (Grant& g : p.grants)
-      if (!g.evaluation && !sync() && g.epoch == epoch_ && !p.left && phase_ == Phase::kTraining)
+      if (!g.evaluation && !sync() && g.epoch == epoch_ && !p.left && (p.joined.window == 0 || g.begun) &&
+          (phase_ == Phase::kTraining || phase_ == Phase::kCheckpointing))
         for (size_t o = 0; o < owners_.size(); ++o)
           if (owners_[o].incarnation != 0 && chance(3)) push(p.incarnation, g, o);
     return true;
@@ -268,11 +336,12 @@ void World::check_memory() {
   if (state_.phase() < Phase::kClosing) {  // then who joins again is refused, though it is a member
     EXPECT_LE(held.members, peers_.size() + owners_.size()) << where();
   }
-  EXPECT_LE(held.requests, 4 * held.members + owners_.size()) << where();
+  EXPECT_LE(held.requests, 4 * held.members + owners_.size() + 1) << where();
   // What a late worker holds waits to be leased again, too.
   size_t minibatches = options_.begin.again.size();
   for (const Book* b : {&train_, &eval_})
     minibatches += 2 * b->held.size() + b->late.size() + b->again.size();
+  minibatches += passed_over_.size();
   EXPECT_LE(held.minibatches, minibatches) << where();
   EXPECT_LE(held.questions, lost_.size() + 3) << where();  // fences; counts, a map, a commit
 }

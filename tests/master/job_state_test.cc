@@ -39,7 +39,15 @@ TEST(JobState, KeepsItsInvariantsThroughAMillionRandomEvents) {
                            "journal lost something",
                            "scoring",
                            "failed",
-                           "time left was known"})
+                           "time left was known",
+                           "begun",
+                           "told to give back",
+                           "nothing more now",
+                           "saved in an epoch",
+                           "saved beside",
+                           "a checkpoint was cut short",
+                           "was told that it is saved",
+                           "saved what some owners have applied"})
     EXPECT_GT(seen[what], 10) << what;
   EXPECT_LT(failed, jobs / 2);
 }

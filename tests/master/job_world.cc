@@ -45,6 +45,7 @@ Options random_options(uint64_t seed) {
   config->settings = {"training.batch_size = 64"};
   Options options{seed, pick(50, 3000), config, {}};
   options.hangs = pick(0, 9) == 0 && job.job.lease_timeout > 0;
+  options.checkpoints = pick(0, 1) == 0;
   if (pick(0, 3) == 0 && config->train_minibatches > 4) {  // resumed in the middle of an epoch
     config->resume = "model";
     const bool sync = job.training.mode == job::Mode::kSync;
@@ -93,6 +94,8 @@ void World::give(decltype(Event::what) what) {
 
 void World::chaos() {
   switch (pick(0, 39)) {
+    case 12:
+      return want_a_checkpoint();
     case 0:
       return join_worker(chance(8));
     case 1:
@@ -208,6 +211,7 @@ void World::join_worker(bool differs) {
   e.settings = {differs ? "training.batch_size = 32" : "training.batch_size = 64"};
   e.numeric = {differs ? kOtherNumbers : "threads = 1"};
   e.token = chance(2) ? ++last_token_ : 0;
+  e.window = chance(3) ? static_cast<uint32_t>(pick(1, 5)) : 0;
   e.label = chance(3) ? "w" + std::to_string(pick(0, 2)) : "";
   Peer peer;
   peer.link = e.link;
@@ -296,6 +300,42 @@ void World::steer() {
   EXPECT_FALSE(tickets_.contains(asked)) << "who steers the job waits" << where();
 }
 
+// Perhaps once more for the same one, or for another one while that is under way.
+void World::want_a_checkpoint() {
+  if (!options_.checkpoints) return;
+  const bool is_open = state_.wants_checkpoint();
+  const bool again = wish_ != 0 && !chance(is_open ? 10 : 3);
+  const uint64_t id = again ? wish_ : wish_ + 1;
+  const Ticket asked = ticket(), earlier = wish_ticket_;
+  if (again) wish_ticket_ = asked;
+  const Phase phase = state_.phase();
+  give(Event::Checkpoint{asked, id, "there"});
+  if (again) {
+    EXPECT_FALSE(tickets_.contains(earlier)) << "an earlier request still waits" << where();
+    return;
+  }
+  const bool can = !is_open && !state_.error() && phase != Phase::kGathering && phase < Phase::kEnding &&
+                   config_.task == JobConfig::Task::kTrain;
+  EXPECT_EQ(last_refused_ != asked, can) << where();
+  EXPECT_FALSE(tickets_.contains(asked)) << "the first answer comes at once" << where();
+  if (can) wish_ = id;
+}
+
+void World::finish_checkpoint(bool may_fail) {
+  writing_ = std::nullopt;
+  if (std::ranges::count(owners_, 0u, &Owner::incarnation) > 0) {
+    seen.insert("a checkpoint was cut short");
+    give(Event::CheckpointFailed{Error(ErrorCode::kUnavailable, "it is gone")});
+  } else if (may_fail && chance(10)) {
+    give(Event::CheckpointFailed{Error(ErrorCode::kDisk, "the disk is full")});
+    EXPECT_TRUE(!state_.wants_checkpoint() && !tickets_.contains(wish_ticket_)) << "is not told" << where();
+  } else {
+    seen.insert(phase_ == Phase::kCheckpointing ? "saved in an epoch" : "saved beside");
+    give(Event::CheckpointSaved{});
+    EXPECT_TRUE(!state_.wants_checkpoint() && !tickets_.contains(wish_ticket_)) << "is not told" << where();
+  }
+}
+
 void World::ask_for_work(Peer& p) {
   if (!p.asks || (p.lease != 0 && !chance(50))) return;  // seldom once more
   const Ticket earlier = std::exchange(p.lease, ticket());
@@ -303,6 +343,15 @@ void World::ask_for_work(Peer& p) {
   if (p.joined.token != 0) take_back_lost(p);
   give(Event::Lease{p.lease, p.incarnation, p.received});
   EXPECT_FALSE(tickets_.contains(earlier)) << "an earlier request still waits for work" << where();
+}
+
+// It begins before the work is done, in whatever order; a worker may forget that it has asked, and ask again.
+void World::ask_to_begin(Peer& p, const Grant& g) {
+  if (p.begin != 0 && !chance(10)) return;
+  const Ticket earlier = std::exchange(p.begin, ticket());
+  p.beginning = g.lease;
+  give(Event::Begin{p.begin, p.incarnation, g.lease, g.minibatch, g.attempt});
+  EXPECT_FALSE(tickets_.contains(earlier)) << "an earlier request still waits to begin" << where();
 }
 
 void World::take_back_lost(Peer& p) {
@@ -326,6 +375,8 @@ void World::work(Peer& p) {
   const size_t i = random_() % p.grants.size();
   Grant& g = p.grants[i];
   bool back = chance(40);
+  if (p.joined.window > 0 && !g.begun && !back && (options_.checkpoints || !chance(50)))
+    return ask_to_begin(p, g);
   if (!g.evaluation && !back) {
     for (size_t o = 0; o < owners_.size(); ++o) {
       if (chance(30)) return;  // goes on later
@@ -348,7 +399,7 @@ void World::work(Peer& p) {
   e.loss_sum = 1;
   const Grant grant = g;
   p.grants.erase(p.grants.begin() + static_cast<std::ptrdiff_t>(i));
-  p.begin = now_;
+  p.since = now_;
   tell_done(e, grant);
   past_.push_back(e);
   if (past_.size() > 20) past_.pop_front();
@@ -361,6 +412,7 @@ void World::push(uint64_t incarnation, Grant& g, size_t o) {
   if (sync()) {
     owner.staged.insert({g.epoch, g.minibatch});  // the first attempt stays
   } else if (owner.applied[g.epoch].emplace(g.minibatch, examples_of(g.minibatch)).second) {
+    EXPECT_TRUE(phase_ != Phase::kCheckpointing && !writing_) << "rows change in a checkpoint" << where();
     ++owner.version;
     ++owner.minibatches;
     owner.examples += examples_of(g.minibatch);
@@ -373,7 +425,8 @@ void World::tell_done(const Event::Done& e, const Grant& g) {
   const bool holds = held != book.held.end() && held->second.lease == g.lease;
   const bool late = book.late.erase({g.minibatch, g.lease}) > 0 && !book.done.contains(g.minibatch);
   const bool here =
-      (g.evaluation ? state_.phase() == Phase::kEvaluating : state_.phase() == Phase::kTraining) &&
+      (g.evaluation ? state_.phase() == Phase::kEvaluating
+                    : state_.phase() == Phase::kTraining || state_.phase() == Phase::kCheckpointing) &&
       (holds || late) && !state_.error();
   if (here && (holds || !e.returned)) {
     if (e.returned)
@@ -531,6 +584,7 @@ void World::finish_work(bool may_fail) {
     }
     return give(Event::Connected{c.incarnation});
   }
+  if (writing_ && (tells_ == 0 || chance(2))) return finish_checkpoint(may_fail);
   if (tells_ > 0) {
     --tells_;
     return give(Event::OwnerTold{});

@@ -29,6 +29,8 @@ struct Options {
   std::shared_ptr<const JobConfig> config;
   Cursor begin;
   bool hangs = false;  // all workers do so in the end, though all else goes well
+  // Somebody wants checkpoints. Then workers with a window never compute what has not begun.
+  bool checkpoints = false;
 };
 
 Options random_options(uint64_t seed);
@@ -54,11 +56,13 @@ struct Grant {
   uint64_t version = 0, lease = 0, minibatch = 0;
   uint32_t attempt = 0;
   std::set<size_t> pushed;  // owners
+  bool begun = false;       // of a worker with a window
 };
 
 struct Peer {
   uint64_t link = 0, incarnation = 0;
-  Ticket join = 0, lease = 0, orders = 0;
+  Ticket join = 0, lease = 0, orders = 0, begin = 0;
+  uint64_t beginning = 0;  // the lease of that
   Time orders_since;
   uint64_t received = 0;  // the last lease
   uint64_t order = 0;     // the last one that was received
@@ -71,7 +75,7 @@ struct Peer {
   bool hangs = false;  // is alive, but finishes nothing
   bool asks = true;    // for work
   std::vector<Grant> grants;
-  Time begin;  // of the work on the first of them
+  Time since;  // of the work on the first of them
 };
 
 // The members of one job, and the judge of what its state does. Every step is decided by the seed.
@@ -124,7 +128,9 @@ class World {
   void leave(Peer& p);
   // Somebody scales, drains or stops the job, perhaps in a way that makes no sense.
   void steer();
+  void want_a_checkpoint();
   void ask_for_work(Peer& p);
+  void ask_to_begin(Peer& p, const Grant& g);
   // The master learns that what it leased last was lost on its way: it leases that again.
   void take_back_lost(Peer& p);
 
@@ -194,6 +200,7 @@ class World {
   }
   void end_epoch();
   bool stopped() const { return !state_.report().stopped_by.empty(); }
+  void see(const Effect::Adopt&) {}
   void see(const Effect::Connect& e);
   void see(const Effect::Drop& e);
   void see(const Effect::Ask& e);
@@ -204,6 +211,9 @@ class World {
   void see(const Effect::Score& e);
   // A resumed job does what this cursor says is not done: all that is not done must be there.
   void see(const Effect::Save& e);
+  void see(const Effect::Checkpoint& e);
+  void check_cursor(const Cursor& at);
+  void finish_checkpoint(bool may_fail);
   void check_members();
   void check_memory();
   void check_wanted();
@@ -226,9 +236,13 @@ class World {
   Ticket last_refused_ = 0;
   std::set<Ticket> tickets_, owner_tickets_;
   std::map<Ticket, uint64_t> lease_tickets_;
+  std::set<uint64_t> passed_over_;  // minibatches of the epoch that were never leased, though a later one was
   std::vector<Effect::Ask> asks_;
   std::deque<Effect::Connect> connects_;
   std::optional<std::variant<Effect::Prepare, Effect::Save, Effect::Score>> work_;
+  std::optional<Effect::Checkpoint> writing_;
+  uint64_t wish_ = 0;  // the last one that the job took on
+  Ticket wish_ticket_ = 0;
   size_t tells_ = 0;
   std::set<uint64_t> lost_;  // workers that not every owner has fenced
   std::set<uint64_t> late_when_lost_;

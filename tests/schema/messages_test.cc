@@ -39,13 +39,15 @@ TEST(Messages, NeverChangeTheirNumbers) {
       {"CommitReply", 33},      {"FenceRequest", 34},   {"StatsRequest", 35}, {"StatsReply", 36},
       {"RestoreRequest", 37},   {"ResumeRequest", 38},  {"ScanRequest", 39},  {"ScanReply", 40},
       {"EndRequest", 41},       {"NormsRequest", 48},   {"NormsReply", 49},   {"MapRequest", 50},
+      {"ImportRequest", 51},
       {"JobRequest", 64},       {"JobReply", 65},       {"JoinRequest", 66},  {"JoinReply", 67},
       {"LeaseRequest", 68},     {"LeaseReply", 69},     {"DoneRequest", 70},  {"DoneReply", 71},
       {"HeartbeatRequest", 72}, {"HeartbeatReply", 73}, {"FailRequest", 74},  {"LeaveRequest", 75},
       {"OwnersRequest", 76},    {"OwnersReply", 77},    {"OrderRequest", 78}, {"OrderReply", 79},
       {"StatusRequest", 80},    {"StatusReply", 81},    {"ScaleRequest", 82}, {"DrainRequest", 83},
-      {"StopRequest", 84},      {"ProbeRequest", 90},   {"ProbeReply", 91},   {"AboutRequest", 92},
-      {"AboutReply", 93},       {"CallRequest", 94},    {"CallReply", 95}};
+      {"StopRequest", 84},      {"BeginRequest", 85},   {"BeginReply", 86},   {"ProbeRequest", 90},
+      {"ProbeReply", 91},       {"AboutRequest", 92},   {"AboutReply", 93},   {"CallRequest", 94},
+      {"CallReply", 95},        {"CheckpointRequest", 87}, {"CheckpointReply", 88}};
   for (const auto& [message, number] : expected)
     EXPECT_EQ(name(static_cast<Kind>(number)), message) << number;
 }
@@ -90,11 +92,13 @@ TEST(Messages, ThatChangeAnOwnersRowsOrEndAJobComeFromTheirRolesOnly) {
   const std::map<Kind, std::set<wire::Role>> expected{
       {Kind::kPullRequest, {WORKER, READER}}, {Kind::kPushRequest, {WORKER}},
       {Kind::kCommitRequest, {MASTER}},       {Kind::kFenceRequest, {MASTER}},
-      {Kind::kRestoreRequest, {MASTER}},      {Kind::kScanRequest, {MASTER}},
+      {Kind::kRestoreRequest, {MASTER}},      {Kind::kScanRequest, {MASTER, WORKER, READER}},
+      {Kind::kImportRequest, {WORKER}},
       {Kind::kEndRequest, {MASTER}},          {Kind::kLeaseRequest, {WORKER}},
       {Kind::kDoneRequest, {WORKER}},         {Kind::kFailRequest, {OWNER, WORKER}},
       {Kind::kStatusRequest, {ADMIN}},        {Kind::kScaleRequest, {ADMIN}},
-      {Kind::kDrainRequest, {ADMIN}},         {Kind::kStopRequest, {ADMIN}}};
+      {Kind::kDrainRequest, {ADMIN}},         {Kind::kStopRequest, {ADMIN}},
+      {Kind::kBeginRequest, {WORKER}},        {Kind::kCheckpointRequest, {ADMIN}}};
   for (const auto& [kind, roles] : expected)
     for (const wire::Role role : {WORKER, OWNER, READER, ADMIN, MASTER})
       EXPECT_EQ(may_send(role, kind), roles.contains(role)) << name(role) << " " << name(kind);

@@ -8,6 +8,7 @@
 
 #include "actors/ask.h"
 #include "actors/owner/owner.h"
+#include "actors/routing/remote_owner.h"
 #include "apps/shard/owner_life.h"
 #include "client/session_actor.h"
 #include "storage/checkpoint/checkpoint.h"
@@ -127,7 +128,8 @@ class SimulatedJob {
     config_ = config();
     master_process_ = net_.add_process("master");
     master_ = spawn_master(net_.system(), config_);
-    master_process_->serve({caf::actor_cast<caf::strong_actor_ptr>(master_)});
+    master_process_->serve<MasterInterface>(Destination::kMaster, caf::actor_cast<MasterActor>(master_));
+    master_process_->start();
     for (uint32_t i = 0; i < shape_.shards; ++i) net_.after(a_moment(), [this] { start_owner(); });
     for (uint32_t i = 0; i < shape_.workers; ++i) net_.after(a_moment(), [this] { start_worker(); });
   }
@@ -334,9 +336,9 @@ class SimulatedJob {
     if (shape_.resumes && master_on_host_->exists(kCheckpoint + std::string("/manifest.json")))
       config->resume = kCheckpoint;
     config->connect_owner = [this](const auto&, const std::vector<std::string>& endpoints, const auto&...) {
-      return connect_owner(*master_process_, endpoints.at(0), true);
+      return connect_owner(*master_process_, wire::Role::MASTER, endpoints.at(0));
     };
-    config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
+    config->drop_owner = drop_owner;
     config->on_event = [this](const std::string& line) {
       events_ += line + "\n";
       net_.say("master: " + line);
@@ -353,18 +355,24 @@ class SimulatedJob {
     return config;
   }
 
-  OwnerHandles connect_owner(Network::Process& client, const std::string& name, bool control_apart) {
+  // As remote_owner() does.
+  OwnerHandles connect_owner(Network::Process& client, wire::Role role, const std::string& name) {
     Network::Process& server = *net_.find(name);
-    const auto both = net_.connect(client, server, 2, true);
-    const auto control = control_apart ? net_.connect(client, server, 2, true) : both;
-    return {caf::actor_cast<OptimizerActor>(control[0]), caf::actor_cast<ShardActor>(both[1])};
+    const auto link = [&] {
+      const auto connected = net_.connect(client, server, role);
+      connected->keep();
+      return connected;
+    };
+    const auto bulk = link();
+    const auto control = role == wire::Role::MASTER ? link() : bulk;
+    return {control->proxy<OptimizerInterface>(Destination::kOptimizer),
+            bulk->proxy<ShardInterface>(Destination::kShard)};
   }
-  void drop(const OwnerHandles& owner) {
-    net_.drop(caf::actor_cast<caf::strong_actor_ptr>(owner.optimizer));
-    net_.drop(caf::actor_cast<caf::strong_actor_ptr>(owner.shard));
-  }
-  MasterActor connect_master(Network::Process& client) {
-    return caf::actor_cast<MasterActor>(net_.connect(client, *master_process_, 1, true).at(0));
+  static void drop_owner(const OwnerHandles& owner) { drop_remote_owner(owner, "the owner is given up"); }
+  MasterActor connect_master(Network::Process& client, wire::Role role) {
+    const auto link = net_.connect(client, *master_process_, role);
+    link->keep();
+    return link->proxy<MasterInterface>(Destination::kMaster);
   }
   Duration a_moment() { return net_.time_up_to(Duration(20)); }
 
@@ -382,7 +390,7 @@ class SimulatedJob {
     const std::string name = "shard" + std::to_string(index);
     owners_.push_back({net_.add_process(name), owners_host_.start(), {}, {}, 0, false});
     owners_[index].on_host->on_death = [this, index] { owner_died(index); };
-    const MasterActor master = connect_master(*owners_[index].process);
+    const MasterActor master = connect_master(*owners_[index].process, wire::Role::OWNER);
     const auto joins = [this, index, name](caf::event_based_actor* self, const MasterActor& at) {
       self->request(at, caf::infinite, make_message<wire::JoinRequest>([&](wire::JoinRequest::Builder b) {
                       b.setRole(wire::Role::OWNER);
@@ -412,8 +420,9 @@ class SimulatedJob {
     if (!make_owner(index, config)) return;
     came_back_ += config.takes_over;
     Owner& owner = owners_[index];
-    owner.process->serve({caf::actor_cast<caf::strong_actor_ptr>(owner.handles.optimizer),
-                          caf::actor_cast<caf::strong_actor_ptr>(owner.handles.shard)});
+    owner.process->serve<OptimizerInterface>(Destination::kOptimizer, owner.handles.optimizer);
+    owner.process->serve<ShardInterface>(Destination::kShard, owner.handles.shard);
+    owner.process->start();
   }
   OwnerConfig owner_config_of(size_t index, uint32_t number) {
     OwnerConfig config = owner_config(shape_.mode == job::Mode::kSync, config_->model.tables);
@@ -513,7 +522,7 @@ class SimulatedJob {
     auto config = std::make_shared<SessionConfig>();
     config->job = config_->job;
     config->run = config_->run;
-    config->master = connect_master(*process);
+    config->master = connect_master(*process, wire::Role::WORKER);
     config->master_name = "the master";
     config->host = process->name();
     config->token = started_workers_;
@@ -531,9 +540,9 @@ class SimulatedJob {
     };
     config->connect_owner = [this, process](size_t, const std::vector<std::string>& endpoints, const auto&,
                                             uint64_t) {
-      return connect_owner(*process, endpoints.at(0), false);
+      return connect_owner(*process, wire::Role::WORKER, endpoints.at(0));
     };
-    config->drop_owner = [this](const OwnerHandles& owner) { drop(owner); };
+    config->drop_owner = drop_owner;
     config->on_end = [this, process](const std::optional<Error>& error) {
       if (!process->alive()) return;
       some_worker_ended_ |= !error.has_value() && drains_++ >= drained();

@@ -15,11 +15,14 @@ namespace {
 using namespace testing_support;
 using Mode = job::Mode;
 
-constexpr uint64_t kSeeds = 100;  // of each test
-// Seeds that found something:
-// 911  a ResumeRequest that an old connection still held came after the first pushes, and the owner forgot
-// them
-constexpr uint64_t kFound[] = {911};
+constexpr uint64_t kSeeds = 100;  // that each test tries
+// Seeds beyond those with which a test failed. After a change of the simulation they stand for another course
+// of events, so what they found has a test of its own:
+//   911   a ResumeRequest that was still under way over an old connection arrived after the first pushes, and
+//         the owner forgot those (Resume.ThatComesAgainLateChangesNothing)
+//   1032  bounded mode: a worker that was waiting when the last minibatch was leased was not given one that
+//         came back later (Bounded.WhoStillWaitedWhenTheLastMinibatchWasLeasedIsGivenWhatComesBackLater)
+constexpr uint64_t kFailed[] = {911, 1032};
 
 uint64_t number_in(const char* variable, uint64_t otherwise) {
   const char* const text = std::getenv(variable);
@@ -48,7 +51,7 @@ void for_seeds(Test&& test) {
                  last = one > 0 ? one : number_in("EMBERS_SIMULATION_SEEDS", kSeeds);
   std::vector<uint64_t> seeds(last - first + 1);
   std::iota(seeds.begin(), seeds.end(), first);
-  if (one == 0) seeds.insert(seeds.end(), std::begin(kFound), std::end(kFound));
+  if (one == 0) seeds.insert(seeds.end(), std::begin(kFailed), std::end(kFailed));
   for (const uint64_t seed : seeds) {
     SCOPED_TRACE("EMBERS_SIMULATION_SEED=" + std::to_string(seed));
     test(seed);
@@ -146,7 +149,9 @@ void expect_good_end(SimulatedJob& job, const JobShape& shape, Harm& harm) {
   harm.add(job, *result);
   expect_counts(job, shape, *result);
   EXPECT_TRUE(job.workers_end());
-  if (shape.save_every > 0) EXPECT_EQ(job.saved_rows(), job.rows());
+  if (shape.save_every > 0) {
+    EXPECT_EQ(job.saved_rows(), job.rows());
+  }
 }
 
 TEST(WholeJob, ASeedDecidesEverything) {
@@ -331,7 +336,9 @@ TEST(WholeJob, ThatDiesIsResumedFromItsCheckpointAsIfNothingHadHappened) {
     ASSERT_FALSE(result->error) << result->error->what() << "\n" << job.events();
     const auto rows = job.rows();
     EXPECT_EQ(job.saved_rows(), rows);
-    if (wanted) EXPECT_EQ(rows, wanted->rows);
+    if (wanted) {
+      EXPECT_EQ(rows, wanted->rows);
+    }
     for (const auto& [key, times] : job.counts())
       EXPECT_EQ(std::bit_cast<float>(rows.at("count " + std::to_string(key)).at(0)), times) << "key " << key;
   });

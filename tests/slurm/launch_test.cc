@@ -159,6 +159,33 @@ TEST_F(Launched, WaitsForTheEndAndReturnsTheJobsExitStatus) {
       << folder_.output();
 }
 
+#ifdef EMBERS_PYTHON
+// On three nodes, each with its own idea of where the job is.
+TEST_F(Launched, PythonWorkersFindTheJobByThemselves) {
+  folder_.write("first.toml",
+                "[optimizer]\nname = \"sgd\"\nlearning_rate = 1.0\n[training]\nreduction = \"sum\"\n");
+  folder_.write("train.py",
+                "import numpy as np, embers\n"
+                "with embers.connect() as job:\n"
+                "    counts = job.table('count', dim=1, initializer='zeros')\n"
+                "    for batch in job.minibatches(400, 10, epochs=2):\n"
+                "        counts.push(batch.records, -np.ones_like(counts.lookup(batch.records)))\n"
+                "    keys, rows = counts.export()\n"
+                "    print('counted', len(keys), rows.min(), rows.max())\n");
+  const std::string id =
+      launch({folder_.path("first.toml")},
+             {"--shards", "2", "--workers", "2", "--nodes", "3", "--sbatch=--exclusive", "--", "/usr/bin/env",
+              "PYTHONPATH=" + path_of(EMBERS_PYTHON_PACKAGES), EMBERS_PYTHON, folder_.path("train.py")});
+  EXPECT_EQ(cluster_->wait_for_end(id), "COMPLETED") << log();
+  EXPECT_EQ(nlohmann::json::parse(read_file(job_dir() + "/report.json"))["examples"], 800) << log();
+  std::string said;
+  for (const auto& file : std::filesystem::directory_iterator(job_dir() + "/logs"))
+    said += read_file(file.path());
+  EXPECT_NE(said.find("counted 400 2.0 2.0"), std::string::npos) << said;
+  cluster_->show_accounts(id);
+}
+#endif
+
 TEST_F(Launched, SaysWhySlurmRefusesAJob) {
   EXPECT_EQ(folder_.run({"launch", folder_.job(), "--scheduler", "slurm", "--job-dir", job_dir(),
                          "--partition", "gold"}),

@@ -49,6 +49,22 @@ TEST(Constraint, MinMaxNormGoesTheGivenPartOfTheWay) {
   expect_near(constrained("min_max_norm", {{"rate", 0.5}}, {3, 4}), {1.8f, 2.4f});
 }
 
+TEST(Constraint, RenormScalesBeforeTheStep) {
+  const auto before = [](std::map<std::string, double> params, Floats row) {
+    const auto constraint = Constraint::make({"renorm", std::move(params)});
+    constraint->before(row);
+    return row;
+  };
+  expect_near(before({}, {3, 4}), {0.6f, 0.8f});
+  expect_near(before({{"max_norm", 10}}, {3, 4}), {3, 4});
+  expect_near(before({{"max_norm", 3.5}, {"norm_type", 1}}, {3, -4}), {1.5f, -2});
+  expect_near(before({{"max_norm", 1}, {"norm_type", 3}}, {3, 0}), {1, 0});
+  expect_near(constrained("renorm", {}, {3, 4}), {3, 4});
+  expect_error(ErrorCode::kInvalid, {"renorm", "max_norm = 0", "above 0"}, [] {
+    Constraint::make({"renorm", {{"max_norm", 0}}});
+  });
+}
+
 TEST(Constraint, RefusesWhatKerasDoesNotHave) {
   expect_error(ErrorCode::kInvalid, {"'maxnorm'", "did you mean 'max_norm'"}, [] {
     Constraint::make({"maxnorm", {}});
@@ -78,6 +94,19 @@ TEST(Constraint, HoldsAfterAnApplyForTheRowsThatItTouched) {
   std::vector<uint8_t> found(2);
   store->gather(0, ints({1, 2}), rows, found);
   EXPECT_EQ(rows, (Floats{1, -1, 0, 2}));
+}
+
+TEST(Constraint, RenormHoldsBeforeAnApply) {
+  const auto store = make_memory_store();
+  const auto sgd = UpdateRule::make({"sgd", {}});
+  const auto constraint = Constraint::make({"renorm", {}});
+  store->add_table(spec("t", 2), {});
+  store->add_if_absent(0, ints({1, 2}), Floats{3, 4, 3, 4});
+  apply(*store, 0, *sgd, {1, 1.0}, ints({2}), Floats{-1, -2}, constraint.get());
+  Floats rows(4);
+  std::vector<uint8_t> found(2);
+  store->gather(0, ints({1, 2}), rows, found);
+  expect_near(rows, {3, 4, 1.6f, 2.8f});
 }
 
 }  // namespace

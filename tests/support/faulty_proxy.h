@@ -125,7 +125,7 @@ class FaultyProxy {
 
  private:
   enum class Handling { kPassOn, kSwallow, kStall, kStallInFrame };  // of the bytes of one direction
-  static constexpr size_t kHeader = 40, kWordsAt = 20;  // of a frame: see actors/transport/frame.h
+  static constexpr size_t kHeader = 40, kWordsAt = 20;               // of a frame: see actors/frames/frame.h
 
   struct Address {
     sockaddr_storage storage{};

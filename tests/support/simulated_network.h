@@ -2,9 +2,9 @@
 
 #include <caf/all.hpp>
 
+#include <cstdlib>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "actors/errors.h"
-#include "actors/message_types.h"
+#include "actors/frames/dispatch.h"
+#include "actors/frames/frame_link.h"
+#include "tests/support/frame_bytes.h"
 #include "tests/support/simulation.h"
 
 namespace embers::testing_support {
@@ -28,11 +30,11 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(embers::testing_support::NetworkStep)
 
 namespace embers::testing_support {
 
-// Simulated processes and the connections between them, as actors/transport makes them of real ones: a proxy
-// at the client's end, a peer at the server's end, requests and answers between them. Messages of one
-// connection stay in order in each direction; those of different connections overtake one another. A
-// connection may break: what was sent last is lost, what was sent before may still arrive, and each end
-// notices when it does. A link that is kept connects again and asks again. Whoever is killed sends and
+// Simulated processes and the connections between them. Proxies, what a link asks again, frames, the check of
+// roles and sessions are those of actors/frames; sockets, the handshake and the watch for silence are
+// simulated. Frames of one connection stay in order in each direction; those of different connections
+// overtake one another. A connection may break: what was sent last is lost, what was sent before may still
+// arrive, and each end notices when it does. A link that is kept connects again. Whoever is killed sends and
 // receives nothing more. One seed decides everything, also whose turn it is when several actors have
 // messages.
 class SimulatedNetwork {
@@ -56,9 +58,10 @@ class SimulatedNetwork {
   }
   ~SimulatedNetwork() {
     closed_ = true;
-    for (const auto& link : links_) link->close();
-    for (const auto& connection : connections_) connection->close();
-    for (const ProcessPtr& process : processes_) process->targets_.clear();
+    for (const auto& link : links_) link->shut();
+    for (const auto& connection : connections_) connection->shut();
+    for (const ProcessPtr& process : processes_) process->dispatch_ = {};
+    expect_all_to_end();
     caf::anon_send_exit(post_, caf::exit_reason::user_shutdown);
     post_ = nullptr;
   }
@@ -95,16 +98,21 @@ class SimulatedNetwork {
 
  private:
   class Link;
-  struct Connection;
+  class Connection;
 
  public:
   class Process {
    public:
     const std::string& name() const { return name_; }
     bool alive() const { return alive_; }
-    // From now on it answers at its address; until then what is sent to it waits.
-    void serve(std::vector<caf::strong_actor_ptr> targets) {
-      targets_ = std::move(targets);
+    // Requests of interface I for `destination` go to `actor`. Before start().
+    template <class I>
+    void serve(Destination destination, typename I::Actor actor) {
+      dispatch_.serve<I>(destination, std::move(actor));
+    }
+    // From now on it takes requests; until then what is sent to it waits.
+    void start() {
+      started_ = true;
       for (const auto& connection : network_->connections_)
         if (connection->server == this) network_->pump(*connection, connection->there);
     }
@@ -115,8 +123,9 @@ class SimulatedNetwork {
     SimulatedNetwork* network_;
     std::string name_;
     bool alive_ = true;
+    bool started_ = false;
     Time stalled_until_{};
-    std::vector<caf::strong_actor_ptr> targets_;
+    Dispatch dispatch_;
   };
 
   ProcessPtr add_process(const std::string& name) {
@@ -130,15 +139,11 @@ class SimulatedNetwork {
     throw std::logic_error("no process " + name);
   }
 
-  // Proxies of what the server serves, all over one link.
-  std::vector<caf::strong_actor_ptr> connect(Process& client, Process& server, size_t targets, bool kept) {
-    links_.push_back(std::make_unique<Link>(this, &client, &server, kept));
-    return links_.back()->open(targets);
-  }
-  // Ends the link of a proxy.
-  void drop(const caf::strong_actor_ptr& proxy) {
-    for (const auto& link : links_)
-      if (link->has(proxy)) link->leave(Error(ErrorCode::kUnavailable, "this process ended the connection"));
+  // A client that says in the handshake that this is its role.
+  std::shared_ptr<FrameLink> connect(Process& client, Process& server, wire::Role role) {
+    links_.push_back(std::make_shared<Link>(this, &client, &server, role));
+    closed_ ? links_.back()->shut() : links_.back()->connect();
+    return links_.back();
   }
 
   // --- what goes wrong ---------------------------------------------------------------------------
@@ -149,9 +154,11 @@ class SimulatedNetwork {
     say(process.name() + " ends");
     for (const auto& link : links_)
       if (link->client() == &process) link->leave(Error(ErrorCode::kUnavailable, "this process has ended"));
-    for (const auto& connection : connections_)
-      if (connection->server == &process && connection->open_there)
-        send(*connection, connection->back, [this, c = connection.get(), why] { client_notices(*c, why); });
+    for (const auto& connection : connections_) {
+      if (connection->server != &process || !connection->open_there) continue;
+      if (why) reject(*connection, *why);
+      hang_up(*connection, connection->back);
+    }
     process.alive_ = false;
   }
   void kill(Process& process) {
@@ -190,180 +197,143 @@ class SimulatedNetwork {
   }
 
  private:
-  // A proxy, as actors/transport/proxy.h.
-  class Proxy final : public caf::monitorable_actor {
-   public:
-    Proxy(caf::actor_config& config, Link* link, size_t target)
-        : monitorable_actor(config), link_(link), target_(target) {}
-    const char* name() const override { return "simulated_proxy"; }
-    void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) override {
-      if (handle_system_message(*what, host, false)) return;
-      if (reason_) return bounce(what, *reason_);
-      link_->ask(target_, ctrl(), *what);
-    }
-    bool cleanup(caf::error&& reason, caf::execution_unit* host) override {
-      if (!reason_) reason_ = reason;
-      return monitorable_actor::cleanup(std::move(reason), host);
-    }
-
-   private:
-    Link* const link_;
-    const size_t target_;
-    std::optional<caf::error> reason_;
-  };
-
-  // A peer, as actors/transport/session.h.
-  class Peer final : public caf::monitorable_actor {
-   public:
-    Peer(caf::actor_config& config, SimulatedNetwork* network, Connection* connection)
-        : monitorable_actor(config), network_(network), connection_(connection) {}
-    const char* name() const override { return "simulated_peer"; }
-    void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) override {
-      if (!what->mid.is_response()) {
-        if (!handle_system_message(*what, host, false)) bounce(what, caf::sec::unexpected_message);
-        return;
-      }
-      const auto request = open_.extract(what->mid.request_id().integer_value());
-      if (request) network_->answer(*connection_, request.mapped(), what->move_content_to_message());
-    }
-    caf::message_id remember(uint64_t correlation) {
-      open_.emplace(++last_, correlation);
-      return caf::make_message_id(last_);
-    }
-
-   private:
-    SimulatedNetwork* const network_;
-    Connection* const connection_;
-    uint64_t last_ = 0;
-    std::map<uint64_t, uint64_t> open_;  // correlations
-  };
-
+  using Deliver = std::function<void()>;
   struct Item {
     Time due;
-    std::function<void()> deliver;
+    Deliver deliver;
   };
-  struct Wire {
-    Time latest{};  // when the last message arrives
+  // One direction of a connection, and what is under way there.
+  struct Wire final : FrameConnection {
+    Wire(SimulatedNetwork* n, Connection* c) : network(n), connection(c) {}
+    void send(OutFrame frame) override { network->send(*connection, *this, std::move(frame)); }
+    void finish() override { network->finish(*connection, *this); }
+
+    SimulatedNetwork* const network;
+    Connection* const connection;
+    Time latest{};  // when the last frame arrives
     std::deque<Item> items;
   };
-  struct Connection {
-    Link* link = nullptr;
-    Process *client = nullptr, *server = nullptr;
-    uint64_t number = 0;     // of the link's
-    bool is_up = true;       // takes messages
-    bool open_here = true;   // the client has not noticed its end
-    bool open_there = true;  // nor has the server
-    Wire there, back;
-    caf::strong_actor_ptr peer;
-
-    void close() {
+  class Connection {
+   public:
+    Connection(SimulatedNetwork* network, Link* by, Process* from, Process* to, uint64_t count)
+        : link(by), client(from), server(to), number(count), there(network, this), back(network, this) {}
+    void shut() {
       is_up = open_here = open_there = false;
       there.items.clear();
       back.items.clear();
-      peer = nullptr;
+      session = nullptr;
     }
-  };
 
-  class Link {
+    Link* const link;
+    Process *const client, *const server;
+    const uint64_t number;   // of the link's
+    bool is_up = true;       // takes frames
+    bool open_here = true;   // the client has not noticed its end
+    bool open_there = true;  // nor has the server
+    Wire there, back;
+    caf::strong_actor_ptr session;
+  };
+  using ConnectionPtr = std::shared_ptr<Connection>;
+  static std::shared_ptr<FrameConnection> end_of(const ConnectionPtr& c, Wire& wire) { return {c, &wire}; }
+
+  // The client's end, without sockets.
+  class Link final : public FrameLink {
    public:
-    Link(SimulatedNetwork* network, Process* client, Process* server, bool kept)
-        : network_(network), client_(client), server_(server), kept_(kept) {}
+    Link(SimulatedNetwork* network, Process* client, Process* server, wire::Role role)
+        : FrameLink(network->system()), network_(network), client_(client), server_(server), role_(role) {}
     Process* client() const { return client_; }
-    bool has(const caf::strong_actor_ptr& proxy) const {
-      return std::find(proxies_.begin(), proxies_.end(), proxy) != proxies_.end();
+
+    // The handshake takes a while.
+    void connect() {
+      const Time then = std::max({network_->now() + network_->delay() + network_->delay(),
+                                  client_->stalled_until_, server_->stalled_until_});
+      network_->at(then, [this] {
+        if (down_ || !client_->alive_) return;
+        if (!server_->alive_) return down(Error(ErrorCode::kUnavailable, "connection refused"));
+        if (connection_) network_->server_notices(*connection_, "its client has connected again");
+        connection_ = network_->add_connection(this, client_, server_, role_, ++number_);
+        connected_ = true;
+        use(end_of(connection_, connection_->there));
+      });
     }
-    std::vector<caf::strong_actor_ptr> open(size_t targets) {
-      caf::actor_system& system = network_->system();
-      for (size_t target = 0; target < targets; ++target) {
-        caf::actor_config config;
-        proxies_.push_back(caf::make_actor<Proxy, caf::strong_actor_ptr>(
-            system.next_actor_id(), system.node(), &system, config, this, target));
-      }
-      const auto proxies = proxies_;
-      connect();
-      return proxies;
+    void receive(InFrame& frame) { deliver(frame); }
+    void close(const Error& why) override {
+      network_->at(network_->now(), [this, why] { leave(why); });
     }
-    void ask(size_t target, caf::actor_control_block* proxy, caf::mailbox_element& what) {
-      if (network_->closed_ || !client_->alive_) return;
-      const uint64_t correlation = ++last_;
-      open_[correlation] = {std::move(what.sender), what.mid.response_id(), target,
-                            caf::strong_actor_ptr(proxy), what.move_content_to_message()};
-      if (connection_) network_->request(*connection_, correlation);
-    }
-    // The connection of this number has ended.
-    void ended(uint64_t number, const std::optional<Error>& why) {
-      if (!connection_ || connection_->number != number) return;
-      connection_ = nullptr;
-      if (!client_->alive_) return;
-      const bool tries_again = kept_ && (!why || remedy(why->code()) == Remedy::kRetry);
-      if (!tries_again) return down(why.value_or(Error(ErrorCode::kUnavailable, "the connection was reset")));
+    // The client has noticed that the connection has ended.
+    void ended(const Connection& connection, const Error& why) {
+      if (!connected_ || connection_.get() != &connection || down_) return;
+      connected_ = false;
+      if (!is_kept() || remedy(why.code()) != Remedy::kRetry) return down(why);
+      disconnected();
       network_->after(network_->time_up_to(Duration(200)), [this] {
         if (!down_) connect();
       });
     }
-    void down(const Error& why) {
-      if (std::exchange(down_, true)) return;
-      network_->say(fmt::format("link {} -> {} is down: {}", client_->name(), server_->name(), why.what()));
-      for (auto& [correlation, open] : std::exchange(open_, {}))
-        if (open.asker) open.asker->enqueue(open.proxy, open.id, caf::make_message(to_caf(why)), nullptr);
-      for (const auto& proxy : std::exchange(proxies_, {})) cleanup(proxy, why);
-    }
     // What it has sent still arrives.
     void leave(const Error& why) {
-      if (connection_) {
-        Connection& c = *std::exchange(connection_, nullptr);
-        network_->send(c, c.there, [network = network_, &c] { network->server_notices(c); });
-        c.open_here = false;
+      if (std::exchange(connected_, false)) {
+        connection_->open_here = false;
+        network_->hang_up(*connection_, connection_->there);
       }
       down(why);
     }
-    // Its process is killed.
+    // Its process is killed: nobody else is told anything, and what its actors still do leads nowhere.
     void die() {
       down_ = true;
-      open_.clear();
-      connection_ = nullptr;
+      connected_ = false;
+      end(Error(ErrorCode::kUnavailable, "this process was killed"));
     }
-    void close() {
+    void shut() {
       down_ = true;
-      open_.clear();
-      for (const auto& proxy : std::exchange(proxies_, {}))
-        cleanup(proxy, Error(ErrorCode::kUnavailable, "the simulation is over"));
-    }
-    void answered(uint64_t correlation, caf::message answer) {
-      const auto open = open_.extract(correlation);
-      if (open && open.mapped().asker)
-        open.mapped().asker->enqueue(open.mapped().proxy, open.mapped().id, std::move(answer), nullptr);
+      end(Error(ErrorCode::kUnavailable, "the simulation is over"));
+      connection_ = nullptr;
     }
 
    private:
-    friend class SimulatedNetwork;
-    struct Open {
-      caf::strong_actor_ptr asker;
-      caf::message_id id;
-      size_t target = 0;
-      caf::strong_actor_ptr proxy;
-      caf::message question;
-    };
-    static void cleanup(const caf::strong_actor_ptr& actor, const Error& why) {
-      static_cast<caf::monitorable_actor*>(actor->get())->cleanup(to_caf(why), nullptr);
+    bool post(std::function<void()> work) override {
+      work();
+      return true;
     }
-    void connect() {
-      if (!client_->alive_) return;
-      if (!server_->alive_) return down(Error(ErrorCode::kUnavailable, "connection refused"));
-      connection_ = network_->add_connection(this, ++number_);
-      for (const auto& [correlation, open] : open_) network_->request(*connection_, correlation);
+    void down(const Error& why) {
+      if (std::exchange(down_, true)) return;
+      network_->say(fmt::format("link {} -> {} is down: {}", client_->name(), server_->name(), why.what()));
+      end(why);
     }
 
     SimulatedNetwork* const network_;
     Process* const client_;
     Process* const server_;
-    const bool kept_;
+    const wire::Role role_;
     bool down_ = false;
-    uint64_t number_ = 0, last_ = 0;
-    Connection* connection_ = nullptr;  // while there is one
-    std::vector<caf::strong_actor_ptr> proxies_;
-    std::map<uint64_t, Open> open_;  // by correlation
+    uint64_t number_ = 0;
+    ConnectionPtr connection_;  // the latest one
+    bool connected_ = false;    // by it
   };
+
+  // Of a request. Now and then, large answers have to wait for room.
+  class Room final : public Arrival {
+   public:
+    explicit Room(SimulatedNetwork* network) : network_(network) {}
+    void settle() override {}
+    bool has_room(const std::function<void()>& room) override {
+      if (network_->closed_ || network_->options_.calm || !network_->chance(0.02)) return true;
+      network_->after(network_->time_up_to(Duration(100)), room);
+      return false;
+    }
+
+   private:
+    SimulatedNetwork* const network_;
+  };
+
+  // Nobody waits for an answer that will not come. (Otherwise the system would wait for that actor without
+  // end.) A message that is due later keeps its receiver until then.
+  void expect_all_to_end() {
+    const auto all_but_post = [this] { return system().registry().running() - 1; };
+    if (run_until([&] { return all_but_post() == 0; }, std::chrono::minutes(1))) return;
+    fmt::print(stderr, "{} actors of this simulation never end\n", all_but_post());
+    std::abort();
+  }
 
   caf::detail::test_actor_clock& clock() { return simulator_->clock(); }
   void at(Time time, std::function<void()> run) {
@@ -379,21 +349,59 @@ class SimulatedNetwork {
     return Duration(1) + time_up_to(chance(0.02) ? Duration(2000) : Duration(15));
   }
 
-  Connection* add_connection(Link* link, uint64_t number) {
-    auto c = std::make_unique<Connection>();
-    c->link = link;
-    c->client = link->client_;
-    c->server = link->server_;
-    c->number = number;
-    caf::actor_config config;
-    caf::actor_system& in = system();
-    c->peer = caf::make_actor<Peer, caf::strong_actor_ptr>(in.next_actor_id(), in.node(), &in, config, this,
-                                                           c.get());
-    connections_.push_back(std::move(c));
-    return connections_.back().get();
+  ConnectionPtr add_connection(Link* link, Process* client, Process* server, wire::Role role,
+                               uint64_t number) {
+    connections_.push_back(std::make_shared<Connection>(this, link, client, server, number));
+    const ConnectionPtr& c = connections_.back();
+    c->session = make_session(system(), end_of(c, c->back), role, client->name());
+    return c;
   }
 
-  void send(Connection& c, Wire& wire, std::function<void()> deliver) {
+  void send(Connection& c, Wire& wire, const OutFrame& frame) {
+    if (&wire == &c.back && !(c.open_there && c.server->alive_)) return;
+    put(c, wire, [this, &c, &wire, bytes = bytes_of(frame)] {
+      &wire == &c.there ? arrive_there(c, bytes) : arrive_here(c, bytes);
+    });
+  }
+  void arrive_there(Connection& c, const Bytes& bytes) {
+    if (!c.open_there || !c.server->alive_) return;
+    InFrame frame = frame_of(bytes, std::make_shared<Room>(this));
+    note(c, "asks", frame, bytes);
+    const auto denied = c.server->dispatch_.ask(static_cast<Session&>(*c.session->get()), frame);
+    if (denied) say(fmt::format("{} denies {}: {}", c.server->name(), c.client->name(), denied->what()));
+  }
+  void arrive_here(Connection& c, const Bytes& bytes) {
+    if (!c.open_here || !c.client->alive_) return;
+    InFrame frame = frame_of(bytes);
+    note(c, "is answered by", frame, bytes);
+    try {
+      if (frame.header.correlation == 0 && frame.error()) throw_error_reply(frame);
+      c.link->receive(frame);
+    } catch (const Error& why) {
+      client_notices(c, why);
+      after(delay(), [this, &c] { server_notices(c, "the connection was reset"); });
+    }
+  }
+  // As Connection::reject() says why it will end.
+  void reject(Connection& c, const Error& why) {
+    send(c, c.back,
+         out_frame(make_error(why.code(), why.what()), Destination{}, 0,
+                   FrameHeader::kReply | FrameHeader::kError));
+  }
+  // The other end notices when everything else has arrived.
+  void hang_up(Connection& c, Wire& wire) {
+    put(c, wire, [this, &c, &wire] {
+      &wire == &c.there ? server_notices(c, "the connection was closed by the peer")
+                        : client_notices(c, closed_by_peer());
+    });
+  }
+  // Of a session's end.
+  void finish(Connection& c, Wire& wire) {
+    hang_up(c, wire);
+    at(now(), [this, &c] { server_notices(c, "this process ended the connection"); });
+  }
+
+  void put(Connection& c, Wire& wire, Deliver deliver) {
     if (!c.is_up || closed_) return;
     const Time due =
         std::max({wire.latest, now() + delay(), c.client->stalled_until_, c.server->stalled_until_});
@@ -404,30 +412,12 @@ class SimulatedNetwork {
   void pump(Connection& c, Wire& wire) {
     // An owner that has not begun to serve keeps requests waiting.
     while (!wire.items.empty() && wire.items.front().due <= now() &&
-           (&wire == &c.back || !c.server->targets_.empty())) {
+           (&wire == &c.back || c.server->started_)) {
       const auto deliver = std::move(wire.items.front().deliver);
       wire.items.pop_front();
       deliver();
     }
   }
-  void request(Connection& c, uint64_t correlation) {
-    send(c, c.there, [this, &c, correlation, question = c.link->open_.at(correlation)] {
-      if (!c.open_there || !c.server->alive_) return;
-      note(c, "asks", correlation, question.question);
-      auto& peer = static_cast<Peer&>(*c.peer->get());
-      c.server->targets_.at(question.target)
-          ->enqueue(c.peer, peer.remember(correlation), question.question, nullptr);
-    });
-  }
-  void answer(Connection& c, uint64_t correlation, const caf::message& answer) {
-    if (!c.open_there || !c.server->alive_) return;
-    send(c, c.back, [this, &c, correlation, answer] {
-      if (!c.open_here || !c.client->alive_) return;
-      note(c, "is answered by", correlation, answer);
-      c.link->answered(correlation, answer);
-    });
-  }
-
   void break_off(Connection& c) {
     say(fmt::format("connection {} of {} -> {} breaks", c.number, c.client->name(), c.server->name()));
     c.is_up = false;
@@ -442,56 +432,38 @@ class SimulatedNetwork {
     const auto notices = [this] {
       return chance(0.5) ? time_up_to(Duration(20)) : time_up_to(options_.silence);
     };
-    after(notices(), [this, &c] { client_notices(c, {}); });
-    after(notices(), [this, &c] { server_notices(c); });
+    after(notices(), [this, &c] { client_notices(c, closed_by_peer()); });
+    after(notices(), [this, &c] { server_notices(c, "the connection was reset"); });
   }
-  void client_notices(Connection& c, const std::optional<Error>& why) {
-    c.is_up = false;
-    if (std::exchange(c.open_here, false)) c.link->ended(c.number, why);
+  static Error closed_by_peer() {
+    return Error(ErrorCode::kUnavailable, "the connection was closed by the peer");
   }
-  void server_notices(Connection& c) {
+  void client_notices(Connection& c, const Error& why) {
     c.is_up = false;
-    if (!std::exchange(c.open_there, false) || !c.peer) return;
-    Link::cleanup(c.peer, Error(ErrorCode::kUnavailable, "the connection was reset"));
+    if (std::exchange(c.open_here, false)) c.link->ended(c, why);
+  }
+  void server_notices(Connection& c, const char* why) {
+    c.is_up = false;
+    if (!std::exchange(c.open_there, false) || !c.session) return;
+    static_cast<Session&>(*c.session->get()).cleanup(to_caf(Error(ErrorCode::kUnavailable, why)), nullptr);
   }
 
-  void note(const Connection& c, const char* what, uint64_t correlation, const caf::message& message) {
+  void note(const Connection& c, const char* what, const InFrame& frame, const Bytes& bytes) {
     const auto add = [this](uint64_t word) { fingerprint_ = (fingerprint_ ^ word) * 0x9E3779B97F4A7C15u; };
     add(static_cast<uint64_t>(now().time_since_epoch().count()));
     for (const char letter : c.client->name() + c.server->name()) add(static_cast<uint64_t>(letter));
-    add(correlation * 2 + (*what == 'a'));
+    add(frame.header.correlation * 2 + !frame.reply());
     if (options_.trace)
-      say(fmt::format("{} {} {}: {} {}", c.client->name(), what, c.server->name(), name_of(message),
-                      correlation));
+      say(fmt::format("{} {} {}: {} {:x}", c.client->name(), what, c.server->name(), text_of(bytes),
+                      frame.header.correlation));
   }
-  template <class Requests>
-  struct Names;
-  template <class... T>
-  struct Names<MessageList<T...>> {
-    static std::string of(const caf::message& m) {
-      std::string found;
-      const auto one = [&]<class M>() {
-        if (m.match_elements<Message<M>>()) found = std::string(name(KindOf<M>::kind));
-      };
-      (one.template operator()<T>(), ...);
-      (one.template operator()<typename KindOf<T>::Reply>(), ...);
-      return found;
-    }
-  };
-  static std::string name_of(const caf::message& m) {
-    if (m.match_elements<caf::error>())
-      return "error: " + std::string(from_caf(m.get_as<caf::error>(0)).what());
-    return Names<MasterRequests>::of(m) + "/" + Names<OptimizerRequests>::of(m) + "/" +
-           Names<ShardRequests>::of(m);
-  }
-
   const Options options_;
   std::mt19937_64 random_;
   bool closed_ = false;
   uint64_t fingerprint_ = 0;
   std::vector<ProcessPtr> processes_;
-  std::vector<std::unique_ptr<Link>> links_;
-  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::shared_ptr<Link>> links_;
+  std::vector<ConnectionPtr> connections_;
   caf::actor post_;
   Simulation simulation_;  // ends first
   Simulator* const simulator_ = embers::simulator(simulation_);

@@ -41,6 +41,7 @@ ShardActor::behavior_type scripted_shard(ShardActor::pointer self, std::shared_p
         return promise;
       },
       [](const Message<wire::RestoreRequest>&) { return make_message<wire::Empty>(); },
+      [](const Message<wire::ImportRequest>&) { return make_message<wire::Empty>(); },
       [](const Message<wire::ScanRequest>&) { return make_message<wire::ScanReply>(); },
   };
 }

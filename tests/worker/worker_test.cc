@@ -74,6 +74,7 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
           part.setAttempt(1);
         });
       },
+      [](const Message<wire::BeginRequest>&) { return make_message<wire::BeginReply>(); },
       [script, self](const Message<wire::DoneRequest>& m) -> caf::result<Message<wire::DoneReply>> {
         const auto r = m.get();
         auto promise = self->make_response_promise<Message<wire::DoneReply>>();
@@ -116,6 +117,7 @@ MasterActor::behavior_type scripted_master(MasterActor::pointer self, std::share
       [](const Message<wire::ScaleRequest>&) { return make_message<wire::Empty>(); },
       [](const Message<wire::DrainRequest>&) { return make_message<wire::Empty>(); },
       [](const Message<wire::StopRequest>&) { return make_message<wire::Empty>(); },
+      [](const Message<wire::CheckpointRequest>&) { return make_message<wire::CheckpointReply>(); },
   };
 }
 

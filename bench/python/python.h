@@ -1,0 +1,22 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+#include "apps/command_line/command.h"
+
+namespace embers {
+
+// Parts of `embers bench python`; they add to the report's `targets` and own key.
+void measure_training(const BenchOptions& options, const std::string& dir, nlohmann::json& report);
+void measure_lookup(const BenchOptions& options, const std::string& dir, nlohmann::json& report);
+// The C++ side of the latter, a process of its own: `embers-bench part python-lookup MASTER CHUNKS KEYS`.
+void serve_lookup(const std::string& master, size_t chunks, size_t keys);
+
+// Of values, which must not be empty.
+double median_of(std::vector<double> values);
+nlohmann::json with_range(const std::vector<double>& values);
+
+}  // namespace embers

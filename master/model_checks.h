@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+
+#include "job/job.h"
+#include "schema/table_spec.h"
+
+namespace embers {
+
+struct MasterConfig;
+
+// What a job file and a model must be like before anything is made of them. Everything is kInvalid, naming
+// the place in the job file, or the table.
+
+// The job's own update rule and servers.
+void check_job(const job::Job& job);
+// Besides, every initializer, update rule and constraint of the model's tables; and each entry of
+// [storage.tables] must match one of them.
+void check_model(const job::Job& job, const ModelSpec& model);
+// Of a job that trains: clipping must be possible there.
+void check_clipping(const job::Job& job, const ModelSpec& model);
+
+// A model that a worker told (schema/told_model.h) as the job has it: with the job's update rule and
+// [storage.tables], and checked.
+void settle_model(const job::Job& job, ModelSpec& model);
+
+// Evaluation changes no row, so owners need no slots.
+void without_slots(ModelSpec& model);
+
+// The master of a job without [model] and [data]; files and callbacks are still to be set.
+std::shared_ptr<MasterConfig> config_without_model(const job::Job& job);
+
+}  // namespace embers

@@ -1,0 +1,269 @@
+"""Many EmbeddingBags at once, over jagged input."""
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from ..errors import BadInput
+from . import keys as K
+from .functions import MODES, Bags, GatherColumns, PoolAll, anchor
+from .layers import to_bags
+from .rows import Columns, Given
+from .table import TableDefinition, TableLayer, TomlValue, check_keys, toml
+
+
+@dataclasses.dataclass
+class BagConfig:
+    """A table of an EmbeddingBagCollection and the features that are looked up in it. The first five are those of
+    TorchRec's EmbeddingBagConfig."""
+
+    name: str
+    embedding_dim: int
+    num_embeddings: Optional[int] = None  # no bound
+    feature_names: Sequence[str] = ()
+    pooling: str = "sum"  # or "mean", "max"
+    keys: str = "int64"  # or "bytes"
+    initializer: TomlValue = None
+    optimizer: TomlValue = None
+    constraint: TomlValue = None
+
+
+class Jagged:
+    """Ids of several features, as TorchRec's KeyedJaggedTensor: `values` has the ids of the first feature's bags, one
+    bag after the other, then those of the second; lengths[f * bags + b] is the number of ids in bag b of feature f.
+
+    values: int64 tensor, or list or array of strings. lengths, or offsets: int64. weights: float32 for each id."""
+
+    def __init__(self, keys: Sequence[str], values: Any, lengths: Any = None, *, offsets: Any = None,
+                 weights: Optional[torch.Tensor] = None):
+        if (lengths is None) == (offsets is None):
+            raise BadInput("Jagged takes lengths or offsets")
+        self._keys = list(keys)
+        self._values = values
+        if lengths is None:
+            offsets = torch.as_tensor(offsets, dtype=torch.int64)
+            lengths = offsets[1:] - offsets[:-1]
+        self._lengths = torch.as_tensor(lengths, dtype=torch.int64)
+        self._weights = weights
+        if len(self._keys) == 0 or len(self._lengths) % len(self._keys) != 0:
+            raise BadInput(f"{len(self._lengths)} lengths cannot be those of {len(self._keys)} features")
+        if (self._lengths < 0).any() or int(self._lengths.sum()) != len(values):
+            raise BadInput(f"lengths must not be negative, and add up to the {len(values)} values")
+
+    def keys(self) -> List[str]:
+        return self._keys
+
+    def values(self) -> Any:
+        return self._values
+
+    def lengths(self) -> torch.Tensor:
+        return self._lengths
+
+    def weights_or_none(self) -> Optional[torch.Tensor]:
+        return self._weights
+
+
+class Pooled(Mapping[str, torch.Tensor]):
+    """One vector for each feature and bag, as TorchRec's KeyedTensor: pooled["user"] is (bags, dim), values() is all of
+    them side by side, (bags, sum of dims)."""
+
+    def __init__(self, names: List[str], dims: List[int], values: torch.Tensor):
+        self._names = names
+        self._dims = dims
+        self._values = values
+        self._places = {name: (sum(dims[:i]), dims[i]) for i, name in enumerate(names)}
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        begin, dim = self._places[name]
+        return self._values[:, begin:begin + dim]
+
+    def __iter__(self) -> Any:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def keys(self) -> List[str]:  # type: ignore[override]
+        return self._names
+
+    def values(self) -> torch.Tensor:  # type: ignore[override]
+        return self._values
+
+    def to_dict(self) -> Dict[str, torch.Tensor]:
+        return {name: self[name] for name in self._names}
+
+
+class _Feature(NamedTuple):
+    name: str
+    output: str  # "feature", or "feature@table" where several tables look the feature up
+    table: BagConfig
+
+
+class _Ids:
+    """Ids of a feature, in bags; `lengths` None: one in each."""
+
+    __slots__ = ("given", "normal", "_lengths", "weights")
+
+    def __init__(self, given: Any, normal: K.Ids, lengths: Optional[torch.Tensor], weights: Optional[torch.Tensor] = None):
+        self.given = given
+        self.normal = normal
+        self._lengths = lengths
+        self.weights = weights
+
+    @property
+    def is_single(self) -> bool:
+        return self._lengths is None
+
+    @property
+    def bags(self) -> int:
+        return len(self.normal.flat) if self._lengths is None else len(self._lengths)
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        return torch.ones(self.bags, dtype=torch.int64) if self._lengths is None else self._lengths
+
+
+class _Input(Dict[str, _Ids]):
+    """Ids of all features; `columns` if each has one id in each bag, and a table of its own."""
+
+    columns: Optional[Columns] = None
+
+
+class EmbeddingBagCollection(TableLayer):
+    """TorchRec's EmbeddingBagCollection over tables of the job, which have a row for every key.
+
+    tables: BagConfig, or TorchRec's EmbeddingBagConfig. is_weighted: sums are weighted by the input's weights.
+
+    forward(features): Jagged or TorchRec's KeyedJaggedTensor; or a dict with the ids of each feature: one-dimensional
+    (one id in each bag), two-dimensional, or a list of lists. Returns Pooled. All its tables are looked up in one pull.
+    """
+
+    def __init__(self, tables: Sequence[Any], is_weighted: bool = False):
+        super().__init__()
+        self._configs = [_config(table) for table in tables]
+        self._is_weighted = is_weighted
+        self._anchor = [anchor()]
+        # What keys() has found and forward() will be asked for: the same objects, so that nothing is looked up twice.
+        self._announced: Deque[Tuple[Any, _Input]] = collections.deque(maxlen=4)
+        users: Dict[str, int] = {}
+        for config in self._configs:
+            for name in config.feature_names:
+                users[name] = users.get(name, 0) + 1
+        self._features = [
+            _Feature(name, name if users[name] == 1 else f"{name}@{config.name}", config)
+            for config in self._configs for name in config.feature_names
+        ]
+        if not self._features:
+            raise BadInput("EmbeddingBagCollection needs tables with feature_names")
+        self._can_have_columns = (len({f.table.name for f in self._features}) == len(self._features)
+                                  and len({f.table.embedding_dim for f in self._features}) == 1)
+
+    def definitions(self) -> List[TableDefinition]:
+        return [TableDefinition(c.name, c.embedding_dim, c.keys, toml(c.initializer), toml(c.optimizer),
+                                toml(c.constraint)) for c in self._configs]
+
+    def keys(self, features: Any) -> Dict[str, Any]:
+        """The ids of each table, for job.train(loader, keys=...): lambda batch: model.bags.keys(batch.features)."""
+        given = self._of_features(features)
+        self._announced.append((features, given))
+        ids: Dict[str, Any] = {}
+        for feature in self._features:
+            of = given[feature.name]
+            ids[feature.table.name] = ids.get(feature.table.name, ()) + (Given(of.given, of.normal, given.columns),)
+        return ids
+
+    def forward(self, features: Any) -> Pooled:
+        given = self._of_features(features)
+        dims = [f.table.embedding_dim for f in self._features]
+        out = self._of_columns(given)
+        if out is None:
+            out = self._pooled(given, dims)
+        device = next((ids.normal.device for ids in given.values() if ids.normal.device is not None), None)
+        return Pooled([f.output for f in self._features], dims, out if device is None else out.to(device))
+
+    def _of_columns(self, given: _Input) -> Optional[torch.Tensor]:
+        rows = None if given.columns is None else self.locate_columns(given.columns)
+        return None if rows is None else GatherColumns.apply(self._anchor[0], rows)
+
+    def _pooled(self, given: _Input, dims: List[int]) -> torch.Tensor:
+        lists: List[Tuple[Bags, int]] = []
+        weights: List[Optional[torch.Tensor]] = []
+        lookups = [(f.table.name, given[f.name].given, given[f.name].normal, None) for f in self._features]
+        for feature, located in zip(self._features, self.locate(*lookups)):
+            ids = given[feature.name]
+            lengths = ids.lengths
+            bags, weight = to_bags(located, torch.cumsum(lengths, 0) - lengths, lengths,
+                                   ids.weights if self._is_weighted else None)
+            lists.append((bags, MODES[feature.table.pooling]))
+            weights.append(weight)
+        return PoolAll.apply(self._anchor[0], lists, dims, *weights)
+
+    def _of_features(self, features: Any) -> _Input:
+        for i, (announced, found) in enumerate(self._announced):
+            if announced is features:
+                del self._announced[i]
+                return found
+        kinds = {f.name: f.table for f in self._features}
+        found = _of_dict(features, kinds) if isinstance(features, Mapping) else _of_jagged(features, kinds)
+        missing = [f.name for f in self._features if f.name not in found]
+        if missing:
+            raise BadInput(f"the input has no feature '{missing[0]}', which table '{kinds[missing[0]].name}' looks up")
+        if len({ids.bags for ids in found.values()}) > 1:
+            raise BadInput("features differ in their number of bags: "
+                           + ", ".join(f"{name} has {ids.bags}" for name, ids in found.items()))
+        if self._can_have_columns and all(ids.is_single and ids.weights is None for ids in found.values()):
+            found.columns = Columns([f.table.name for f in self._features], self._features[0].table.embedding_dim,
+                                    [found[f.name].normal.flat for f in self._features])
+        return found
+
+
+def _config(table: Any) -> BagConfig:
+    if isinstance(table, BagConfig):
+        config = table
+    else:
+        pooling = getattr(table.pooling, "name", table.pooling)  # TorchRec's is an enum
+        config = BagConfig(table.name, table.embedding_dim, table.num_embeddings, list(table.feature_names),
+                           str(pooling).lower())
+    if config.pooling not in MODES:
+        raise BadInput(f'table \'{config.name}\': pooling="{config.pooling}" is none of "sum", "mean" and "max"')
+    return dataclasses.replace(config, keys=check_keys(config.keys))
+
+
+def _of_dict(features: Mapping[str, Any], kinds: Dict[str, BagConfig]) -> _Input:
+    found = _Input()
+    for name, table in kinds.items():
+        if name not in features:
+            continue
+        ids = features[name]
+        normal = K.normalize(ids, table.keys, table.name)
+        lengths = None
+        if normal.lengths is not None:
+            lengths = None if (normal.lengths == 1).all() else torch.from_numpy(normal.lengths)
+        elif len(normal.shape) == 2:
+            lengths = None if normal.shape[1] == 1 else torch.full((normal.shape[0],), normal.shape[1])
+        elif len(normal.shape) != 1:
+            raise BadInput(f"feature '{name}' has shape {normal.shape}: it must have one or two dimensions")
+        found[name] = _Ids(ids, normal, lengths)
+    return found
+
+
+def _of_jagged(features: Any, kinds: Dict[str, BagConfig]) -> _Input:
+    if not all(hasattr(features, name) for name in ("keys", "values", "lengths")):
+        raise BadInput(f"EmbeddingBagCollection takes Jagged, a KeyedJaggedTensor or a dict, not {type(features).__name__}")
+    names = list(features.keys())
+    values, lengths = features.values(), features.lengths().cpu().view(len(names), -1)
+    weights = features.weights_or_none() if hasattr(features, "weights_or_none") else None
+    ends = lengths.sum(1).cumsum(0).tolist()
+    found = _Input()
+    is_single = bool((lengths == 1).all())
+    for name, begin, end, length in zip(names, [0, *ends], ends, lengths):
+        if name not in kinds:
+            continue
+        ids = values[begin:end]
+        table = kinds[name]
+        found[name] = _Ids(ids, K.normalize(ids, table.keys, table.name), None if is_single else length,
+                           None if weights is None else weights[begin:end].to("cpu", torch.float32))
+    return found

@@ -1,0 +1,163 @@
+"""et.Optimizer: a model's part in a job."""
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import zlib
+from typing import Any, Callable, Dict, Iterator, Optional, Union
+
+import numpy as np
+import torch
+from torch import nn
+
+from .. import _core
+from ..errors import BadInput, UsageError
+from ..loop import Training
+from ..sampler import mix
+from ..trainer import Step, Trainer
+from .local import local_optimizer
+from .numeric import match_blas_threads, numeric_settings
+from .rows import ReadRows, StepRows
+from .table import bind_all, collect, toml
+
+
+class Optimizer(Trainer):
+    """Trains a model whose tables, and dense parameters, a job keeps.
+
+    model: holds et.Embedding, et.EmbeddingBag, et.EmbeddingBagCollection, or none of them. Its parameters that require
+        gradients, and its buffers, are the job's; they are loaded before each minibatch. A fresh job begins with the
+        values that the model of its first worker has. Parameters that are frozen stay as they are here.
+    job: embers.connect() or embers.local().
+    rule: the update rule, embers.Adam(1e-3), applied by the job's owners to rows and parameters; None is the job's own.
+    dense: "owners"; or "local": parameters and buffers stay with this process, which must then be the job's only worker;
+        they are trained by torch's optimizer for `rule`, or by the one that is given: dense=torch.optim.Adam(...).
+
+    In sync mode the gradients of a version's minibatches are averaged, weighted by their records, or added up, as the
+    job says (training.reduction); so the loss should be a mean over the batch for the first, a sum for the second.
+
+    Raises BadInput for tables that are defined twice and differ, and for parameters that are not float32."""
+
+    def __init__(self, model: nn.Module, job: Training, rule: Any = None, *,
+                 dense: Union[str, torch.optim.Optimizer] = "owners"):
+        self._model = model
+        self._job = job
+        self._rule = toml(rule)
+        self._layers, self._tables, self._uses = collect(model)
+        self._local: Optional[torch.optim.Optimizer] = None
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        if isinstance(dense, torch.optim.Optimizer):
+            self._local = dense
+        elif dense == "local":
+            self._local = local_optimizer(rule, list(trained.values()))
+        elif dense != "owners":
+            raise BadInput(f'dense={dense!r} is neither "owners" nor "local" nor an optimizer of torch')
+        self._parameters: Dict[str, nn.Parameter] = {} if self._local else trained
+        self._buffers: Dict[str, torch.Tensor] = {} if self._local else dict(model.named_buffers())
+        for name, p in self._parameters.items():
+            if p.dtype != torch.float32:
+                raise BadInput(f"parameter '{name}' is {p.dtype}: the job keeps float32 (model.float())")
+        for name, b in self._buffers.items():
+            if b.dtype not in (torch.float32, torch.int64):
+                raise BadInput(f"buffer '{name}' is {b.dtype}: the job keeps float32, and int64 as such")
+        bind_all(self._layers, self._uses, None)
+        job._attach(self)
+
+    # --- for users ---------------------------------------------------------------------------------
+
+    def step(self, loss: Union[None, float, torch.Tensor] = None) -> None:
+        """Hands the gradients of this minibatch to the job, and returns at once: of its rows and parameters, and new
+        values of buffers. Gradients are then cleared. `loss`, a mean over the batch, is shown and reported."""
+        self._push(loss, True)
+
+    def skip(self) -> None:
+        """In place of step(): the minibatch's records count, but it changes nothing. For a loss that is NaN, say."""
+        self._push(None, False)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears gradients; step() has done so already."""
+        for p in self._parameters.values():
+            p.grad = None
+        if self._local is not None:
+            self._local.zero_grad(set_to_none=True)
+        if self._job._step is not None and not self._job._step.is_taken:
+            self._job._step.rows.clear_gradients()
+
+    # --- the loop's side ---------------------------------------------------------------------------
+
+    def declare(self) -> Trainer.Declaration:
+        tables = [_core.TableSpec(d.name, d.dim, d.keys, d.initializer, d.optimizer, d.constraint)
+                  for d in self._tables]
+        parameters = [_core.ParameterSpec(name, list(p.shape), False, _floats(p))
+                      for name, p in self._parameters.items()]
+        parameters += [_core.ParameterSpec(name, list(b.shape), True, _floats(b)) for name, b in self._buffers.items()]
+        match_blas_threads()
+        if not any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+            _core.tune_malloc()
+        numeric = numeric_settings()
+        data = [f"frozen.{name}={zlib.crc32(_floats(p).tobytes()):08x}"
+                for name, p in self._model.named_parameters() if not p.requires_grad]
+        if self._local is not None:
+            # Nobody else has this line, so a second worker is refused.
+            data.append(f"dense=local to one worker, {secrets.token_hex(4)}")
+        return Trainer.Declaration(tables, parameters, numeric, data, self._rule)
+
+    def open(self, minibatch: Any) -> StepRows:
+        return StepRows(minibatch, self._uses)
+
+    def begin(self, step: Step) -> None:
+        with torch.no_grad():
+            for i, target in enumerate((*self._parameters.values(), *self._buffers.values())):
+                target.copy_(torch.from_numpy(step.minibatch.parameter(i)).view(target.shape))
+        bind_all(self._layers, self._uses, step.rows)
+        seed = mix(self._job._sampler.seed, step.minibatch.epoch, step.minibatch.number)
+        # As torch.manual_seed(), which without CUDA keeps a traceback of each call, for ever.
+        torch.default_generator.manual_seed(seed)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
+
+    def end(self, step: Step) -> None:
+        bind_all(self._layers, self._uses, None)
+
+    @contextlib.contextmanager
+    def reading(self, model: nn.Module, lookup: Callable[[str, Any], Any]) -> Iterator[None]:
+        layers, _, uses = collect(model)
+        values = self._job._parameters() if self._local is None else None
+        if model is self._model and values is not None:
+            with torch.no_grad():
+                for target, value in zip((*self._parameters.values(), *self._buffers.values()), values):
+                    target.copy_(torch.from_numpy(value).view(target.shape))
+        bind_all(layers, uses, ReadRows(lookup))
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            bind_all(layers, uses, None)
+
+    # --- its own -----------------------------------------------------------------------------------
+
+    def _push(self, loss: Union[None, float, torch.Tensor], counts: bool) -> None:
+        step = self._job._current_step()
+        step.take()
+        step.loss = None if loss is None else float(loss)
+        if step.rows.is_stale:
+            step.minibatch.give_back()
+        else:
+            rows = step.rows.gradients()
+            dense = [p.grad for p in self._parameters.values()]
+            buffers = list(self._buffers.values())
+            if not counts:
+                rows, dense, buffers = [None] * len(rows), [None] * len(dense), [None] * len(buffers)
+            step.minibatch.push(rows, [None if t is None else _floats(t) for t in (*dense, *buffers)],
+                                examples=step.records, loss_sum=(step.loss or 0.0) * step.records)
+            if self._local is not None and counts:
+                self._local.step()
+        self.zero_grad()
+
+
+def _floats(tensor: torch.Tensor) -> np.ndarray:
+    """Its values as float32, contiguous; no copy where they are that already."""
+    if tensor.is_sparse:
+        raise UsageError("a dense parameter has a sparse gradient: use et.Embedding in place of torch.nn.Embedding, or "
+                         "sparse=False")
+    return tensor.detach().to("cpu", torch.float32).contiguous().numpy()

@@ -1,0 +1,334 @@
+"""Rows of the tables that a step uses: pulled ahead or at the forward, and what backward adds to them."""
+from __future__ import annotations
+
+import warnings
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import torch
+
+from .. import _core
+from ..errors import UsageError
+from . import keys as K
+
+# Pulled rows are read-only arrays. They are only read here, and copied where they are not.
+warnings.filterwarnings("ignore", message="The given NumPy array is not writ", module=__name__)
+
+
+class TableUse:
+    """A table as the layers of a model use it."""
+
+    def __init__(self, name: str, dim: int, kind: str, padding: Sequence[Optional[Union[int, str]]]):
+        self.name = name
+        self.dim = dim
+        self.kind = kind
+        # Not pulled ahead, if all layers on the table agree on it.
+        self.padding = padding[0] if len(set(padding)) == 1 else None
+
+
+class Lookup(NamedTuple):
+    """A layer's question for rows."""
+
+    table: TableUse
+    ids: Any  # as the layer was given them
+    normal: K.Ids
+    padding: Any
+
+
+class Given(NamedTuple):
+    """Ids that were normalized already, for StepRows.announce()."""
+
+    ids: Any
+    normal: K.Ids
+    columns: Optional["Columns"] = None  # that they are one of
+
+
+class Columns:
+    """One id of each of several tables of the same dim in every example, as most click logs have them: looked up by a few
+    calls for all tables, where the general way takes several for each table."""
+
+    def __init__(self, tables: Sequence[str], dim: int, ids: List[K.FlatKeys]):
+        self.tables = tables
+        self.dim = dim
+        self.ids = ids
+
+
+class ColumnRows:
+    """Where the rows of Columns are: places[i, c] in tables[c].rows."""
+
+    def __init__(self, tables: List["TableRows"], places: np.ndarray):
+        self.tables = tables
+        self.places = places
+
+    def gather(self) -> torch.Tensor:
+        """(n, columns * dim)"""
+        out = torch.empty((len(self.places), len(self.tables) * self.tables[0].table.dim))
+        _core.gather_columns([t.rows.numpy() for t in self.tables], self.places, out.numpy())
+        return out
+
+    def add(self, gradient: torch.Tensor) -> None:
+        _core.add_columns([t.gradient().numpy() for t in self.tables], self.places, gradient.contiguous().numpy())
+
+
+class TableRows:
+    """Unique keys of one table, their rows, and the gradient that backward adds up. Grows when a later lookup has other
+    keys; places of earlier keys stay."""
+
+    def __init__(self, table: TableUse, is_of_columns: bool = False):
+        self.table = table
+        self.is_of_columns = is_of_columns
+        self.keys: K.FlatKeys = []
+        self.rows = torch.zeros((0, table.dim))  # float32, (keys, dim); shorter until they are pulled
+        self.grad: Optional[torch.Tensor] = None  # of `rows`; made when it is first added to
+        self._is_own = False
+        self._index: Any = None  # to find keys by; made when it is needed
+
+    def places(self, keys: K.FlatKeys) -> torch.Tensor:
+        """Of these unique keys, int64. Keys that were not there are added."""
+        if len(self.keys) == 0:
+            self.keys = keys
+            return torch.arange(len(keys))
+        places = self._find(keys)
+        new = places < 0
+        if new.any():
+            places[new] = np.arange(len(self.keys), len(self.keys) + int(new.sum()))
+            self.keys = K.concatenate([self.keys, K.take(keys, new)])
+            self._index = None
+        return torch.from_numpy(places)
+
+    def _find(self, keys: K.FlatKeys) -> np.ndarray:
+        """The place of each key, -1 for those that are not there."""
+        if isinstance(self.keys, np.ndarray) and self.keys.dtype.kind == "i":
+            if self._index is None:
+                self._index = np.argsort(self.keys)
+            places = self._index[np.searchsorted(self.keys, keys, sorter=self._index).clip(max=len(self.keys) - 1)]
+            return np.where(self.keys[places] == keys, places, -1)
+        if self._index is None:
+            self._index = {_bytes(key): i for i, key in enumerate(self.keys)}
+        return np.fromiter((self._index.get(_bytes(key), -1) for key in keys), np.int64, len(keys))
+
+    def append(self, rows: np.ndarray) -> None:
+        """Rows of the keys that have none yet."""
+        new = torch.from_numpy(rows)
+        if len(self.rows) == 0:
+            self.rows, self._is_own = new, rows.flags.writeable
+        elif len(new) > 0:
+            self.rows, self._is_own = torch.cat([self.rows, new]), True
+        if self.grad is not None:
+            self.grad = torch.cat([self.grad, torch.zeros_like(new)])
+
+    def renorm(self, places: torch.Tensor, max_norm: float, norm_type: float) -> None:
+        """Scales rows down to that norm, as torch does with those of its table that are looked up."""
+        if not self._is_own:
+            self.rows, self._is_own = self.rows.clone(), True
+        torch.embedding_renorm_(self.rows, places, max_norm, norm_type)
+
+    def gradient(self) -> torch.Tensor:
+        if self.grad is None:
+            self.grad = torch.zeros_like(self.rows)
+        return self.grad
+
+
+def _given(ids: Any, table: TableUse) -> Given:
+    return ids if isinstance(ids, Given) else Given(ids, K.normalize(ids, table.kind, table.name))
+
+
+def _columns_of(given: Any) -> Optional[Columns]:
+    """If it is one of these, and nothing else."""
+    if isinstance(given, tuple) and not isinstance(given, Given):
+        given = given[0] if len(given) == 1 else None
+    return given.columns if isinstance(given, Given) else None
+
+
+def _bytes(key: Union[str, bytes]) -> bytes:
+    return key.encode() if isinstance(key, str) else bytes(key)
+
+
+class Located:
+    """Where a lookup finds its rows: place i of `positions` in pulled.rows, -1 for the padding id (if `padded`)."""
+
+    __slots__ = ("pulled", "positions", "padded")
+
+    def __init__(self, pulled: TableRows, positions: torch.Tensor, padded: bool):
+        self.pulled = pulled
+        self.positions = positions
+        self.padded = padded
+
+
+def _locate(pulled: TableRows, flat: K.FlatKeys, padding: Any) -> Located:
+    """Finds or adds these keys, which may repeat."""
+    wanted = None if padding is None else K.differs_from(flat, padding)
+    if wanted is None or wanted.all():
+        keys, inverse = K.unique(flat)
+        return Located(pulled, _compose(pulled, keys, inverse), False)
+    keys, inverse = K.unique(K.take(flat, wanted))
+    positions = torch.full((len(wanted),), -1, dtype=torch.int64)
+    positions[torch.from_numpy(wanted)] = _compose(pulled, keys, inverse)
+    return Located(pulled, positions, True)
+
+
+def _compose(pulled: TableRows, keys: K.FlatKeys, inverse: torch.Tensor) -> torch.Tensor:
+    is_first = len(pulled.keys) == 0
+    places = pulled.places(keys)
+    return inverse if is_first else places[inverse]
+
+
+class _Known:
+    """A lookup whose rows are known: the very object that the layer will be given again, and where its rows are."""
+
+    def __init__(self, ids: Any, located: Located):
+        self.ids = ids  # kept alive, so that nothing else can have its address
+        self.mark = _mark(ids)
+        self.located = located
+
+    def is_for(self, ids: Any) -> bool:
+        return self.mark == _mark(ids) and (ids is self.ids or self.mark is not None)
+
+
+def _mark(ids: Any) -> Optional[Tuple[Any, ...]]:
+    """Equal for two tensors or arrays only if they are the same view of the same memory; for tensors, unchanged, too."""
+    if isinstance(ids, np.ndarray) and ids.size > 0:
+        return (ids.__array_interface__["data"][0], ids.shape, ids.strides, ids.dtype)
+    if not isinstance(ids, torch.Tensor) or ids.numel() == 0:
+        return None
+    return (ids.data_ptr(), ids.shape, ids.stride(), ids.dtype, ids._version)
+
+
+class RowSource:
+    """What layers ask for rows."""
+
+    def locate(self, lookups: Sequence[Lookup]) -> List[Located]:
+        raise NotImplementedError
+
+    def locate_columns(self, columns: Columns) -> Optional[ColumnRows]:
+        """None where only locate() will do."""
+        return None
+
+
+class StepRows(RowSource):
+    """Rows of one minibatch in training. Keys that were announced come with the pull; others are pulled when a
+    layer first asks for them."""
+
+    def __init__(self, minibatch: Any, tables: Dict[str, TableUse]):
+        self._minibatch = minibatch
+        self._uses = tables
+        self._tables: Dict[str, TableRows] = {}
+        self._lists: List[Tuple[TableRows, int, int]] = []  # of the pull: keys [begin, end) of a table
+        self._known: Dict[str, List[_Known]] = {}
+        self._columns: List[Tuple[Columns, ColumnRows]] = []
+        self.is_stale = False  # an owner refused: the rest of the step counts for nothing
+
+    def announce(self, keys: Dict[str, Any]) -> None:
+        """Keys by table; several lookups of a table are a tuple of ids."""
+        self._announce_columns(keys)
+        for name, given in keys.items():
+            if name in self._tables and self._tables[name].is_of_columns:
+                continue
+            table = self._uses.get(name)
+            if table is None:
+                raise UsageError(f"keys= names table '{name}', but the model has "
+                                 f"{', '.join(sorted(self._uses)) or 'no table'}")
+            lookups = given if isinstance(given, tuple) and not isinstance(given, Given) else (given,)
+            self._add([Lookup(table, *_given(ids, table)[:2], table.padding) for ids in lookups])
+
+    def pull(self) -> None:
+        """Asks for what was announced, and for the dense parameters. Returns at once."""
+        self._minibatch.pull(self._new_lists())
+
+    def arrived(self) -> None:
+        self._append_rows(0)
+
+    def locate(self, lookups: Sequence[Lookup]) -> List[Located]:
+        found = [self._find(lookup) for lookup in lookups]
+        missing: Dict[Tuple[str, Any], List[int]] = {}
+        for i, located in enumerate(found):
+            if located is None:
+                missing.setdefault((lookups[i].table.name, lookups[i].padding), []).append(i)
+        for which in missing.values():
+            for i, located in zip(which, self._add([lookups[i] for i in which])):
+                found[i] = located
+        first = len(self._lists)
+        lists = self._new_lists()
+        if lists:
+            if not self.is_stale and not self._minibatch.pull_more(lists):
+                self.is_stale = True
+            self._append_rows(first)
+        return found  # type: ignore[return-value]
+
+    def locate_columns(self, columns: Columns) -> Optional[ColumnRows]:
+        for known, rows in self._columns:
+            if known is columns:
+                return rows
+        return None
+
+    def gradients(self) -> List[Optional[np.ndarray]]:
+        """Of each list of the pull, in order; None where backward reached none of the table."""
+        return [None if pulled.grad is None else pulled.grad[begin:end].numpy() for pulled, begin, end in self._lists]
+
+    def clear_gradients(self) -> None:
+        for pulled in self._tables.values():
+            pulled.grad = None
+
+    def _announce_columns(self, keys: Dict[str, Any]) -> None:
+        """Those whose tables have no other lookup."""
+        for columns in {id(c): c for c in map(_columns_of, keys.values()) if c is not None}.values():
+            if any(_columns_of(keys.get(name)) is not columns or name in self._tables for name in columns.tables):
+                continue
+            unique, places = _core.unique_columns(columns.ids)
+            tables = [TableRows(self._uses[name], True) for name in columns.tables]
+            for name, table, its_keys in zip(columns.tables, tables, unique):
+                table.keys = its_keys
+                self._tables[name] = table
+            self._columns.append((columns, ColumnRows(tables, places)))
+
+    def _find(self, lookup: Lookup) -> Optional[Located]:
+        if lookup.padding == lookup.table.padding:
+            for known in self._known.get(lookup.table.name, ()):
+                if known.is_for(lookup.ids):
+                    return known.located
+        return None
+
+    def _add(self, lookups: Sequence[Lookup]) -> List[Located]:
+        """Lookups of one table, with one padding: one deduplication for all of them."""
+        table, padding = lookups[0].table, lookups[0].padding
+        pulled = self._tables.setdefault(table.name, TableRows(table))
+        located = _locate(pulled, K.concatenate([l.normal.flat for l in lookups]), padding)
+        parts = located.positions.split([len(l.normal.flat) for l in lookups])
+        found = [Located(pulled, part, located.padded) for part in parts]
+        if padding == table.padding:
+            self._known.setdefault(table.name, []).extend(_Known(l.ids, part) for l, part in zip(lookups, found))
+        return found
+
+    def _new_lists(self) -> List[Tuple[str, K.FlatKeys]]:
+        """Keys that were added and not asked for yet."""
+        lists = []
+        ends = {id(pulled): end for pulled, _, end in self._lists}
+        for name, pulled in self._tables.items():
+            begin, end = ends.get(id(pulled), 0), len(pulled.keys)
+            if begin < end:
+                self._lists.append((pulled, begin, end))
+                lists.append((name, pulled.keys[begin:end]))
+        return lists
+
+    def _append_rows(self, first: int) -> None:
+        for place in range(first, len(self._lists)):
+            pulled, begin, end = self._lists[place]
+            # Of a stale minibatch nothing will count; the user's code goes on to its end, with zeros.
+            pulled.append(np.zeros((end - begin, pulled.table.dim), np.float32) if self.is_stale
+                          else self._minibatch.rows(place))
+
+
+class ReadRows(RowSource):
+    """Rows as they are now; none is created. Nothing has gradients."""
+
+    def __init__(self, lookup: Any):
+        self._lookup = lookup  # (table, keys) -> rows
+
+    def locate(self, lookups: Sequence[Lookup]) -> List[Located]:
+        found = []
+        for lookup in lookups:
+            pulled = TableRows(lookup.table)
+            found.append(_locate(pulled, lookup.normal.flat, lookup.padding))
+            if len(pulled.keys):
+                pulled.append(self._lookup(lookup.table.name, pulled.keys))
+        return found

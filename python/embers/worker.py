@@ -1,0 +1,138 @@
+"""The worker of a job file whose model is a Python module; `embers worker` becomes this.
+
+    python3 -m embers.worker --master ADDRESS       # options are those of embers worker
+    python3 -m embers.worker check JOB              # what the model has, for embers check
+    python3 -m embers.worker numeric THREADS        # what decides the bits of a gradient here, for embers doctor
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+from typing import Any, Dict, List, NoReturn, Optional
+
+from . import _core
+from .errors import BadInput, Error, Fenced, Timeout
+
+log = logging.getLogger("embers")
+
+
+def main(words: List[str]) -> int:
+    """Exit status: 0; 2 for what the user can fix; 1 for anything else."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    command = words[0] if words and not words[0].startswith("-") else "work"
+    try:
+        run = {"work": _work, "check": _check, "numeric": _numeric}.get(command)
+        if run is None:
+            raise BadInput(f"there is no command '{command}': there are work, check and numeric")
+        run(words[1:] if words[:1] == [command] else words)
+        return 0
+    except Error as e:
+        _core.drain_log()
+        print(f"embers: error: {e}", file=sys.stderr)
+        return 2 if isinstance(e, BadInput) else 1
+
+
+def _job_worker() -> Any:
+    try:
+        from .torch import job_worker
+    except ImportError as e:
+        raise BadInput(f"the model of this job is a Python module, but {sys.executable} cannot run it: {e}. Name another "
+                       "interpreter in EMBERS_PYTHON") from e
+    return job_worker
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(prog=f"python3 -m embers.worker {command}", allow_abbrev=False)
+
+
+def _work(words: List[str]) -> None:
+    parser = _parser("work")
+    parser.add_argument("--master", default="", metavar="HOST:PORT")
+    parser.add_argument("--job-dir", default="", metavar="DIR")
+    parser.add_argument("--secret-file", default="", metavar="FILE")
+    parser.add_argument("--insecure", action="store_true")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--connect-timeout", type=float, default=20)
+    options = parser.parse_args(words)
+    place: Dict[str, Any] = dict(master=options.master, job_dir=options.job_dir, secret_file=options.secret_file,
+                 insecure=options.insecure, connect_timeout=options.connect_timeout)
+    job_worker = _job_worker()
+    watch = _Signals()
+    # A master that reads its data says nothing before, and a job may wait for other members for as long as it likes.
+    place["timeout"] = FOREVER
+    job = _core.JobFile.of_master(**place, set=options.set)
+    if job.version != _core.__version__:
+        raise BadInput(f"this package is of embers {_core.__version__}, but the master is of embers {job.version}: install "
+                       "the same version on both sides")
+    worker = job_worker.JobWorker(job, place)
+    watch.worker = worker
+    try:
+        worker.run()
+    except (Fenced, Timeout) as e:
+        if worker.leaves or worker.finished == 0:
+            raise
+        log.warning("%s", e)
+        _begin_anew()
+
+
+FOREVER = 10 * 365 * 86400.0
+
+
+class _Signals:
+    """SIGINT and SIGTERM have the worker leave; a second one ends the process at once."""
+
+    worker: Any = None
+    came: Optional[str] = None
+
+    def __init__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._on)
+
+    def _on(self, number: int, _: Any) -> None:
+        name = signal.Signals(number).name
+        if self.came is not None or self.worker is None:
+            os._exit(128 + number)
+        self.came = name
+        log.info("%s: finishing what is under way, then leaving", name)
+        self.worker.leave()
+
+
+def _begin_anew() -> NoReturn:
+    """This process becomes a worker that has just been started, with the same command line."""
+    log.info("joining again, as a new worker")
+    _core.drain_log()
+    sys.stdout.flush()
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.set_inheritable(int(name), False)
+            except OSError:
+                pass  # the one of this listing
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _check(words: List[str]) -> None:
+    parser = _parser("check")
+    parser.add_argument("job")
+    parser.add_argument("--set", action="append", default=[])
+    options = parser.parse_args(words)
+    for line in _job_worker().JobModel(_core.JobFile.read(options.job, options.set)).lines():
+        print(line)
+
+
+def _numeric(words: List[str]) -> None:
+    parser = _parser("numeric")
+    parser.add_argument("threads", type=int)
+    print(json.dumps(_job_worker().threads_of(parser.parse_args(words).threads)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
