@@ -68,7 +68,7 @@ def start(command, log, env=None):
 
 
 def descendants():
-    """The pids of all that this process started, directly or not, but for zombies."""
+    """The pids of all that this process started, directly or not, but for zombies: parents before their children."""
     children = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -94,13 +94,23 @@ def reap():
         pass
 
 
+def signal_all(pids, number):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
 def kill_descendants():
+    """As when the power goes: all stop before the first one ends. Each srun has a child that ends the step when srun dies, on other
+    nodes too: alive for a moment longer, it would tell slurmctld so."""
+    stopped = set()
+    while new := set(descendants()) - stopped:
+        signal_all(new, signal.SIGSTOP)
+        stopped |= new
     while pids := descendants():
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        signal_all(reversed(pids), signal.SIGKILL)  # whose parent has ended may be continued by the kernel
         time.sleep(0.01)
         reap()
 
