@@ -74,9 +74,10 @@ torch::Tensor MinibatchRows::lookup(const EmbeddingImpl& layer, const Ids& ids) 
     if (combined_.empty()) combine_prepared();
     // Each result is handed out once: a model may change it in place and then look the same ids up again.
     torch::Tensor out = std::exchange(combined_[static_cast<size_t>(inverse - lookups_.inverses.data())], {});
-    if (!out.defined() && can_combine(*inverse))
-      out = combine_all({leaves_[model_.layers[index].table].front().bet}, {call_of(*inverse, 0)}, pass_)
-                .front();
+    if (!out.defined() && can_combine(*inverse)) {
+      const Leaf& leaf = leaves_[model_.layers[index].table].front();
+      if (!leaf.overwritten) out = combine_all({leaf.bet}, {call_of(*inverse, 0)}, pass_).front();
+    }
     if (out.defined()) return at::GradMode::is_enabled() ? out : out.detach();
   }
   if (!ascends(ids.offsets))  // the batch's own do
@@ -128,6 +129,17 @@ CombineCall MinibatchRows::call_of(const Lookups::Inverse& inverse, size_t bet) 
           options.max_norm};
 }
 
+bool MinibatchRows::may_overwrite(TableId table) const {
+  if (known_[table]) return false;
+  bool clips = false;
+  for (const Discovery::Layer& layer : model_.layers) {
+    if (layer.table != table) continue;
+    if (layer.module->options().embeddings_regularizer) return false;
+    clips |= layer.module->options().max_norm > 0;
+  }
+  return clips;
+}
+
 void MinibatchRows::combine_prepared() {
   // The first call may be where a model has turned gradients off; the other calls need theirs all the same.
   const at::AutoGradMode gradients(training_);
@@ -135,6 +147,7 @@ void MinibatchRows::combine_prepared() {
   std::vector<torch::Tensor> bets;
   std::vector<size_t> bet_of(leaves_.size(), SIZE_MAX), inverse_of;
   std::vector<CombineCall> calls;
+  std::vector<bool> may_overwrite;
   for (size_t i = 0; i < lookups_.inverses.size(); ++i) {
     const Lookups::Inverse& inverse = lookups_.inverses[i];
     if (!can_combine(inverse)) continue;
@@ -142,11 +155,13 @@ void MinibatchRows::combine_prepared() {
     if (bet_of[table] == SIZE_MAX) {
       bet_of[table] = bets.size();
       bets.push_back(leaves_[table].front().bet);
+      may_overwrite.push_back(this->may_overwrite(table));
+      leaves_[table].front().overwritten = may_overwrite.back();
     }
     calls.push_back(call_of(inverse, bet_of[table]));
     inverse_of.push_back(i);
   }
-  const std::vector<torch::Tensor> out = combine_all(bets, std::move(calls), pass_);
+  const std::vector<torch::Tensor> out = combine_all(bets, std::move(calls), pass_, {}, may_overwrite);
   for (size_t i = 0; i < out.size(); ++i) combined_[inverse_of[i]] = out[i];
 }
 
@@ -156,6 +171,7 @@ MinibatchRows::Known& MinibatchRows::known(TableId table, KeyKind kind) {
   Known& known = *known_[table];
   known.index.start(kind);
   for (const Leaf& leaf : leaves_[table]) {
+    if (leaf.overwritten) continue;
     std::vector<int32_t> place(leaf.keys.size());
     known.index.add(leaf.keys, false, place);
     for (size_t i = 0; i < leaf.keys.size(); ++i)

@@ -42,6 +42,7 @@ class MinibatchRows final : public RowSource {
   struct Leaf {
     KeysView keys;  // unique
     torch::Tensor bet;
+    bool overwritten = false;  // with its rows as max_norm clips them
   };
   const std::vector<std::vector<Leaf>>& leaves() const { return leaves_; }
 
@@ -66,6 +67,8 @@ class MinibatchRows final : public RowSource {
     std::vector<const float*> rows;
   };
   // Whether ids that were looked up ahead can be combined from the BET, and how.
+  // Of a table whose rows max_norm clips: whether only its layers' prepared calls read what was pulled.
+  bool may_overwrite(TableId table) const;
   bool can_combine(const Lookups::Inverse& inverse) const;
   CombineCall call_of(const Lookups::Inverse& inverse, size_t bet) const;
   void combine_prepared();

@@ -56,6 +56,7 @@ struct CombineMemory::Free {
 
   std::mutex mutex;
   std::vector<FloatBuffer> buffers;
+  std::vector<std::unique_ptr<Scratch<float>>> scratch;  // the last one was used last
 };
 
 CombineMemory::CombineMemory() : free_(std::make_shared<Free>()) {}
@@ -74,11 +75,26 @@ std::shared_ptr<FloatBuffer> CombineMemory::share(FloatBuffer buffer) {
           }};
 }
 
+std::shared_ptr<Scratch<float>> CombineMemory::scratch() {
+  const std::lock_guard lock(free_->mutex);
+  std::unique_ptr<Scratch<float>> scratch = std::make_unique<Scratch<float>>();
+  if (!free_->scratch.empty()) {
+    scratch = std::move(free_->scratch.back());
+    free_->scratch.pop_back();
+  }
+  return {scratch.release(), [free = free_](Scratch<float>* used) {
+            const std::lock_guard lock(free->mutex);
+            free->scratch.emplace_back(used);
+          }};
+}
+
 Combination::Combination(const std::vector<Bet>& bets, std::vector<CombineCall> calls, CombineMemory& memory)
-    : calls_(std::move(calls)), workspace_(memory.workspace()) {
+    : bets_(bets), calls_(std::move(calls)), memory_(memory) {
   tables_.reserve(bets.size());
   for (const Bet& bet : bets) tables_.emplace_back(std::vector{bet.rows}, bet.dim);
+  calls_of_.resize(bets_.size());
   for (const CombineCall& call : calls_) {
+    ++calls_of_[call.bet];
     passes_.push_back(&memory.pass());
     clip_of_.push_back(kNotClipped);
     if (call.max_norm == 0) continue;
@@ -115,18 +131,34 @@ LookupOptions Combination::options(const CombineCall& call) {
 }
 
 void Combination::forward(std::span<const std::span<float>> out, const Spread& spread) {
+  const auto room_for = [&](const Clip& clip) {
+    const Bet& bet = bets_[clip.bet];
+    std::shared_ptr<Scratch<float>> room;
+    if (bet.overwrite != nullptr && clip.calls == calls_of_[clip.bet]) {
+      clip.rows->rows = {bet.overwrite, bet.rows.size()};
+    } else {
+      room = memory_.scratch();
+      clip.rows->rows = room->take(bet.rows.size());
+    }
+    return room;
+  };
+  std::vector<std::shared_ptr<Scratch<float>>> kept(clips_.size());
   spread(clips_.size(), [&](size_t i) {
-    if (clips_[i].calls > 1) find_clips(tables_[clips_[i].bet], *clips_[i].rows);
+    if (clips_[i].calls == 1) return;
+    kept[i] = room_for(clips_[i]);
+    find_clips(tables_[clips_[i].bet], *clips_[i].rows);
   });
   spread(calls_.size(), [&](size_t i) {
     const LookupOptions how = options(calls_[i]);
     LookupPass& pass = *passes_[i];
     pre_lookup(tables_[calls_[i].bet], ids(calls_[i]), how, pass);
+    std::shared_ptr<Scratch<float>> room;
     if (const size_t clip = clip_of_[i]; clip != kNotClipped) {
       pass.clips = clips_[clip].rows;
       pass.find_clips = clips_[clip].calls == 1;
+      if (pass.find_clips) room = room_for(clips_[clip]);
     }
-    post_lookup(how.combiner, {}, pass, workspace_, out[i]);
+    post_lookup(how.combiner, {}, pass, memory_.workspace(), out[i]);
   });
 }
 

@@ -56,6 +56,8 @@ class CombineMemory {
   // them.
   FloatBuffer take(size_t floats);
   std::shared_ptr<FloatBuffer> share(FloatBuffer buffer);
+  // For one call: the next one has it while it is in the cache.
+  std::shared_ptr<Scratch<float>> scratch();
   LookupWorkspace& workspace() { return workspace_; }
 
  private:
@@ -74,6 +76,9 @@ class Combination {
   struct Bet {
     std::span<const float> rows;  // unique x dim
     int64_t dim;
+    // The rows again, where nobody else wants them: if all calls clip alike, rows are clipped where they are.
+    // A copy of them costs as much memory traffic again.
+    float* overwrite = nullptr;
   };
   // Calls work(0) .. work(count - 1), in any order, at the same time or not.
   using Spread = std::function<void(size_t count, const std::function<void(size_t)>& work)>;
@@ -94,8 +99,10 @@ class Combination {
   SparseIds ids(const CombineCall& call) const;
   static LookupOptions options(const CombineCall& call);
 
+  std::vector<Bet> bets_;
   std::vector<LocalTable> tables_;  // of the BETs
   std::vector<CombineCall> calls_;
+  std::vector<size_t> calls_of_;     // how many each BET has
   std::vector<LookupPass*> passes_;  // of the calls
   // What calls clip by: one for each BET and max_norm.
   struct Clip {
@@ -106,7 +113,7 @@ class Combination {
   std::vector<Clip> clips_;
   static constexpr size_t kNotClipped = SIZE_MAX;
   std::vector<size_t> clip_of_;  // of the calls
-  LookupWorkspace& workspace_;
+  CombineMemory& memory_;
 };
 
 }  // namespace embers

@@ -123,14 +123,17 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
 
 std::vector<torch::Tensor> combine_all(const std::vector<torch::Tensor>& bets, std::vector<CombineCall> parts,
                                        const std::shared_ptr<CombinePass>& pass,
-                                       const std::vector<torch::Tensor>& weights) {
+                                       const std::vector<torch::Tensor>& weights,
+                                       const std::vector<bool>& may_overwrite) {
   if (parts.empty()) return {};
   auto calls = c10::make_intrusive<Calls>();
   calls->pass = pass;
   std::vector<Combination::Bet> rows;
   std::vector<torch::Tensor> inputs = bets;
-  for (const torch::Tensor& bet : bets) {
-    rows.push_back({floats(bet), bet.size(1)});
+  for (size_t i = 0; i < bets.size(); ++i) {
+    const torch::Tensor& bet = bets[i];
+    const bool overwrites = !may_overwrite.empty() && may_overwrite[i];
+    rows.push_back({floats(bet), bet.size(1), overwrites ? bet.data_ptr<float>() : nullptr});
     calls->shapes.push_back(bet.sizes().vec());
   }
   for (size_t i = 0; i < weights.size(); ++i) {

@@ -49,8 +49,8 @@ void sum_alike(std::span<const LookupPass* const> passes, std::span<const OutGra
     if (passes[i]->clips == clips) add_pass(*passes[i], gradients[i], out, kernels);
   const LocalTable& table = *passes.front()->table;
   if (clips == nullptr || table.rows() == 0) return;
-  kernels.unclip({table.origin(), table.dim(), clips->clipped.data(), clips->inverse.data(),
-                  clips->factor.data(), out.data()},
+  kernels.unclip({table.origin(), clips->rows.data() == table.origin(), table.dim(), clips->max_norm,
+                  clips->clipped.data(), clips->factor.data(), out.data()},
                  0, clips->count);
 }
 

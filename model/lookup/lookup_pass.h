@@ -42,16 +42,18 @@ struct LookupOptions {
   bool prune_weights = true;  // false: what is pruned are ids < 0 alone
 };
 
-// How max_norm clips each row of a table, where most of its rows are looked up, many more than once.
+// How max_norm clips the rows of a table, where most of them are looked up, many more than once.
 struct RowClips {
   float max_norm = 0;
-  std::span<float> factor;     // of each row: what it is multiplied by
+  std::span<float> rows;       // rows x dim, clipped: for the forward pass, or the table's own, overwritten
   std::span<int32_t> clipped;  // the first `count`: rows whose norm is >= max_norm, ascending
-  std::span<float> inverse;    // of each of these: 1 / its norm
+  std::span<float> factor;     // of each of these: what it is multiplied by
   int64_t count = 0;
 
+  float factor_of(int32_t row) const;
+
   struct Memory {
-    Scratch<float> factor, inverse;
+    Scratch<float> factor;
     Scratch<int32_t> clipped;
   };
 };
@@ -77,7 +79,7 @@ class LookupPass {
   const float* scale = nullptr;  // of each bag: what its sum is multiplied by; null: 1
   const float* norm = nullptr;   // of each id, as CombineTask::norm; null: nothing is clipped
   float max_norm = 0;
-  // How each row is clipped, by row (clips_for()): set between pre-lookup and post-lookup, of int32 ids only.
+  // How rows are clipped (clips_for()): set between pre-lookup and post-lookup, of int32 ids only.
   // Then there is no `norm`. Where find_clips says so, this pass finds it before it needs it; else another
   // has, or does before anything is combined.
   RowClips* clips = nullptr;

@@ -10,7 +10,7 @@ namespace embers {
 namespace {
 
 constexpr int64_t kBagsPerRange = 256;
-constexpr int64_t kIdsAhead = 512;
+constexpr int64_t kBagsAhead = 512;
 
 float divisor(Combiner combiner, const float* weight, int64_t begin, int64_t end) {
   float sum = 0;
@@ -49,31 +49,26 @@ void clear_undivided(const LookupPass& pass, size_t dim, std::span<float> out) {
     if (pass.scale[b] == 0) std::fill_n(out.data() + static_cast<size_t>(b) * dim, dim, 0.0f);
 }
 
-NormTask norms_of(const LocalTable& table, RowClips& clips) {
+ClipTask clip_task(const LocalTable& table, RowClips& clips) {
   clips.count = 0;
-  return {table.origin(),       table.dim(),          clips.max_norm, clips.factor.data(),
-          clips.clipped.data(), clips.inverse.data(), &clips.count};
+  return {table.origin(),       table.dim(),         clips.max_norm, clips.rows.data(),
+          clips.clipped.data(), clips.factor.data(), &clips.count};
 }
 
-// Finds how rows are clipped some bags ahead of combining them, so that they come from memory once. Dedupe
-// numbers rows as they appear first: so many bags bring new rows that lie next to one another, and the rows
-// of the next ones come from memory while these are combined.
-void find_clips_and_combine(CombineTask task, const LookupPass& pass, const RowKernels& kernels) {
-  const NormTask norms = norms_of(*pass.table, *pass.clips);
-  const auto ids = static_cast<int64_t>(pass.ids());
-  const int64_t bags = ids <= kIdsAhead ? pass.bags() : std::max(kIdsAhead * pass.bags() / ids, int64_t{1});
+// Clips rows some bags ahead of combining them, so that they come from memory once. Dedupe numbers rows as
+// they appear first: so many bags bring new rows that lie next to one another.
+void clip_and_combine(const CombineTask& task, const LookupPass& pass, const RowKernels& kernels) {
+  const ClipTask clip = clip_task(*pass.table, *pass.clips);
   int64_t found = 0;
-  for (int64_t bag = 0; bag < pass.bags(); bag += bags) {
-    const int64_t end = std::min(bag + bags, pass.bags());
-    const int64_t first = pass.first_of(bag), ids_here = pass.first_of(end) - first;
-    const int64_t last = kernels.highest(task.place32 + first, ids_here);
-    if (last >= found) kernels.norms(norms, found, last + 1);
+  for (int64_t bag = 0; bag < pass.bags(); bag += kBagsAhead) {
+    const int64_t end = std::min(bag + kBagsAhead, pass.bags());
+    const int64_t first = pass.first_of(bag);
+    const int64_t last = kernels.highest(task.place32 + first, pass.first_of(end) - first);
+    if (last >= found) kernels.clip(clip, found, last + 1);
     found = std::max(found, last + 1);
-    task.soon = norms.rows + found * norms.dim;
-    task.soon_floats = std::min(ids_here, pass.table->rows() - found) * norms.dim;
     kernels.combine(task, bag, end);
   }
-  kernels.norms(norms, found, pass.table->rows());
+  kernels.clip(clip, found, pass.table->rows());
 }
 
 }  // namespace
@@ -94,7 +89,7 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
   pass.max_norm = pass.clips == nullptr ? max_norm.value_or(0) : 0;
   float* norm = pass.max_norm > 0 ? pass.memory.norm.take(pass.ids()).data() : nullptr;
   pass.norm = norm;
-  const CombineTask task{pass.table->origin(),
+  const CombineTask task{pass.clips == nullptr ? pass.table->origin() : pass.clips->rows.data(),
                          pass.stride,
                          pass.row.empty() ? nullptr : pass.place.data(),
                          pass.row32.data(),
@@ -105,11 +100,10 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
                          pass.scale,
                          pass.max_norm,
                          norm,
-                         pass.clips == nullptr ? nullptr : pass.clips->factor.data(),
                          pass.table->dim(),
                          out.data()};
   if (pass.find_clips) {
-    find_clips_and_combine(task, pass, kernels);
+    clip_and_combine(task, pass, kernels);
   } else {
     workspace.threads().split(pass.bags(), kBagsPerRange,
                               [&](int64_t begin, int64_t end) { kernels.combine(task, begin, end); });
@@ -118,14 +112,19 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
 }
 
 RowClips clips_for(const LocalTable& table, float max_norm, RowClips::Memory& memory) {
-  constexpr size_t kMore = 16;  // see NormTask
+  constexpr size_t kMore = 16;  // see ClipTask
   const auto rows = static_cast<size_t>(table.rows());
-  return {max_norm, memory.factor.take(rows), memory.clipped.take(rows + kMore),
-          memory.inverse.take(rows + kMore)};
+  return {max_norm, {}, memory.clipped.take(rows + kMore), memory.factor.take(rows + kMore)};
+}
+
+float RowClips::factor_of(int32_t row) const {
+  const auto known = clipped.first(static_cast<size_t>(count));
+  const auto at = std::lower_bound(known.begin(), known.end(), row);
+  return at == known.end() || *at != row ? 1 : factor[static_cast<size_t>(at - known.begin())];
 }
 
 void find_clips(const LocalTable& table, RowClips& clips, const RowKernels& kernels) {
-  kernels.norms(norms_of(table, clips), 0, table.rows());
+  kernels.clip(clip_task(table, clips), 0, table.rows());
 }
 
 }  // namespace embers

@@ -14,8 +14,9 @@ namespace embers {
 void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& pass,
                  LookupWorkspace& workspace, std::span<float> out, const RowKernels& kernels = row_kernels());
 
-// Room for how max_norm clips each row of a table of one partition, for all passes on it: in training, where
-// the table holds a minibatch's unique rows. Refers to `memory`.
+// Room for how max_norm clips the rows of a table of one partition, for all passes on it: in training, where
+// the table holds a minibatch's unique rows. Refers to `memory`. Whoever finds the clips gives `rows` memory
+// until the last post-lookup with them has ended: memory that was written just now is the fastest.
 RowClips clips_for(const LocalTable& table, float max_norm, RowClips::Memory& memory);
 // Fills it. A pass of its own can do that while it combines (LookupPass::find_clips).
 void find_clips(const LocalTable& table, RowClips& clips, const RowKernels& kernels = row_kernels());

@@ -13,7 +13,9 @@ float product(const LookupPass& pass, int64_t p, const float* gradient) {
   const auto id = static_cast<size_t>(p);
   const float* row = pass.table->origin() + pass.place_of(id);
   const float sum = std::inner_product(row, row + pass.table->dim(), gradient, 0.0f);
-  if (pass.clips != nullptr) return sum * pass.clips->factor[static_cast<size_t>(pass.row_of(id))];
+  if (pass.clips != nullptr)
+    return pass.clips->rows.data() == pass.table->origin() ? sum
+                                                           : sum * pass.clips->factor_of(pass.row32[id]);
   const bool clipped = pass.norm != nullptr && pass.norm[p] > 0;
   return clipped ? sum * (pass.max_norm / pass.norm[p]) : sum;
 }

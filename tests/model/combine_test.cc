@@ -281,6 +281,28 @@ TEST(CombineGradient, AddsUpCallsThatClipDifferently) {
   for (size_t k = 0; k < sum.size(); ++k) EXPECT_NEAR(together[k], sum[k], 1e-4);
 }
 
+TEST(Combine, MayClipRowsWhereTheyAre) {
+  const Shared shared;
+  const std::vector<CombineCall> alike{shared.calls[0], shared.calls[3]};
+  const std::vector<std::vector<float>> gradients{shared.gradients[0], shared.gradients[3]};
+  std::vector<float> rows = shared.first;
+  const Calls wanted({{shared.first, 5}}, alike), run({{rows, 5, rows.data()}}, alike);
+  EXPECT_EQ(run.out, wanted.out);
+  const std::vector<float> got = run.gradient(0, gradients), want = wanted.gradient(0, gradients);
+  for (size_t k = 0; k < got.size(); ++k) EXPECT_NEAR(got[k], want[k], 1e-5);
+  EXPECT_NE(rows, shared.first);
+}
+
+TEST(Combine, LeavesRowsAloneThatAnotherCallReadsUnclipped) {
+  const Shared shared;
+  std::vector<float> rows = shared.first;
+  const Calls wanted(shared.bets, shared.calls),
+      run({{rows, 5, rows.data()}, {shared.second, 1}}, shared.calls);
+  EXPECT_EQ(run.out, wanted.out);
+  EXPECT_EQ(run.gradient(0, shared.gradients), wanted.gradient(0, shared.gradients));
+  EXPECT_EQ(rows, shared.first);
+}
+
 // Places are counted instead of sorted; the result must be the same as with sorting, bit for bit.
 TEST(CombineGradient, IsThatOfTheOperators) {
   const Shared shared;

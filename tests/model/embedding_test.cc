@@ -321,6 +321,42 @@ TEST_F(Lookup, ACallWithoutGradientsLeavesTheOthersTheirs) {
   }());
 }
 
+// Rows are clipped where they were pulled; calls that come later see them as the table has them.
+TEST_F(Lookup, ClipsRowsInEachCallByItself) {
+  constexpr double kMaxNorm = 0.1;
+  EmbeddingOptions options = toy::options("t", kDim, {"a"}, Combiner::kSum);
+  options.max_norm = kMaxNorm;
+  const Ints a{{3, 5}, {7}, {1}};
+  make({options}, [&](toy::ToyModel&, const Batch& batch) {
+    const torch::Tensor first = layers_[0]->forward(batch.ids("a"));
+    const torch::Tensor again = layers_[0]->forward(batch.ids("a"));
+    const torch::Tensor late = layers_[0]->forward(torch::tensor({{5, 9}, {1, 1}, {3, 7}}));
+    return first * weights_like(first) + again * 2 + late * 3;
+  });
+  const StepResult result = train({ids_of<int64_t>(a), ids_of<int64_t>(Ints(3))});
+  torch::Tensor weight = toy::Server::dense(0, kRows, kDim).set_requires_grad(true);
+  const torch::Tensor clipped = weight * (kMaxNorm / weight.norm(2, -1, true).clamp_min(kMaxNorm));
+  const torch::Tensor once = reference(clipped, a, 0);
+  (once * weights_like(once) + once * 2 + reference(clipped, Ints{{5, 9}, {1, 1}, {3, 7}}, 0) * 3)
+      .sum()
+      .backward();
+  ASSERT_EQ(result.gradients.size(), 1u);
+  toy::expect_slices_equal(result.gradients[0], weight.grad());
+}
+
+TEST_F(Lookup, ARegularizerSeesRowsAsTheTableHasThem) {
+  EmbeddingOptions options = toy::options("t", kDim, {"a"}, Combiner::kSum);
+  options.max_norm = 0.1;
+  options.embeddings_regularizer = {0, 0.5};
+  const Ints a{{3, 5}, {7}};
+  make({options}, [&](toy::ToyModel&, const Batch& batch) { return layers_[0]->forward(batch.ids("a")); });
+  const StepResult result = train({ids_of<int64_t>(a), ids_of<int64_t>(Ints(2))});
+  torch::Tensor weight = toy::Server::dense(0, kRows, kDim).set_requires_grad(true);
+  const torch::Tensor clipped = weight * (0.1 / weight.norm(2, -1, true).clamp_min(0.1));
+  (reference(clipped, a, 0).sum() + 0.5 * weight.index({torch::tensor({3, 5, 7})}).pow(2).sum()).backward();
+  toy::expect_slices_equal(result.gradients.at(0), weight.grad());
+}
+
 TEST_F(Lookup, ASecondCallDoesNotSeeWhatAModelDidToTheFirstResult) {
   for (const Combiner combiner : {Combiner::kNone, Combiner::kMean}) {
     layers_.clear();

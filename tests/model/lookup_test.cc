@@ -229,8 +229,11 @@ void check_dense(const Input& in, const RowKernels& kernels, LookupPass& pass, L
   Scratch<float> memory;
   RowClips::Memory clips_memory;
   RowClips clips;
+  std::vector<float> clipped_rows;
   if (in.options.max_norm) {
     clips = clips_for(*pass.table, *in.options.max_norm, clips_memory);
+    clipped_rows.assign(static_cast<size_t>(in.rows * in.dim), NAN);
+    clips.rows = clipped_rows;
     pass.clips = &clips;
     pass.find_clips = in.rows % 2 == 0;
     if (!pass.find_clips) find_clips(*pass.table, clips, kernels);

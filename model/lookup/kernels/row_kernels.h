@@ -22,13 +22,10 @@ struct CombineTask {
   int64_t ids;          // in all
   const float* weight;  // of each id; null: 1
   const float* scale;   // of each bag; null: 1
-  float max_norm;       // 0: rows are not clipped, unless `factor` says how
+  float max_norm;       // 0: rows are not clipped, or were before
   float* norm;          // of each id, written if max_norm > 0: |row| where that is >= max_norm, else 0
-  const float* factor;  // of each place: min(1, max_norm / |row|), found ahead; then max_norm is 0. Or null
   int64_t dim;
-  float* out;                   // bags x dim
-  const float* soon = nullptr;  // with `factor`: what is read next, which may come from memory meanwhile
-  int64_t soon_floats = 0;
+  float* out;  // bags x dim
 };
 
 // out[u] = sum over the places e of unique row u of scale[bag] * weight[e] * gradient[bag], carried back
@@ -73,23 +70,24 @@ struct ScatterTask {
   int64_t clipped_count = 0;
 };
 
-// How each row of a table is clipped.
-struct NormTask {
+// Clips each row of a table.
+struct ClipTask {
   const float* rows;  // rows x dim
   int64_t dim;
   float max_norm;
-  float* factor;     // of each row: min(1, max_norm / |row|)
+  float* out;        // rows x dim: min(1, max_norm / |row|) * row; may be `rows`
   int32_t* clipped;  // rows with |row| >= max_norm, ascending; room for 16 more than there are rows
-  float* inverse;    // of each of these: 1 / |row|; as much room
+  float* factor;     // of each of these: max_norm / |row|; as much room
   int64_t* count;    // of clipped rows, those found before included
 };
 
-// Carries gradients of clipped rows back to the rows, in place.
+// Carries gradients of clipped rows back to the rows that ClipTask was given, in place.
 struct UnclipTask {
-  const float* rows;  // rows x dim
+  const float* rows;
+  bool clipped_rows;  // `rows` are what ClipTask left; else what it was given
   int64_t dim;
-  const int32_t* clipped;  // as NormTask leaves them
-  const float* inverse;
+  float max_norm;
+  const int32_t* clipped;
   const float* factor;
   float* gradient;  // rows x dim
 };
@@ -99,7 +97,7 @@ struct RowKernels {
   void (*combine)(const CombineTask& task, int64_t begin, int64_t end);    // bags [begin, end)
   void (*gradient)(const GradientTask& task, int64_t begin, int64_t end);  // unique rows [begin, end)
   void (*scatter)(const ScatterTask& task, int64_t begin, int64_t end);    // bags [begin, end)
-  void (*norms)(const NormTask& task, int64_t begin, int64_t end);         // rows [begin, end)
+  void (*clip)(const ClipTask& task, int64_t begin, int64_t end);          // rows [begin, end)
   int32_t (*highest)(const int32_t* places, int64_t count);                // of places; -1 of none
   void (*unclip)(const UnclipTask& task, int64_t begin, int64_t end);      // clipped rows [begin, end)
 };

@@ -54,5 +54,5 @@ struct Simd {
 #include "model/lookup/kernels/row_kernels.inc"
 
 namespace embers {
-const RowKernels kAvx2RowKernels{"avx2", combine, gradient, scatter, norms, highest, unclip};
+const RowKernels kAvx2RowKernels{"avx2", combine, gradient, scatter, clip, highest, unclip};
 }  // namespace embers

@@ -42,13 +42,13 @@ struct Simd {
     return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
                          _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
   }
-  static int64_t append(const int32_t* clipped, const float* inverse, int32_t first, int64_t n, int32_t* rows,
-                        float* inverses) {
+  static int64_t append(const int32_t* clipped, const float* factor, int32_t first, int64_t n, int32_t* rows,
+                        float* factors) {
     const __mmask16 chosen = _mm512_movepi32_mask(_mm512_loadu_si512(clipped));
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i row = _mm512_add_epi32(_mm512_set1_epi32(first), lanes);
     _mm512_storeu_si512(rows + n, _mm512_maskz_compress_epi32(chosen, row));
-    _mm512_storeu_ps(inverses + n, _mm512_maskz_compress_ps(chosen, _mm512_loadu_ps(inverse)));
+    _mm512_storeu_ps(factors + n, _mm512_maskz_compress_ps(chosen, _mm512_loadu_ps(factor)));
     return n + __builtin_popcount(chosen);
   }
   static Tail tail(int64_t floats) {
@@ -75,8 +75,8 @@ void gradient_any(const GradientTask& t, int64_t begin, int64_t end) {
 void scatter_any(const ScatterTask& t, int64_t begin, int64_t end) {
   t.dim <= kHalf ? kAvx2RowKernels.scatter(t, begin, end) : scatter(t, begin, end);
 }
-void norms_any(const NormTask& t, int64_t begin, int64_t end) {
-  t.dim <= kHalf ? kAvx2RowKernels.norms(t, begin, end) : norms(t, begin, end);
+void clip_any(const ClipTask& t, int64_t begin, int64_t end) {
+  t.dim <= kHalf ? kAvx2RowKernels.clip(t, begin, end) : clip(t, begin, end);
 }
 void unclip_any(const UnclipTask& t, int64_t begin, int64_t end) {
   t.dim <= kHalf ? kAvx2RowKernels.unclip(t, begin, end) : unclip(t, begin, end);
@@ -84,6 +84,6 @@ void unclip_any(const UnclipTask& t, int64_t begin, int64_t end) {
 
 }  // namespace
 
-const RowKernels kAvx512RowKernels{"avx512",  combine_any, gradient_any, scatter_any,
-                                   norms_any, highest,     unclip_any};
+const RowKernels kAvx512RowKernels{"avx512", combine_any, gradient_any, scatter_any,
+                                   clip_any, highest,     unclip_any};
 }  // namespace embers

@@ -41,5 +41,5 @@ struct Simd {
 #include "model/lookup/kernels/row_kernels.inc"
 
 namespace embers {
-const RowKernels kPortableRowKernels{"portable", combine, gradient, scatter, norms, highest, unclip};
+const RowKernels kPortableRowKernels{"portable", combine, gradient, scatter, clip, highest, unclip};
 }  // namespace embers
