@@ -116,6 +116,17 @@ void Core::give_back_undrawn() {
   for (const LeasedWorkPtr& work : undrawn) give_back(work);
 }
 
+void Core::ask_to_begin(const LeasedWorkPtr& work) {
+  const MutexLock lock(mutex_);
+  if (work->state != State::kOver && !ended_ && !closing_) ask_for_begin(work);
+}
+
+void Core::ask_for_begin(const LeasedWorkPtr& work) {
+  if (work->begin != LeasedWork::Begin::kNotAsked || std::exchange(begins_, true)) return;
+  work->begin = LeasedWork::Begin::kAsked;
+  caf::anon_send(session_, begin_work_atom::value, WorkPtr(work));
+}
+
 std::optional<bool> Core::begin(const LeasedWorkPtr& work, std::optional<Clock::time_point> deadline) {
   using Begin = LeasedWork::Begin;
   MutexLock lock(mutex_);
@@ -123,10 +134,7 @@ std::optional<bool> Core::begin(const LeasedWorkPtr& work, std::optional<Clock::
     if (work->begin == Begin::kBegun) return true;
     if (work->begin == Begin::kRefused || work->state == State::kOver) return false;
     if (ended_ || closing_) throw_end();
-    if (work->begin == Begin::kNotAsked && !std::exchange(begins_, true)) {
-      work->begin = Begin::kAsked;
-      caf::anon_send(session_, begin_work_atom::value, WorkPtr(work));
-    }
+    ask_for_begin(work);
     if (!sleep(lock, deadline)) return std::nullopt;
   }
 }

@@ -74,7 +74,9 @@ class Core : public std::enable_shared_from_this<Core> {
   std::optional<LeasedWorkPtr> draw(std::optional<Clock::time_point> deadline, bool& later);
   // With a window: gives back what was asked for ahead and is not drawn yet.
   void give_back_undrawn();
-  // With a window: whether the work on it begins; nothing when time is up.
+  // With a window: asks whether the work on it begins.
+  void ask_to_begin(const LeasedWorkPtr& work);
+  // The answer; nothing when time is up.
   std::optional<bool> begin(const LeasedWorkPtr& work, std::optional<Clock::time_point> deadline);
   bool has_begun(const LeasedWork& work);
   void pull(const LeasedWorkPtr& work);
@@ -123,6 +125,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void leased(const LeasedWorkPtr& work, const StageActor& session);
   void pulled(const LeasedWorkPtr& work, const StageActor& pusher);
   void ask_for_lease() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ask_for_begin(const LeasedWorkPtr& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // It leaves the callers' side.
   StageActor hand_on(LeasedWork& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

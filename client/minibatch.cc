@@ -151,6 +151,11 @@ bool Minibatch::begin() {
   return core_->window == 0 || *core_->begin(work_, std::nullopt);
 }
 
+void Minibatch::ask_to_begin() {
+  in_state(core_, work_, State::kLeased, "begin");
+  if (core_->window > 0) core_->ask_to_begin(work_);
+}
+
 std::optional<bool> Minibatch::begin_for(std::chrono::duration<double> time) {
   in_state(core_, work_, State::kLeased, "begin");
   return core_->window == 0 ? true : core_->begin(work_, after(time));

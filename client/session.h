@@ -136,6 +136,8 @@ class Minibatch {
   bool begin();
   // The same, for this long at most: nothing if it was not known by then. Then ask again.
   std::optional<bool> begin_for(std::chrono::duration<double> time);
+  // Asks, and does not wait: the answer is on its way while the program prepares what it will pull.
+  void ask_to_begin();
 
   // Asks for the rows of these keys, which must be unique in each table, for each table at most once, and for
   // the dense parameters. Returns at once.

@@ -34,7 +34,7 @@ def add_rows(sums: Floats, places: Ints, rows: Floats) -> None:
     """The same, onto what `sums` has."""
 
 def unique_columns(columns: List[Keys]) -> Tuple[List[Any], npt.NDArray[np.int32]]:
-    """unique() or unique_strings() of each of many lists of n keys; the places are (n, columns)."""
+    """unique() or unique_strings() of each of many lists of n keys; the places are (columns, n)."""
 
 def gather_columns(tables: List[Floats], places: npt.NDArray[np.int32], out: Floats) -> None:
     """tables: (keys, dim); out: (n, columns * dim). Copies the row at each place of the column's table."""
@@ -89,6 +89,8 @@ class Minibatch:
     number: int
     version: int
     evaluate: bool
+    def ask_to_begin(self) -> None:
+        """Asks what begin() asks, and returns at once: begin() gives the answer."""
     def begin(self) -> bool:
         """The work begins: its deadline counts from here. Waits in sync mode until the version is there. False: give it back,
         and draw again, lowest first."""

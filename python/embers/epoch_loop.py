@@ -52,6 +52,8 @@ class EpochLoop:
         self._is_closed = False
         workers = getattr(loader, "num_workers", 0)
         drawn_ahead = workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
+        # Then what is drawn is what is begun next. Of other loaders nobody knows.
+        self._begins_drawn = loader is sampler or getattr(loader, "num_workers", None) == 0
         # One is with the user, one waits for its version, one's push is not acknowledged yet, one is asked for ahead.
         window = -(-drawn_ahead // sampler.accumulate) + self._ahead + 4
         if window > sampler.window:
@@ -104,7 +106,12 @@ class EpochLoop:
         if minibatch is None or minibatch.epoch != self._epoch:
             return None
         job._next = None
+        if self._begins_drawn and self._is_of_open_version(minibatch):
+            minibatch.ask_to_begin()  # the answer is on its way while its batch is made
         return minibatch
+
+    def _is_of_open_version(self, minibatch: Any) -> bool:
+        return not self._open or minibatch.version == self._open[0].minibatch.version
 
     def _has_more(self) -> bool:
         minibatch = self._job._peek()
@@ -129,17 +136,18 @@ class EpochLoop:
             step = self._unbegun
             if step is None:
                 return True
-            if self._open and step.minibatch.version != self._open[0].minibatch.version:
+            if not self._is_of_open_version(step.minibatch):
                 return False  # its version is not there before those that are open are stepped
+            step.minibatch.ask_to_begin()
+            if self._keys is not None:  # while the answer is on its way
+                for batch in step.batches:
+                    step.rows.announce(self._keys(batch))
             if not step.minibatch.begin():
                 self._unbegun = None
                 _give_back([step.minibatch, *self._sampler.forget()])
                 self._drop_next()
                 return True
             self._unbegun = None
-            if self._keys is not None:
-                for batch in step.batches:
-                    step.rows.announce(self._keys(batch))
             step.rows.pull()
             self._open.append(step)
         return False

@@ -57,6 +57,11 @@ class Minibatch {
     return is_there;
   }
 
+  void ask_to_begin() {
+    const Use use(*this);
+    minibatch_->ask_to_begin();
+  }
+
   bool begin() {
     const Use use(*this);
     std::optional<bool> begun;
@@ -212,6 +217,8 @@ void define_minibatch(py::module_& module) {
                              "Sync: of the model that it is computed on; else 0.")
       .def_property_readonly("evaluate", &Minibatch::evaluate,
                              "Whether it is of the test data: nothing is pushed.")
+      .def("ask_to_begin", &Minibatch::ask_to_begin,
+           "ask_to_begin()\n\nAsks what begin() asks, and returns at once: begin() gives the answer.")
       .def("begin", &Minibatch::begin,
            "begin() -> bool\n\nThe work begins: its deadline counts from here. Waits in sync mode until the "
            "version is "

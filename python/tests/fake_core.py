@@ -35,16 +35,16 @@ def unique_strings(keys):
 
 def unique_columns(columns):
     found = [unique(c) if isinstance(c, np.ndarray) and c.dtype.kind in "iu" else unique_strings(c) for c in columns]
-    return [keys for keys, _ in found], np.stack([places for _, places in found], 1).astype(np.int32)
+    return [keys for keys, _ in found], np.stack([places for _, places in found]).astype(np.int32)
 
 
 def gather_columns(tables, places, out):
-    out[...] = np.concatenate([table[places[:, c]] for c, table in enumerate(tables)], 1)
+    out[...] = np.concatenate([table[places[c]] for c, table in enumerate(tables)], 1)
 
 
 def add_columns(tables, places, gradient):
     for c, part in enumerate(np.split(gradient, len(tables), 1)):
-        np.add.at(tables[c], places[:, c], part)
+        np.add.at(tables[c], places[c], part)
 
 
 def add_rows(sums, places, rows):
@@ -317,6 +317,9 @@ class Minibatch:
         self.session.check()
         if self.state not in states:
             raise UsageError(f"minibatch {self.number} is {self.state}, not {' or '.join(states)}")
+
+    def ask_to_begin(self):
+        self._expect("leased")
 
     def begin(self):
         c = self.session.cluster

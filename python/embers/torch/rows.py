@@ -12,7 +12,10 @@ from ..errors import UsageError
 from . import keys as K
 
 # Pulled rows are read-only arrays. They are only read here, and copied where they are not.
-warnings.filterwarnings("ignore", message="The given NumPy array is not writ", module=__name__)
+warnings.filterwarnings("ignore", message="The given NumPy array is not writ", module=r"embers\.torch")
+
+
+_NO_ROWS = np.zeros((0, 0), np.float32)
 
 
 class TableUse:
@@ -54,7 +57,7 @@ class Columns:
 
 
 class ColumnRows:
-    """Where the rows of Columns are: places[i, c] in tables[c].rows."""
+    """Where the rows of Columns are: places[c, i] in tables[c].rows."""
 
     def __init__(self, tables: List["TableRows"], places: np.ndarray):
         self.tables = tables
@@ -62,12 +65,23 @@ class ColumnRows:
 
     def gather(self) -> torch.Tensor:
         """(n, columns * dim)"""
-        out = torch.empty((len(self.places), len(self.tables) * self.tables[0].table.dim))
-        _core.gather_columns([t.rows.numpy() for t in self.tables], self.places, out.numpy())
+        out = torch.empty((self.places.shape[1], len(self.tables) * self.tables[0].table.dim))
+        _core.gather_columns([t.array for t in self.tables], self.places, out.numpy())
         return out
 
     def add(self, gradient: torch.Tensor) -> None:
-        _core.add_columns([t.gradient().numpy() for t in self.tables], self.places, gradient.contiguous().numpy())
+        if any(t.gradient_array is None for t in self.tables):
+            self._make_gradients()
+        _core.add_columns([t.gradient_array for t in self.tables], self.places,
+                          (gradient if gradient.stride(1) == 1 else gradient.contiguous()).numpy())
+
+    def _make_gradients(self) -> None:
+        """In one piece of memory."""
+        new = [t for t in self.tables if t.gradient_array is None]
+        zeros, begin = np.zeros((sum(len(t.array) for t in new), new[0].table.dim), np.float32), 0
+        for table in new:
+            end = begin + len(table.array)
+            table.gradient_array, begin = zeros[begin:end], end
 
 
 class TableRows:
@@ -78,8 +92,8 @@ class TableRows:
         self.table = table
         self.is_of_columns = is_of_columns
         self.keys: K.FlatKeys = []
-        self.rows = torch.zeros((0, table.dim))  # float32, (keys, dim); shorter until they are pulled
-        self.grad: Optional[torch.Tensor] = None  # of `rows`; made when it is first added to
+        self.array: np.ndarray = _NO_ROWS  # float32, (keys, dim); shorter until they are pulled
+        self.gradient_array: Optional[np.ndarray] = None  # of them; made when it is first added to
         self._is_own = False
         self._index: Any = None  # to find keys by; made when it is needed
 
@@ -107,26 +121,30 @@ class TableRows:
             self._index = {_bytes(key): i for i, key in enumerate(self.keys)}
         return np.fromiter((self._index.get(_bytes(key), -1) for key in keys), np.int64, len(keys))
 
+    @property
+    def rows(self) -> torch.Tensor:
+        """The rows, as torch has them."""
+        return torch.from_numpy(self.array if len(self.array) else np.zeros((0, self.table.dim), np.float32))
+
     def append(self, rows: np.ndarray) -> None:
         """Rows of the keys that have none yet."""
-        new = torch.from_numpy(rows)
-        if len(self.rows) == 0:
-            self.rows, self._is_own = new, rows.flags.writeable
-        elif len(new) > 0:
-            self.rows, self._is_own = torch.cat([self.rows, new]), True
-        if self.grad is not None:
-            self.grad = torch.cat([self.grad, torch.zeros_like(new)])
+        if len(self.array) == 0:
+            self.array, self._is_own = rows, rows.flags.writeable
+        elif len(rows) > 0:
+            self.array, self._is_own = np.concatenate([self.array, rows]), True
+        if self.gradient_array is not None:
+            self.gradient_array = np.concatenate([self.gradient_array, np.zeros_like(rows)])
 
     def renorm(self, places: torch.Tensor, max_norm: float, norm_type: float) -> None:
         """Scales rows down to that norm, as torch does with those of its table that are looked up."""
         if not self._is_own:
-            self.rows, self._is_own = self.rows.clone(), True
+            self.array, self._is_own = self.array.copy(), True
         torch.embedding_renorm_(self.rows, places, max_norm, norm_type)
 
     def gradient(self) -> torch.Tensor:
-        if self.grad is None:
-            self.grad = torch.zeros_like(self.rows)
-        return self.grad
+        if self.gradient_array is None:
+            self.gradient_array = np.zeros((len(self.array), self.table.dim), np.float32)
+        return torch.from_numpy(self.gradient_array)
 
 
 def _given(ids: Any, table: TableUse) -> Given:
@@ -263,11 +281,12 @@ class StepRows(RowSource):
 
     def gradients(self) -> List[Optional[np.ndarray]]:
         """Of each list of the pull, in order; None where backward reached none of the table."""
-        return [None if pulled.grad is None else pulled.grad[begin:end].numpy() for pulled, begin, end in self._lists]
+        return [None if pulled.gradient_array is None else pulled.gradient_array[begin:end]
+                for pulled, begin, end in self._lists]
 
     def clear_gradients(self) -> None:
         for pulled in self._tables.values():
-            pulled.grad = None
+            pulled.gradient_array = None
 
     def _announce_columns(self, keys: Dict[str, Any]) -> None:
         """Those whose tables have no other lookup."""
