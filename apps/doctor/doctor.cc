@@ -148,7 +148,7 @@ int run_doctor(const DoctorOptions& options) {
   if (options.json) {
     nlohmann::json json = findings.json();
     json["host"] = host_name();
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("{}\n{}\n", findings.text(),
                findings.has_failed() ? "Something is wrong: what to do is said above."

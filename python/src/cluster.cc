@@ -151,6 +151,8 @@ const std::string& Cluster::address() const { return impl_->address; }
 void Cluster::stop() { impl_->stop(); }
 bool Cluster::wait_for_end(std::chrono::duration<double> time) { return impl_->closed.comes_within(time); }
 std::optional<Error> Cluster::error() const { return impl_->closed.wait().error; }
-std::string Cluster::report() const { return to_json(impl_->closed.wait().report).dump(); }
+std::string Cluster::report() const {
+  return to_json(impl_->closed.wait().report).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 }  // namespace embers::python
