@@ -30,6 +30,21 @@ def test_every_record_counts_once_in_every_epoch(job):
     assert report["epochs"][0]["loss"] == pytest.approx(0.5) if isinstance(report.get("epochs"), list) else True
 
 
+def test_a_program_may_not_contradict_the_optimizer_of_its_job():
+    """Neither wins silently."""
+    with embers.local(optimizer=embers.SGD(0.5)) as job:
+        job.table("user", dim=1)
+        with pytest.raises(embers.Mismatch, match="job 'local' is sgd .*learning_rate = 0.5.*this program's optimizer is adam"):
+            next(job.minibatches(8, 4, optimizer=embers.Adam(0.5)))
+    for jobs, programs in ((None, embers.SGD(0.5)), (embers.SGD(0.5), None), (embers.SGD(0.5), embers.SGD(0.5))):
+        with embers.local(optimizer=jobs) as job:
+            table = job.table("user", dim=1, initializer=initializers.Zeros())
+            for _ in job.minibatches(4, 4, optimizer=programs):
+                table.lookup([1])
+                table.push([1], np.ones((1, 1), np.float32))
+            assert table.lookup([1]).tolist() == [[-0.5]]
+
+
 def test_lists_that_are_no_integers_are_not_rounded_to_them(job):
     table = job.table("user", dim=2)
     batch = next(job.minibatches(8, 4))
