@@ -22,6 +22,24 @@ std::shared_ptr<const FloatBuffer> first_values(const Core& core, const WorkerOp
   return values;
 }
 
+// What the job gives of its [optimizer] stands; the program may say the rest.
+void check_optimizer(const job::Job& job, const std::string& given) {
+  if (given.empty() || !job.gives("optimizer")) return;
+  embers::TableSpec table;
+  job::read_said("its optimizer", {"", given, ""}, table);
+  const UpdateRuleSpec &own = job.optimizer, &rule = table.update_rule;
+  const bool agrees = own.name == rule.name &&
+                      (own.schedule.name.empty() || own.schedule == rule.schedule) &&
+                      std::all_of(own.params.begin(), own.params.end(), [&](const auto& param) {
+                        const auto found = rule.params.find(param.first);
+                        return found != rule.params.end() && found->second == param.second;
+                      });
+  if (!agrees)
+    fail(ErrorCode::kMismatch,
+         "{}: [optimizer] of job '{}' is {}, but this program's optimizer is {}: leave out one of them",
+         job.place({"optimizer"}), job.job.name, describe(own), describe(rule));
+}
+
 }  // namespace
 
 ModelSpec model_of(const WorkerOptions& options) {
@@ -66,6 +84,7 @@ void tell_model(SessionConfig& config, const Core& core, const WorkerOptions& op
          "the model and the work of job '{}' come with its first worker, and later ones must agree: give "
          "WorkerOptions::work",
          config.job.job.name);
+  check_optimizer(config.job, options.optimizer);
   auto told = std::make_shared<ToldModel>();
   told->model = core.model;
   told->records = options.work->records;

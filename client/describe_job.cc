@@ -25,7 +25,7 @@ JobDescription describe_job(const client::Options& options, const std::vector<st
          "--set changes the job of {}: a worker may only be given other paths, threads and prefetch",
          access.master);
   return {std::move(master.job.source), std::move(master.index_dir), master.evaluates,
-          std::move(master.version)};
+          std::move(master.version), master.run};
 }
 
 }  // namespace embers

@@ -15,6 +15,7 @@ struct JobDescription {
   std::string index_dir;   // of the data, or ""
   bool evaluates = false;  // a saved model, on the test set
   std::string version;     // of the master's embers
+  uint64_t run = 0;        // a number of its own for each job that a master begins
 };
 
 // Asks for it, over a connection that then ends. `set` are overrides of this process, for paths that differ

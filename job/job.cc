@@ -206,6 +206,8 @@ std::string Job::place(const std::vector<std::string>& keys) const {
   return node == &root ? source.path : where(node->source());
 }
 
+bool Job::gives(const std::string& section) const { return parse_document(source).contains(section); }
+
 FeatureSchema Job::feature_schema() const {
   FeatureSchema schema;
   for (const Feature& feature : features) {

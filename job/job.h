@@ -31,6 +31,8 @@ struct Job {
   // Whether a worker says what the model is: a program that joins a job without [model], or one that runs the
   // Python model that [model] names. Nobody else knows its tables and parameters.
   bool model_from_worker() const { return from_worker || !model.python.empty(); }
+  // Whether it gives this section, in the file or by --set. Parses the text again.
+  bool gives(const std::string& section) const;
   FeatureSchema feature_schema() const;
   // Where the value at this path of keys is, for messages: "job.toml:12", or "--set a.b=c"; if there is no
   // such value, the place of its section or of the file. Parses the text again: for errors only.

@@ -159,4 +159,6 @@ std::string difference(const ToldModel& mine, const ToldModel& theirs) {
   return "";
 }
 
+std::string describe(const UpdateRuleSpec& rule) { return text(rule); }
+
 }  // namespace embers

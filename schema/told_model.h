@@ -41,4 +41,7 @@ FirstValues read_values(wire::ToldModel::Reader in);
 // master, ... at the worker".
 std::string difference(const ToldModel& mine, const ToldModel& theirs);
 
+// For messages: "adam { learning_rate = 0.001 }".
+std::string describe(const UpdateRuleSpec& rule);
+
 }  // namespace embers

@@ -33,7 +33,7 @@ def sum_rows(rows: Floats, places: Ints, size: int) -> Floats:
 def add_rows(sums: Floats, places: Ints, rows: Floats) -> None:
     """The same, onto what `sums` has."""
 
-def unique_columns(columns: List[Keys]) -> Tuple[List[Any], npt.NDArray[np.int32]]:
+def unique_columns(columns: Sequence[Keys]) -> Tuple[List[Any], npt.NDArray[np.int32]]:
     """unique() or unique_strings() of each of many lists of n keys; the places are (columns, n)."""
 
 def gather_columns(tables: List[Floats], places: npt.NDArray[np.int32], out: Floats) -> None:
@@ -180,6 +180,7 @@ class JobFile:
     seed: int
     evaluates: bool
     version: str
+    run: int
     python: str
     python_path: str
     model: Dict[str, Any]

@@ -11,10 +11,32 @@ from .errors import BadInput, StaleVersion, UsageError
 
 def unique(keys: Any) -> Any:
     """(unique keys, inverse) of integers, or of str and bytes."""
-    if isinstance(keys, (list, tuple)):
-        keys = keys if len(keys) > 0 and isinstance(keys[0], (str, bytes)) else np.asarray(keys, dtype=np.int64)
+    if isinstance(keys, (list, tuple)) and not (keys and isinstance(keys[0], (str, bytes))):
+        keys = _integers(keys)
     is_int = isinstance(keys, np.ndarray) and keys.dtype.kind in "iu"
     return _core.unique(keys) if is_int else _core.unique_strings(keys)
+
+
+def _integers(keys: Any) -> np.ndarray:
+    """Of a list. Raises BadInput for what would have to be rounded, cut off or read as a number."""
+    try:
+        array = np.asarray(keys)
+    except (ValueError, OverflowError) as e:
+        raise BadInput(f"a list of keys is no array of integers: {e}") from e
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise BadInput(f"keys are given as a list that NumPy reads as {array.dtype}: give integers within int64, or a list of "
+                       "str or bytes")
+    return array
+
+
+def _copy(keys: Any) -> Any:
+    return keys.copy() if isinstance(keys, np.ndarray) else list(keys)
+
+
+def _equal(keys: Any, copy: Any) -> bool:
+    return bool(np.array_equal(keys, copy) if isinstance(keys, np.ndarray) else list(keys) == copy)
 
 
 class _Pulled:
@@ -26,23 +48,24 @@ class _Pulled:
         self.rows = np.empty((0, dim), np.float32)
         self.lists: List[Tuple[int, int]] = []  # of the pulls: number of the list, and how many keys it has
         self.gradient: Optional[np.ndarray] = None
-        self._last: Any = None  # the last keys that were asked for, and their places
+        # The last keys that were asked for (the object, and what was in it), their places, and how many must be there.
+        self._last: Any = None
 
     def __len__(self) -> int:
         return 0 if self.keys is None else len(self.keys)
 
     def missing(self, keys: Any) -> Any:
         """Those of these keys that have not been pulled, each once; None if there are none. Remembers places."""
-        if self._last is not None and keys is self._last[0]:
+        if self._last is not None and keys is self._last[0] and len(self) >= self._last[3] and _equal(keys, self._last[1]):
             return None
         some, inverse = unique(keys)
         if self.keys is None:
-            self._last = keys, inverse
+            self._last = keys, _copy(keys), inverse, len(some)
             return some
         both = _joined(self.keys, some)
         _, place = unique(both)
         place = place[len(self.keys):]
-        self._last = keys, place[inverse]
+        self._last = keys, _copy(keys), place[inverse], int(place.max(initial=-1)) + 1
         new = np.flatnonzero(place >= len(self.keys))
         if len(new) == 0:
             return None
@@ -50,7 +73,7 @@ class _Pulled:
 
     def places(self) -> np.ndarray:
         """Of the keys that were last given to missing(), once all are pulled."""
-        places: np.ndarray = self._last[1]
+        places: np.ndarray = self._last[2]
         return places
 
     def add(self, number: int, keys: Any, rows: np.ndarray) -> None:

@@ -38,8 +38,6 @@ def local(shards: int = 1, *, mode: str = "async", optimizer: Any = None, seed: 
     storage={"dtype": "float16"}.
 
     Raises BadInput for values that a job file may not have."""
-    from .optimizers import SGD
-
     text: Dict[str, Dict[str, Any]] = {
         "job": {"name": name, "seed": seed, **sections.pop("job", {})},
         "training": {"mode": mode, "workers": workers, **sections.pop("training", {})},
@@ -47,8 +45,9 @@ def local(shards: int = 1, *, mode: str = "async", optimizer: Any = None, seed: 
     }
     if sections:
         raise BadInput(f"local() has no section '{next(iter(sections))}': there are job, training and storage")
-    rule = {"name": optimizer} if isinstance(optimizer, str) else optimizer if optimizer is not None else SGD()
-    lines = [f"optimizer = {text_of(rule)}"]
+    lines = []
+    if optimizer is not None:  # else the program may give one when it joins
+        lines.append(f"optimizer = {text_of({'name': optimizer} if isinstance(optimizer, str) else optimizer)}")
     for section, values in text.items():
         lines += [f"{section} = {text_of(values, section)}"]
     job_file = "\n".join(lines) + "\n"

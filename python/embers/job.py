@@ -15,7 +15,7 @@ from . import _core
 from .batch import Batch, check_rows
 from .errors import BadInput, Error, UsageError
 from .loop import Training
-from .sampler import Batches
+from .sampler import Batches, check_count
 from .table import Parameter, Table
 from .toml import text_of
 
@@ -91,8 +91,11 @@ class Job(Training):
                 if value is not None:
                     raise BadInput(f"table '{name}' is given {what}, but no dim: job.table('{name}', dim=...) defines it")
             return Table(self, name)
+        if not isinstance(name, str):
+            raise BadInput(f"the name of a table is {name!r}: it must be a str")
         if not isinstance(dim, (int, np.integer)) or dim < 1:
             raise BadInput(f"dim of table '{name}' is {dim!r}: it is the floats of a row, at least 1")
+        check_count(f"dim of table '{name}'", dim)
         spec = _core.TableSpec(name, int(dim), keys or "int64", _toml(initializer), _toml(optimizer), _toml(constraint))
         known = self._specs.get(name)
         if known is not None:
@@ -138,6 +141,7 @@ class Job(Training):
         Raises UsageError if nothing is pushed for a minibatch (see Batch.skip), StaleVersion when one is refused: go on with
         the next one."""
         self._end_loop()
+        epochs = check_count("epochs", epochs)
         self._loop = self._minibatches(Batches(records, batch_size, shuffle, seed, drop_last), epochs, _toml(optimizer))
         return self._loop
 

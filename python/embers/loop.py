@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 from .epoch_loop import EpochLoop
 from .errors import Timeout, UsageError
 from .metrics import Metrics, Predict, default_predict, evaluating, measure
-from .sampler import Batches
+from .sampler import Batches, check_count
 from .trainer import Step, Trainer
 
 
@@ -51,7 +51,7 @@ class Training:
         if self._worker_session is not None and count != self._epochs:
             raise UsageError(f"the job was begun with {self._epochs} epochs, so epochs({count}) comes too late: call it "
                              "before the first job.train()")
-        self._epochs = count
+        self._epochs = check_count("epochs", count)
         self._end_run()
         last = 0
         while True:

@@ -30,6 +30,5 @@ class Progress:
         if self._bar is None:
             return
         self._bar.update(max(0, step.minibatch.number + 1 - self._bar.n))
-        loss = getattr(step, "loss", None)
-        if loss is not None:
-            self._bar.set_postfix(loss=f"{loss:.4f}", refresh=False)
+        if step.loss is not None:
+            self._bar.set_postfix(loss=f"{step.loss:.4f}", refresh=False)

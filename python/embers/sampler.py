@@ -103,6 +103,15 @@ def record_seed() -> int:
     return mix(*_reading.record)
 
 
+def check_count(name: str, value: Any, most: int = (1 << 31) - 1) -> int:
+    """The value, as an int. Raises BadInput for what is no integer from 1 to `most`."""
+    if not isinstance(value, (int, np.integer)) or value < 1:
+        raise BadInput(f"{name} is {value!r}: it must be an integer of at least 1")
+    if value > most:
+        raise BadInput(f"{name} is {value!r}: it must be at most {most}")
+    return int(value)
+
+
 class Part(NamedTuple):
     """A batch that was drawn: the `number`-th of `parts` of a leased minibatch, with so many records of its own."""
 
@@ -118,10 +127,11 @@ class Batches:
 
     def __init__(self, records: int, batch_size: int, shuffle: bool = True, seed: int = 0, drop_last: bool = False,
                  accumulate: int = 1, window: int = 16):
-        for name, value, least in (("the number of records", records, 1), ("batch_size", batch_size, 1),
-                                   ("accumulate", accumulate, 1), ("window", window, 1)):
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise BadInput(f"{name} is {value!r}: it must be an integer of at least {least}")
+        check_count("the number of records", records, (1 << 63) - 1)
+        for name, value in (("batch_size", batch_size), ("accumulate", accumulate), ("window", window)):
+            check_count(name, value)
+        if not isinstance(seed, (int, np.integer)):
+            raise BadInput(f"seed is {seed!r}: it must be an integer")
         self.records = int(records)
         self.batch_size = int(batch_size)
         self.shuffle = bool(shuffle)

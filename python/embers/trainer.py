@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, List, NamedTuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional
 
 from .errors import UsageError
 from .sampler import Part
@@ -18,6 +18,7 @@ class Step:
         self.parts = parts
         self.part = 0  # that the user has
         self.is_taken = False
+        self.loss: Optional[float] = None  # that the user gave with it
         self.name = f"minibatch {minibatch.number} of epoch {minibatch.epoch}"
 
     @property

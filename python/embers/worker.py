@@ -15,7 +15,7 @@ import sys
 from typing import Any, Dict, List, NoReturn, Optional
 
 from . import _core
-from .errors import BadInput, Error, Fenced, Timeout
+from .errors import BadInput, Error, Fenced, Lost, Timeout
 
 log = logging.getLogger("embers")
 
@@ -60,33 +60,38 @@ def _work(words: List[str]) -> None:
     parser.add_argument("--insecure", action="store_true")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--connect-timeout", type=float, default=20)
+    parser.add_argument("--run", type=int, help=argparse.SUPPRESS)  # that this process was a worker of before
     options = parser.parse_args(words)
     place: Dict[str, Any] = dict(master=options.master, job_dir=options.job_dir, secret_file=options.secret_file,
                  insecure=options.insecure, connect_timeout=options.connect_timeout)
+    watch = _Signals()  # importing torch and the model takes its time
     job_worker = _job_worker()
-    watch = _Signals()
     # A master that reads its data says nothing before, and a job may wait for other members for as long as it likes.
     place["timeout"] = FOREVER
     job = _core.JobFile.of_master(**place, set=options.set)
     if job.version != _core.__version__:
         raise BadInput(f"this package is of embers {_core.__version__}, but the master is of embers {job.version}: install "
                        "the same version on both sides")
+    if options.run not in (None, job.run):
+        raise Lost(f"the master at {options.master or options.job_dir} is now that of another job: this worker's is gone")
     worker = job_worker.JobWorker(job, place)
     watch.worker = worker
+    if watch.came is not None:
+        worker.leave()
     try:
         worker.run()
     except (Fenced, Timeout) as e:
         if worker.leaves or worker.finished == 0:
             raise
         log.warning("%s", e)
-        _begin_anew()
+        _begin_anew(job.run)
 
 
 FOREVER = 10 * 365 * 86400.0
 
 
 class _Signals:
-    """SIGINT and SIGTERM have the worker leave; a second one ends the process at once."""
+    """SIGINT and SIGTERM have the worker leave, with status 0; a second one ends the process at once."""
 
     worker: Any = None
     came: Optional[str] = None
@@ -97,16 +102,18 @@ class _Signals:
                 signal.signal(number, self._on)
 
     def _on(self, number: int, _: Any) -> None:
-        name = signal.Signals(number).name
-        if self.came is not None or self.worker is None:
+        if self.came is not None:
             os._exit(128 + number)
-        self.came = name
-        log.info("%s: finishing what is under way, then leaving", name)
+        self.came = signal.Signals(number).name
+        if self.worker is None:
+            log.info("%s: leaving, with nothing under way", self.came)
+            sys.exit(0)  # through what builds the model, which may catch it
+        log.info("%s: finishing what is under way, then leaving", self.came)
         self.worker.leave()
 
 
-def _begin_anew() -> NoReturn:
-    """This process becomes a worker that has just been started, with the same command line."""
+def _begin_anew(run: int) -> NoReturn:
+    """This process becomes a worker that has just been started, with the same command line, of no other run."""
     log.info("joining again, as a new worker")
     _core.drain_log()
     sys.stdout.flush()
@@ -116,7 +123,7 @@ def _begin_anew() -> NoReturn:
                 os.set_inheritable(int(name), False)
             except OSError:
                 pass  # the one of this listing
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], f"--run={run}"])
 
 
 def _check(words: List[str]) -> None:

@@ -21,17 +21,18 @@ py::object json_to_python(const nlohmann::json& value) {
 // A job file, as the process reads it that runs its Python model. Constant, but for the data that it opens.
 class JobFile {
  public:
-  JobFile(job::JobText text, std::string index_dir, bool evaluates, std::string version)
+  JobFile(job::JobText text, std::string index_dir, bool evaluates, std::string version, uint64_t run)
       : job_(job::parse_job(std::move(text))),
         index_dir_(std::move(index_dir)),
         evaluates_(evaluates),
-        version_(std::move(version)) {
+        version_(std::move(version)),
+        run_(run) {
     if (job_.model.python.empty())
       fail(ErrorCode::kInvalid, "{}: [model] has no 'python', a Python module's model", job_.source.path);
   }
 
   static std::unique_ptr<JobFile> read(const std::string& path, const std::vector<std::string>& set) {
-    return std::make_unique<JobFile>(job::read_job(path, set), "", false, EMBERS_VERSION);
+    return std::make_unique<JobFile>(job::read_job(path, set), "", false, EMBERS_VERSION, 0);
   }
   static std::unique_ptr<JobFile> of_master(const std::string& master, const std::string& job_dir,
                                             const std::string& secret_file, bool insecure,
@@ -48,12 +49,13 @@ class JobFile {
     JobDescription found =
         run_interruptible<JobDescription>([options, set] { return describe_job(options, set); });
     return std::make_unique<JobFile>(std::move(found.text), std::move(found.index_dir), found.evaluates,
-                                     std::move(found.version));
+                                     std::move(found.version), found.run);
   }
 
   const job::Job& job() const { return job_; }
   bool evaluates() const { return evaluates_; }
   const std::string& version() const { return version_; }
+  uint64_t run() const { return run_; }
 
   // What is trained on (unless the job evaluates), and what is evaluated; None where there is nothing.
   py::tuple open_data() {
@@ -113,6 +115,7 @@ class JobFile {
   const std::string index_dir_;
   const bool evaluates_;
   const std::string version_;
+  const uint64_t run_;
   std::vector<std::string> signature_;
 };
 
@@ -138,6 +141,7 @@ void define_job_file(py::module_& module) {
       .def_property_readonly("seed", [](const JobFile& f) { return f.job().job.seed; })
       .def_property_readonly("evaluates", &JobFile::evaluates, "Whether it evaluates a saved model.")
       .def_property_readonly("version", &JobFile::version, "Of the master's embers.")
+      .def_property_readonly("run", &JobFile::run, "The number of the master's run; 0 for one that was read.")
       .def_property_readonly("python", [](const JobFile& f) { return f.job().model.python; })
       .def_property_readonly("python_path", [](const JobFile& f) { return f.job().model.python_path; })
       .def_property_readonly(

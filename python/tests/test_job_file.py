@@ -157,6 +157,13 @@ def embers_does(folder, *words, status=0, **more):
     return out
 
 
+def wait_for(path, process):
+    """Until the file is there; fails if the process ends before."""
+    while not path.exists():
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+
+
 # --- what the model gets ---------------------------------------------------------------------------
 
 
@@ -412,6 +419,21 @@ def test_a_worker_that_was_given_up_on_comes_back(folder):
 
 
 @processes
+def test_a_worker_does_not_come_back_to_another_job(folder):
+    """As one that was given up on is started again, when its master is gone and another one is in its place."""
+    master = start(folder, "master", "job.toml", "--listen", "unix:master", "--workers", "1", "--shards", "1")
+    try:
+        wait_for(folder / "master", master)
+        job = _core.JobFile.of_master(f"unix:{folder}/master")
+        run = [sys.executable, "-m", "embers.worker", "--master", f"unix:{folder}/master", f"--run={job.run + 1}"]
+        done = subprocess.run(run, cwd=folder, env=environment(), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "is now that of another job" in done.stderr, done.stderr
+    finally:
+        master.kill()
+        master.communicate()
+
+
+@processes
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_ends_it(folder, number):
     process = start(folder, "train", "job.toml", "--set", "model.python=my_model:Slow", "--set", "training.epochs=1000",
@@ -442,7 +464,7 @@ def test_a_worker_that_is_asked_to_leave_finishes_what_it_has(folder):
         time.sleep(0.5)  # the first minibatches; a worker that has computed none ends at once
         workers[0].send_signal(signal.SIGTERM)
         out, _ = workers[0].communicate(timeout=60)
-        assert workers[0].returncode == 0 and "finishing what is under way" in out
+        assert workers[0].returncode == 0 and "finishing what is under way" in out, out
         rest, _ = master.communicate(timeout=60)
         assert master.returncode == 0, rest
         assert [p.wait(30) for p in (shard, workers[1])] == [0, 0]
@@ -452,6 +474,48 @@ def test_a_worker_that_is_asked_to_leave_finishes_what_it_has(folder):
             process.communicate()
     report = json.loads((folder / "report.json").read_text())
     assert report["examples"] == 2 * RECORDS and report["workers_lost"] == 0
+
+
+# Modules that take their time, until the file "go" is there.
+SLOW_TO_IMPORT = """
+import os, time
+open("importing", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.02)
+from my_model import Net
+"""
+CATCHES_ALL = """
+import os, time
+open("importing", "w").close()
+try:
+    while True:
+        time.sleep(0.02)
+except BaseException:
+    pass
+from my_model import Net
+"""
+
+
+@processes
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", [SLOW_TO_IMPORT, CATCHES_ALL])
+def test_a_worker_that_is_asked_to_leave_while_it_builds_its_model_does(folder, number, module):
+    """Also where the module catches whatever comes."""
+    (folder / "slow_model.py").write_text(module)
+    master = start(folder, "master", "job.toml", "--listen", "unix:master", "--workers", "1", "--shards", "1", "--set",
+                   "model.python=slow_model:Net")
+    shard = start(folder, "shard", "--master", "unix:master")
+    worker = start(folder, "worker", "--master", "unix:master")
+    try:
+        wait_for(folder / "importing", worker)
+        worker.send_signal(number)
+        out, _ = worker.communicate(timeout=60)
+        assert worker.returncode == 0 and f"{signal.Signals(number).name}: leaving" in out, out
+        assert "Traceback" not in out, out
+    finally:
+        for process in (master, shard, worker):
+            process.kill()
+            process.communicate()
 
 
 @processes

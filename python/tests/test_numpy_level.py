@@ -30,6 +30,67 @@ def test_every_record_counts_once_in_every_epoch(job):
     assert report["epochs"][0]["loss"] == pytest.approx(0.5) if isinstance(report.get("epochs"), list) else True
 
 
+def test_a_program_may_not_contradict_the_optimizer_of_its_job():
+    """Neither wins silently."""
+    with embers.local(optimizer=embers.SGD(0.5)) as job:
+        job.table("user", dim=1)
+        with pytest.raises(embers.Mismatch, match="job 'local' is sgd .*learning_rate = 0.5.*this program's optimizer is adam"):
+            next(job.minibatches(8, 4, optimizer=embers.Adam(0.5)))
+    for jobs, programs in ((None, embers.SGD(0.5)), (embers.SGD(0.5), None), (embers.SGD(0.5), embers.SGD(0.5))):
+        with embers.local(optimizer=jobs) as job:
+            table = job.table("user", dim=1, initializer=initializers.Zeros())
+            for _ in job.minibatches(4, 4, optimizer=programs):
+                table.lookup([1])
+                table.push([1], np.ones((1, 1), np.float32))
+            assert table.lookup([1]).tolist() == [[-0.5]]
+
+
+def test_lists_that_are_no_integers_are_not_rounded_to_them(job):
+    table = job.table("user", dim=2)
+    batch = next(job.minibatches(8, 4))
+    for keys in ([1.5], [1, 2.0], [True], [None], [2**64], [[1], [2, 3]], [1, "a"]):
+        with pytest.raises(embers.BadInput):
+            table.lookup(keys)
+    with pytest.raises(embers.UsageError, match="was not looked up"):
+        table.push([2], np.ones((1, 2), np.float32))
+    assert table.lookup([[1, 2], [3, 4]]).shape == (2, 2, 2)
+    batch.skip()
+
+
+def test_keys_that_were_refused_are_not_taken_for_pulled(job):
+    table = job.table("user", dim=2)
+    batch = next(job.minibatches(8, 4))
+    keys = ["a"]
+    for _ in range(2):
+        with pytest.raises(embers.BadInput, match="integer keys, but strings"):
+            table.lookup(keys)
+    with pytest.raises(embers.UsageError, match="was not looked up"):
+        table.push(keys, np.ones((1, 2), np.float32))
+    batch.skip()
+
+
+def test_an_array_of_keys_may_be_filled_anew(job):
+    table = job.table("user", dim=1, initializer=initializers.Zeros())
+    keys = np.array([1, 2])
+    for batch in job.minibatches(4, 4):
+        table.lookup(keys)
+        table.push(keys, np.ones((2, 1), np.float32))
+        keys[:] = [3, 4]
+        table.lookup(keys)
+        table.push(keys, np.full((2, 1), 2, np.float32))
+    assert table.lookup([1, 2, 3, 4]).ravel().tolist() == [-1, -1, -2, -2]
+
+
+def test_numbers_out_of_range_are_refused(job):
+    for given in (dict(epochs=-1), dict(epochs=2**40), dict(epochs="x"), dict(batch_size=2**40), dict(records=2**70),
+                  dict(seed="x")):
+        with pytest.raises(embers.BadInput, match=next(iter(given))):
+            next(job.minibatches(**{"records": 8, "batch_size": 4, **given}))
+    for name, dim in (("user", 2**40), (3, 2)):
+        with pytest.raises(embers.BadInput, match="user|name"):
+            job.table(name, dim)
+
+
 @pytest.fixture
 def sync_job():
     """A job in which a minibatch sees what the one before it has pushed."""

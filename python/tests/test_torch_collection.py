@@ -7,6 +7,7 @@ import torch
 
 import embers.torch as et
 from embers.errors import BadInput
+from embers.torch.keys import FeatureIds
 from test_torch_layers import RATE, one_minibatch
 
 
@@ -91,6 +92,27 @@ def test_weights_of_ids():
         opt.step()
 
 
+def test_weights_of_a_job_files_feature():
+    config = et.BagConfig("t", 2, feature_names=["f"])
+    ids = FeatureIds(torch.tensor([1, 2, 1]), torch.tensor([0, 2, 3]), torch.tensor([1.0, 2.0, 3.0]), "f")
+    single = FeatureIds(torch.tensor([1, 2]), torch.tensor([0, 1, 2]), torch.tensor([2.0, 3.0]), "f")
+    for given, sums in ((ids, lambda rows: [rows[1] + 2 * rows[2], 3 * rows[1]]),
+                        (single, lambda rows: [2 * rows[1], 3 * rows[2]])):
+        model = et.EmbeddingBagCollection([config], is_weighted=True)
+        cluster, _, opt, loop = one_minibatch(model)
+        with loop:
+            rows = {key: torch.from_numpy(cluster.initial("t", key)) for key in (1, 2)}
+            torch.testing.assert_close(model({"f": given})["f"].detach(), torch.stack(sums(rows)))
+            opt.skip()
+    for model, message in (
+            (et.EmbeddingBagCollection([config]), "'f' has weights in the job file: .*is_weighted=True"),
+            (et.EmbeddingBagCollection([et.BagConfig("t", 2, feature_names=["f"], pooling="mean")], is_weighted=True),
+             "'f' has weights, which go with pooling=\"sum\", but table 't' has pooling=\"mean\"")):
+        _, _, _, loop = one_minibatch(model)
+        with pytest.raises(BadInput, match=message), loop:
+            model({"f": ids})
+
+
 def test_torchrecs_own_classes_will_do():
     """They are not installed here; these have the same members."""
     config = types.SimpleNamespace(name="t", embedding_dim=2, num_embeddings=10, feature_names=["f", "g"],
@@ -115,6 +137,8 @@ def test_input_that_does_not_fit_is_refused():
         et.Jagged(["a"], torch.tensor([1, 2]), [1])
     with pytest.raises(BadInput, match="3 lengths cannot be those of 2 features"):
         et.Jagged(["a", "b"], torch.tensor([1, 2]), [1, 1, 0])
+    with pytest.raises(BadInput, match="1 weights cannot be those of 2 values"):
+        et.Jagged(["a"], torch.tensor([1, 2]), [2], weights=torch.ones(1))
     with pytest.raises(BadInput, match='pooling="max2"'):
         et.EmbeddingBagCollection([et.BagConfig("t", 2, feature_names=["f"], pooling="max2")])
     for features, message in [({}, "no feature 'f', which table 't'"),

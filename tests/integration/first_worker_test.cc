@@ -1,9 +1,11 @@
 // Jobs whose model and work come with the first worker, a program on client::Session; in processes.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
 #include "tests/integration/jobs.h"
+#include "tests/support/servers.h"
 
 namespace embers {
 namespace {
@@ -192,6 +194,40 @@ TEST(FirstWorker, OthersMustAgreeWithIt) {
   job.add_worker({"slow=1"});
   job.expect_success();
   job.expect_counts(300, 2);
+}
+
+// Neither wins silently.
+TEST(FirstWorker, MayNotContradictTheOptimizerOfTheJobFile) {
+  Job job({}, 2, "[optimizer]\nname = \"sgd\"\nlearning_rate = 0.5\n");
+  for (const std::string given :
+       {"{ name = \"adam\", learning_rate = 0.5 }", "{ name = \"sgd\", learning_rate = 0.1 }", "sgd"}) {
+    Process& other = job.add_worker({"optimizer=" + given});
+    EXPECT_EQ(other.wait(), 2) << other.output();
+    EXPECT_TRUE(other.has_printed("first.toml:1: [optimizer] of job 'job' is sgd { learning_rate = 0.5 }, but "
+                                  "this program's optimizer is "))
+        << other.output();
+    job.workers.pop_back();
+  }
+  job.add_worker({"optimizer={ name = \"sgd\", learning_rate = 0.5, momentum = 0.9 }"});
+  job.expect_success();
+  job.expect_counts(300, 2);
+}
+
+class Servers : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(FirstWorker, Servers, testing::Values("memcached", "redis"),
+                         [](const auto& param) { return param.param; });
+
+TEST_P(Servers, KeepTheRowsOfAModelThatComesWithAWorker) {
+  if (!std::filesystem::exists(GetParam() == "redis" ? "/usr/bin/redis-server" : "/usr/bin/memcached"))
+    GTEST_SKIP() << GetParam() << " is not installed";
+  const ServerProcess server = GetParam() == "redis" ? ServerProcess::redis() : ServerProcess::memcached();
+  const Words storage = set({"storage.backend=" + GetParam(), "storage.servers=[\"" + server.address() + "\"]"});
+  Job job(storage + Words{"--workers", "2"});
+  for (int i = 0; i < 2; ++i) job.add_worker({"records=305", "slow=1"});
+  job.expect_success();
+  job.expect_counts(305, 2);
+  EXPECT_EQ(parse_dump(job.folder.read("rows")).size(), 305u + 23 + 2);
+  for (const auto& worker : job.workers) EXPECT_TRUE(worker->has_printed("sum 610")) << worker->output();
 }
 
 TEST(FirstWorker, OfAResumedJobMustAgreeWithTheCheckpoint) {

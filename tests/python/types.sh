@@ -1,6 +1,6 @@
 #!/bin/bash
 # usage: types.sh SOURCE PYTHON
-# Checks the types of the package's part that needs no torch. Status 77, with the reason, where mypy or NumPy are missing.
+# Checks the types of the package. Status 77, with the reason, where mypy or NumPy are missing.
 set -euo pipefail
 source="$1" python="$2"
 command -v mypy > /dev/null && "$python" -c 'import numpy' || {

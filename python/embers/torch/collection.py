@@ -50,6 +50,8 @@ class Jagged:
         self._weights = weights
         if len(self._keys) == 0 or len(self._lengths) % len(self._keys) != 0:
             raise BadInput(f"{len(self._lengths)} lengths cannot be those of {len(self._keys)} features")
+        if weights is not None and weights.numel() != len(values):
+            raise BadInput(f"{weights.numel()} weights cannot be those of {len(values)} values")
         if (self._lengths < 0).any() or int(self._lengths.sum()) != len(values):
             raise BadInput(f"lengths must not be negative, and add up to the {len(values)} values")
 
@@ -138,7 +140,10 @@ class EmbeddingBagCollection(TableLayer):
     tables: BagConfig, or TorchRec's EmbeddingBagConfig. is_weighted: sums are weighted by the input's weights.
 
     forward(features): Jagged or TorchRec's KeyedJaggedTensor; or a dict with the ids of each feature: one-dimensional
-    (one id in each bag), two-dimensional, or a list of lists. Returns Pooled. All its tables are looked up in one pull.
+    (one id in each bag), two-dimensional, or a list of lists. Or all ids of a job file's batch, batch.ids, which have weights
+    where the job file says so. Returns Pooled. All its tables are looked up in one pull.
+
+    Raises BadInput for weights of a table whose pooling is not "sum", and for weights of a job file without is_weighted.
     """
 
     def __init__(self, tables: Sequence[Any], is_weighted: bool = False):
@@ -194,6 +199,9 @@ class EmbeddingBagCollection(TableLayer):
         lookups = [(f.table.name, given[f.name].given, given[f.name].normal, None) for f in self._features]
         for feature, located in zip(self._features, self.locate(*lookups)):
             ids = given[feature.name]
+            if self._is_weighted and ids.weights is not None and feature.table.pooling != "sum":
+                raise BadInput(f"feature '{feature.name}' has weights, which go with pooling=\"sum\", but table "
+                               f"'{feature.table.name}' has pooling=\"{feature.table.pooling}\"")
             lengths = ids.lengths
             bags, weight = to_bags(located, torch.cumsum(lengths, 0) - lengths, lengths,
                                    ids.weights if self._is_weighted else None)
@@ -208,6 +216,10 @@ class EmbeddingBagCollection(TableLayer):
                 return found
         kinds = {f.name: f.table for f in self._features}
         found = _of_dict(features, kinds) if isinstance(features, Mapping) else _of_jagged(features, kinds)
+        for name, ids in found.items():
+            if isinstance(ids.given, K.FeatureIds) and ids.weights is not None and not self._is_weighted:
+                raise BadInput(f"feature '{name}' has weights in the job file: EmbeddingBagCollection(..., is_weighted=True) "
+                               "uses them")
         missing = [f.name for f in self._features if f.name not in found]
         if missing:
             raise BadInput(f"the input has no feature '{missing[0]}', which table '{kinds[missing[0]].name}' looks up")
@@ -246,7 +258,7 @@ def _of_dict(features: Mapping[str, Any], kinds: Dict[str, BagConfig]) -> _Input
             lengths = None if normal.shape[1] == 1 else torch.full((normal.shape[0],), normal.shape[1])
         elif len(normal.shape) != 1:
             raise BadInput(f"feature '{name}' has shape {normal.shape}: it must have one or two dimensions")
-        found[name] = _Ids(ids, normal, lengths)
+        found[name] = _Ids(ids, normal, lengths, ids.weights if isinstance(ids, K.FeatureIds) else None)
     return found
 
 

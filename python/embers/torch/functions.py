@@ -2,12 +2,12 @@
 several times as fast as a leaf for each table, and needs no second deduplication."""
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 
 from .. import _core
-from .rows import ColumnRows, Located
+from .rows import ColumnRows, Located, TableRows
 
 SUM, MEAN, MAX = 0, 1, 2  # as torch.embedding_bag numbers them
 MODES = {"sum": SUM, "mean": MEAN, "max": MAX}
@@ -32,7 +32,7 @@ class Gather(torch.autograd.Function):
     """rows[positions], (ids, dim); zeros for the padding id, which gets no gradient."""
 
     @staticmethod
-    def forward(ctx, _anchor: torch.Tensor, located: Located, by_frequency: bool) -> torch.Tensor:
+    def forward(ctx: Any, _anchor: torch.Tensor, located: Located, by_frequency: bool) -> torch.Tensor:
         ctx.located, ctx.by_frequency = located, by_frequency
         positions = located.positions
         if not located.padded:
@@ -43,7 +43,7 @@ class Gather(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, gradient: torch.Tensor):
+    def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
         positions = ctx.located.positions
         if ctx.located.padded:
             valid = positions >= 0
@@ -88,6 +88,7 @@ def pool_backward(bags: Bags, mode: int, weights: Optional[torch.Tensor], chosen
     if len(bags.positions) == 0:
         return torch.zeros_like(weights) if wants_weights else None
     if mode == MAX:
+        assert chosen is not None  # there are ids
         full = bags.lengths > 0
         gradient = gradient[full]
         bags.pulled.gradient().scatter_add_(0, chosen[full].expand_as(gradient), gradient)
@@ -108,7 +109,7 @@ class Pool(torch.autograd.Function):
     """Bags to vectors, (bags, dim)."""
 
     @staticmethod
-    def forward(ctx, _anchor: torch.Tensor, weights: Optional[torch.Tensor], bags: Bags, mode: int,
+    def forward(ctx: Any, _anchor: torch.Tensor, weights: Optional[torch.Tensor], bags: Bags, mode: int,
                 by_frequency: bool) -> torch.Tensor:
         out, chosen = pool(bags, mode, weights)
         ctx.save_for_backward(weights)
@@ -116,7 +117,7 @@ class Pool(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, gradient: torch.Tensor):
+    def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
         weights, = ctx.saved_tensors
         of_weights = pool_backward(ctx.bags, ctx.mode, weights, ctx.chosen, ctx.by_frequency, gradient,
                                    ctx.needs_input_grad[1])
@@ -127,12 +128,12 @@ class GatherColumns(torch.autograd.Function):
     """The rows of Columns, (n, columns * dim)."""
 
     @staticmethod
-    def forward(ctx, _anchor: torch.Tensor, rows: ColumnRows) -> torch.Tensor:
+    def forward(ctx: Any, _anchor: torch.Tensor, rows: ColumnRows) -> torch.Tensor:
         ctx.rows = rows
         return rows.gather()
 
     @staticmethod
-    def backward(ctx, gradient: torch.Tensor):
+    def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
         ctx.rows.add(gradient)
         return None, None
 
@@ -141,7 +142,7 @@ class PoolAll(torch.autograd.Function):
     """Many lists of bags at once, side by side in one tensor, (bags, sum of dims)."""
 
     @staticmethod
-    def forward(ctx, _anchor: torch.Tensor, lists: List[Tuple[Bags, int]], dims: List[int],
+    def forward(ctx: Any, _anchor: torch.Tensor, lists: List[Tuple[Bags, int]], dims: List[int],
                 *weights: Optional[torch.Tensor]) -> torch.Tensor:
         pooled = [pool(bags, mode, w) for (bags, mode), w in zip(lists, weights)]
         ctx.save_for_backward(*weights)
@@ -149,7 +150,7 @@ class PoolAll(torch.autograd.Function):
         return torch.cat([out for out, _ in pooled], dim=1)
 
     @staticmethod
-    def backward(ctx, gradient: torch.Tensor):
+    def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
         of_weights = [
             pool_backward(bags, mode, w, chosen, False, g, ctx.needs_input_grad[3 + i])
             for i, ((bags, mode), w, chosen, g) in enumerate(

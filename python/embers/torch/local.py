@@ -29,7 +29,7 @@ _RULES: Dict[str, Callable[[Any, List[torch.Tensor]], torch.optim.Optimizer]] = 
 
 def local_optimizer(rule: Any, parameters: List[torch.Tensor]) -> torch.optim.Optimizer:
     """torch's optimizer with the parameters of `rule`, an object such as embers.Adam(1e-3)."""
-    name = getattr(rule, "toml_name", None)
+    name = getattr(rule, "toml_name", "")
     make = _RULES.get(name)
     if make is None or getattr(rule, "schedule", None) is not None:
         raise BadInput(f'dense="local" has no optimizer of torch for {rule!r}: give one, '

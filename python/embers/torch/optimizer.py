@@ -110,7 +110,9 @@ class Optimizer(Trainer):
             for i, target in enumerate((*self._parameters.values(), *self._buffers.values())):
                 target.copy_(torch.from_numpy(step.minibatch.parameter(i)).view(target.shape))
         bind_all(self._layers, self._uses, step.rows)
-        seed = mix(self._job._sampler.seed, step.minibatch.epoch, step.minibatch.number)
+        sampler = self._job._sampler
+        assert sampler is not None  # a minibatch is one of its
+        seed = mix(sampler.seed, step.minibatch.epoch, step.minibatch.number)
         # As torch.manual_seed(), which without CUDA keeps a traceback of each call, for ever.
         torch.default_generator.manual_seed(seed)
         if torch.cuda.is_initialized():

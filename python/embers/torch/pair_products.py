@@ -1,6 +1,8 @@
 """DLRM's interaction of fields."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .. import _core
@@ -8,7 +10,7 @@ from .. import _core
 
 class _PairProducts(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, fields: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, fields: torch.Tensor) -> torch.Tensor:
         given = fields.detach().to("cpu", torch.float32).contiguous()
         ctx.save_for_backward(given)
         count = given.shape[1]
@@ -18,7 +20,7 @@ class _PairProducts(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, gradient: torch.Tensor) -> torch.Tensor:
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         fields, = ctx.saved_tensors
         of_fields = torch.empty_like(fields)
         _core.pair_products_gradient(fields.numpy(), gradient.to("cpu", torch.float32).contiguous().numpy(),

@@ -70,18 +70,18 @@ class ColumnRows:
         return out
 
     def add(self, gradient: torch.Tensor) -> None:
-        if any(t.gradient_array is None for t in self.tables):
-            self._make_gradients()
-        _core.add_columns([t.gradient_array for t in self.tables], self.places,
+        _core.add_columns(self._gradients(), self.places,
                           (gradient if gradient.stride(1) == 1 else gradient.contiguous()).numpy())
 
-    def _make_gradients(self) -> None:
-        """In one piece of memory."""
+    def _gradients(self) -> List[np.ndarray]:
+        """Of each table. Those that are not there yet are made in one piece of memory."""
         new = [t for t in self.tables if t.gradient_array is None]
-        zeros, begin = np.zeros((sum(len(t.array) for t in new), new[0].table.dim), np.float32), 0
-        for table in new:
-            end = begin + len(table.array)
-            table.gradient_array, begin = zeros[begin:end], end
+        if new:
+            zeros, begin = np.zeros((sum(len(t.array) for t in new), new[0].table.dim), np.float32), 0
+            for table in new:
+                end = begin + len(table.array)
+                table.gradient_array, begin = zeros[begin:end], end
+        return [t.gradient_array for t in self.tables if t.gradient_array is not None]
 
 
 class TableRows:
