@@ -28,8 +28,7 @@ void check_optimizer(const job::Job& job, const std::string& given) {
   embers::TableSpec table;
   job::read_said("its optimizer", {"", given, ""}, table);
   const UpdateRuleSpec &own = job.optimizer, &rule = table.update_rule;
-  const bool agrees = own.name == rule.name &&
-                      (own.schedule.name.empty() || own.schedule == rule.schedule) &&
+  const bool agrees = own.name == rule.name && (own.schedule.name.empty() || own.schedule == rule.schedule) &&
                       std::all_of(own.params.begin(), own.params.end(), [&](const auto& param) {
                         const auto found = rule.params.find(param.first);
                         return found != rule.params.end() && found->second == param.second;

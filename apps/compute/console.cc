@@ -45,7 +45,8 @@ void conclude(const JobResult& result, const std::string& report_file, bool verb
   const nlohmann::json json = to_json(result.report);
   std::optional<Error> unwritten;
   try {
-    if (!report_file.empty()) write_file(report_file, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
+    if (!report_file.empty())
+      write_file(report_file, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
   } catch (const Error& e) {
     unwritten = e;
   }
