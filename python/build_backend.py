@@ -136,7 +136,7 @@ def tag():
 
 
 def project():
-    """Of pyproject.toml: what METADATA repeats. Python 3.9 has no parser of TOML."""
+    """Of pyproject.toml: what METADATA repeats. Python 3.10 has no parser of TOML."""
     with open(os.path.join(HERE, "pyproject.toml"), encoding="utf-8") as file:
         text = file.read()
     values = dict(re.findall(r'^([\w-]+) = "(.*)"$', text, re.M))

@@ -12,8 +12,14 @@ from .schedules import Schedule
 from .toml import Named
 
 
+@dataclass(frozen=True, kw_only=True)
 class UpdateRule(Named):
-    """Base of all update rules."""
+    """Base of all update rules, and what all of them take."""
+
+    schedule: Optional[Schedule] = None
+    clipvalue: Optional[float] = None
+    clipnorm: Optional[float] = None
+    global_clipnorm: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -24,10 +30,6 @@ class SGD(UpdateRule):
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "sgd"
 
 
@@ -39,10 +41,6 @@ class Adagrad(UpdateRule):
     initial_accumulator_value: float = 0.1
     epsilon: float = 1e-7
     weight_decay: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "adagrad"
 
 
@@ -54,10 +52,6 @@ class RowwiseAdagrad(UpdateRule):
     initial_accumulator_value: float = 0.0
     epsilon: float = 1e-10
     weight_decay: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "rowwise_adagrad"
 
 
@@ -72,10 +66,6 @@ class RMSprop(UpdateRule):
     epsilon: float = 1e-7
     centered: bool = False
     weight_decay: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "rmsprop"
 
 
@@ -87,10 +77,6 @@ class Adadelta(UpdateRule):
     rho: float = 0.95
     epsilon: float = 1e-7
     weight_decay: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "adadelta"
 
 
@@ -104,10 +90,6 @@ class Adam(UpdateRule):
     epsilon: float = 1e-7
     amsgrad: bool = False
     weight_decay: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "adam"
 
 
@@ -121,10 +103,6 @@ class AdamW(UpdateRule):
     epsilon: float = 1e-7
     amsgrad: bool = False
     weight_decay: float = 0.004
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "adamw"
 
 
@@ -137,10 +115,6 @@ class Adamax(UpdateRule):
     beta_2: float = 0.999
     epsilon: float = 1e-7
     weight_decay: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "adamax"
 
 
@@ -152,10 +126,6 @@ class Nadam(UpdateRule):
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-7
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "nadam"
 
 
@@ -170,10 +140,6 @@ class Ftrl(UpdateRule):
     l2_regularization_strength: float = 0.0
     l2_shrinkage_regularization_strength: float = 0.0
     beta: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "ftrl"
 
 
@@ -187,10 +153,6 @@ class GroupFtrl(UpdateRule):
     initial_accumulator_value: float = 0.1
     l1_regularization_strength: float = 0.0
     l2_regularization_strength: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "group_ftrl"
 
 
@@ -202,8 +164,4 @@ class Lion(UpdateRule):
     beta_1: float = 0.9
     beta_2: float = 0.99
     weight_decay: float = 0.0
-    schedule: Optional[Schedule] = None
-    clipvalue: Optional[float] = None
-    clipnorm: Optional[float] = None
-    global_clipnorm: Optional[float] = None
     toml_name = "lion"

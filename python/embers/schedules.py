@@ -14,70 +14,64 @@ class Schedule(Named):
     """Base of all schedules."""
 
 
-@dataclass(frozen=True)
-class Constant(Schedule):
-    """Always the same, after a warm-up."""
+@dataclass(frozen=True, kw_only=True)
+class _Warmed(Named):
+    """What schedules take that may begin with a warm-up."""
 
     warmup_steps: Optional[int] = None
     warmup_target: Optional[float] = None
     initial_learning_rate: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Constant(_Warmed, Schedule):
+    """Always the same, after a warm-up."""
+
     toml_name = "constant"
 
 
 @dataclass(frozen=True)
-class Exponential(Schedule):
+class Exponential(_Warmed, Schedule):
     """initial * decay_rate ** (step / decay_steps); whole steps only if `staircase`."""
 
     decay_steps: float
     decay_rate: float
     staircase: bool = False
-    warmup_steps: Optional[int] = None
-    warmup_target: Optional[float] = None
-    initial_learning_rate: Optional[float] = None
     toml_name = "exponential"
 
 
 @dataclass(frozen=True)
-class InverseTime(Schedule):
+class InverseTime(_Warmed, Schedule):
     """initial / (1 + decay_rate * step / decay_steps); whole steps only if `staircase`."""
 
     decay_steps: float
     decay_rate: float
     staircase: bool = False
-    warmup_steps: Optional[int] = None
-    warmup_target: Optional[float] = None
-    initial_learning_rate: Optional[float] = None
     toml_name = "inverse_time"
 
 
 @dataclass(frozen=True)
-class Polynomial(Schedule):
+class Polynomial(_Warmed, Schedule):
     """Down to end_learning_rate in decay_steps; again and again, more slowly each time, if `cycle`."""
 
     decay_steps: float
     end_learning_rate: float = 0.0001
     power: float = 1.0
     cycle: bool = False
-    warmup_steps: Optional[int] = None
-    warmup_target: Optional[float] = None
-    initial_learning_rate: Optional[float] = None
     toml_name = "polynomial"
 
 
 @dataclass(frozen=True)
-class Cosine(Schedule):
+class Cosine(_Warmed, Schedule):
     """Down to alpha * initial in decay_steps, along a cosine."""
 
     decay_steps: float
     alpha: float = 0.0
-    warmup_steps: Optional[int] = None
-    warmup_target: Optional[float] = None
-    initial_learning_rate: Optional[float] = None
     toml_name = "cosine"
 
 
 @dataclass(frozen=True)
-class CosineRestarts(Schedule):
+class CosineRestarts(_Warmed, Schedule):
     """A cosine that restarts after first_decay_steps; each further one takes t_mul times as long, and begins at m_mul times
     the rate."""
 
@@ -85,9 +79,6 @@ class CosineRestarts(Schedule):
     t_mul: float = 2.0
     m_mul: float = 1.0
     alpha: float = 0.0
-    warmup_steps: Optional[int] = None
-    warmup_target: Optional[float] = None
-    initial_learning_rate: Optional[float] = None
     toml_name = "cosine_restarts"
 
 

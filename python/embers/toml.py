@@ -45,7 +45,7 @@ class Named:
     def toml(self) -> str:
         """The value as a job file has it, on one line."""
         parts = [f'name = "{self.toml_name}"']
-        for field in dataclasses.fields(self):
+        for field in sorted(dataclasses.fields(self), key=lambda field: bool(field.kw_only)):  # shared ones last
             value = getattr(self, field.name)
             if value is not None:
                 parts.append(f"{field.name} = {text_of(value, f'{type(self).__name__}({field.name})')}")
