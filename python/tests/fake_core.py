@@ -68,9 +68,9 @@ def pair_products_gradient(fields, gradient, out, threads=1):
 
 
 class TableSpec:
-    def __init__(self, name, dim, keys="int64", initializer="", optimizer="", constraint=""):
+    def __init__(self, name, dim, keys="int64", initializer="", optimizer="", constraint="", partition=""):
         self.name, self.dim, self.keys = name, dim, keys
-        self.initializer, self.optimizer, self.constraint = initializer, optimizer, constraint
+        self.initializer, self.optimizer, self.constraint, self.partition = initializer, optimizer, constraint, partition
 
 
 class ParameterSpec:
