@@ -128,7 +128,7 @@ TEST(EncodingOf, AJobGoesOnFromCheckpointsOfEitherPartition) {
 
 TEST(EncodingOf, ProcessesLeaveNoTraceOfAKilledWorker) {
   JobFolder folder;
-  const Words job = kSync + folder.probe("slow") + set({"model.sleep_ms=20", "training.epochs=3"});
+  const Words job = kSync + folder.probe("slow") + set({"model.sleep_ms=20", "training.epochs=6"});
   const std::string expected = folder.train(job);
   Cluster cluster(folder, 3, 3, job + kEncoding);
   ASSERT_TRUE(cluster.is_training());
@@ -136,7 +136,7 @@ TEST(EncodingOf, ProcessesLeaveNoTraceOfAKilledWorker) {
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
   EXPECT_EQ(folder.read("rows"), expected);
   EXPECT_EQ(folder.report()["workers_lost"], 1);
-  EXPECT_EQ(folder.report()["examples"], 3 * JobFolder::kRecords);
+  EXPECT_EQ(folder.report()["examples"], 6 * JobFolder::kRecords);
 }
 
 TEST(EncodingOf, AnAsyncJobAppliesEveryRecordOnce) {
