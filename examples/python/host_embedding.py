@@ -80,9 +80,18 @@ def train(job, data, strategy="TOKEN", epochs=1, units=256, rate=1e-4, batch_siz
     return losses
 
 
-def train_plain(rows, data, epochs=1, units=256, rate=1e-4, batch_size=16, replicas=2, report=print):
-    """The same in plain torch, with the same batches in the same order. rows: the table's first values."""
-    table = torch.nn.Embedding.from_pretrained(rows.clone(), freeze=False)
+def first_rows(units):
+    """Those that a job's table begins with, (256, units)."""
+    embedding = embedding_of("TOKEN", units, 1.0)
+    with embers.local() as job, embedding.register(job):
+        for batch in job.minibatches(1, 1):
+            batch.skip()
+        return embedding.lookup(torch.arange(256), training=False)
+
+
+def train_plain(data, epochs=1, units=256, rate=1e-4, batch_size=16, replicas=2, report=print):
+    """The same in plain torch, from the same first values, with the same batches in the same order."""
+    table = torch.nn.Embedding.from_pretrained(first_rows(units).clone(), freeze=False)
     model = CharGru(table, data.sequences.shape[1], units)
     dense = [p for p in model.parameters() if p is not table.weight]
     rules = [torch.optim.SGD(table.parameters(), lr=rate), torch.optim.SGD(dense, lr=rate, momentum=0.99)]
@@ -125,7 +134,7 @@ def main():
     data = Sequences(a.directory, a.length, a.steps)
     same = dict(epochs=a.epochs, units=a.units, rate=a.rate)
     if a.plain:
-        return train_plain(torch.empty(256, a.units).uniform_(-0.05, 0.05), data, replicas=a.replicas, **same)
+        return train_plain(data, replicas=a.replicas, **same)
     is_elsewhere = "EMBERS_MASTER" in os.environ or "EMBERS_JOB_DIR" in os.environ
     with embers.connect() if is_elsewhere else embers.local(a.shards, mode="sync",
                                                             training={"grads_to_wait": a.replicas}) as job:
