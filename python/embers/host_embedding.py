@@ -111,6 +111,13 @@ class HostEmbedding:
         self._rules = tuple(_text(name, what, value)
                             for what, value in (("initializer", initializer), ("optimizer_spec", optimizer_spec)))
         self._job: Optional[Training] = None  # that it is registered with
+        self._partition: Optional[str] = None  # that the job has settled on
+
+    @property
+    def partition(self) -> Optional[str]:
+        """"TOKEN" or "ENCODING", as the job has settled it: of "AUTO" what it has chosen, and "TOKEN" with one shard. None before
+        the first lookup in a job that has begun."""
+        return self._partition
 
     # --- for users ---------------------------------------------------------------------------------
 
@@ -189,7 +196,7 @@ class HostEmbedding:
                    for what in ("name", "shape", "dtype", "partition_strategy", "_rules"))
 
     def check_table(self, table: Any) -> None:
-        """Raises Mismatch if the job's table of this name is another one."""
+        """Raises Mismatch if the job's table of this name is another one; else remembers how the job shares it."""
         whose = f"the table '{self.name}' of the job"
         if table.keys != "int64":
             raise Mismatch(f"{whose} has keys that are strings: use job.table('{self.name}'), or another name")
@@ -201,6 +208,7 @@ class HostEmbedding:
         if table.dtype != self.dtype:
             raise Mismatch(f"{whose} keeps {table.dtype}, but this host embedding has dtype {self.dtype}: create it with "
                            f'dtype="{table.dtype}", or change what the job file says ([storage] dtype)')
+        self._partition = table.partition.upper()
 
     def within(self, flat: np.ndarray, shape: Tuple[int, ...], clip_indices: bool) -> np.ndarray:
         """Ids of this shape, given as a flat array, as tokens of the table. Raises OutOfRange."""

@@ -1,5 +1,6 @@
 """Host embeddings under NumPy, and what they refuse."""
 import copy
+import shutil
 
 import numpy as np
 import pytest
@@ -408,6 +409,15 @@ def test_a_job_that_keeps_halves_does_not_take_floats():
                 next(job.minibatches(4, 4))
 
 
+def test_servers_hold_no_halves():
+    embedding = create(dtype="float16")
+    if shutil.which("memcached") is None:
+        pytest.skip("no memcached (apt-get install memcached)")
+    with pytest.raises(BadInput, match="table 't': only backend 'memory' keeps rows as float16; memcached holds float32"):
+        with embers.local(storage={"backend": "memcached"}) as job, embedding.register(job):
+            next(job.minibatches(4, 4))
+
+
 def test_a_table_with_string_keys_is_none(job):
     job.table("t", dim=3, keys="bytes")
     for batch in job.minibatches(1, 1):
@@ -416,6 +426,19 @@ def test_a_table_with_string_keys_is_none(job):
             embedding = create()
             with embedding.register(reader), pytest.raises(Mismatch, match="has keys that are strings"):
                 embedding.lookup([1], training=False)
+
+
+@pytest.mark.parametrize("strategy, settled", [("TOKEN", "TOKEN"), ("AUTO", "TOKEN")])
+def test_the_job_says_how_it_shares_a_table(job, strategy, settled):
+    embedding = create(strategy=strategy)
+    assert embedding.partition is None
+    with minibatch(job, embedding) as batch:
+        assert embedding.partition == settled and embedding.partition_strategy == strategy
+        batch.skip()
+    reading = create(strategy="ENCODING")  # a reader takes it as it is
+    with embers.connect(job.address) as reader, reading.register(reader):
+        reading.lookup([1], training=False)
+        assert reading.partition == settled
 
 
 def test_rows_are_set_and_exported_as_those_of_any_table(job):
