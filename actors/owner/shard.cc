@@ -75,6 +75,14 @@ class Rows {
           *store_, t.table, rule, {batch.step, rule.learning_rate(batch.step) * batch.rate_factor}, t.keys,
           t.values, constraints_[t.table].get());
       left_out_ += left_out.rows;
+      if (left_out.rows > 0 && config_.tables[t.table].is_part())
+        fail(ErrorCode::kInvalid,
+             "step {} would make the row of key '{}' of table '{}' infinite or NaN, and a row whose columns "
+             "are "
+             "spread over shards cannot be left out: lower the learning rate, clip gradients, or set "
+             "partition = "
+             "\"token\"",
+             batch.step, to_string(t.keys, left_out.first), config_.tables[t.table].name);
       if (left_out.rows > 0 && !config_.skip_bad_gradients)
         fail(ErrorCode::kInvalid,
              "step {} would make the row of key '{}' of table '{}' infinite or NaN: lower the learning rate, "
@@ -138,7 +146,9 @@ class Rows {
   StoreStats stats() const {
     StoreStats s{0, store_->resident_bytes(), left_out_};
     for (TableId t = 0; t < config_.tables.size(); ++t)
-      if (!is_reserved(config_.tables[t].name)) s.rows += store_->rows(t);
+      // A row whose columns are spread over owners counts once, where its first ones are.
+      if (!is_reserved(config_.tables[t].name) && config_.tables[t].first_column == 0)
+        s.rows += store_->rows(t);
     config_.activity->rows = s.rows;
     config_.activity->bytes = s.resident_bytes;
     return s;
