@@ -277,8 +277,8 @@ def register(job: Training, *embeddings: HostEmbedding, lookahead: int = 0) -> R
     and entered again. With `keys`, rows of all tables come in one pull.
 
     lookahead: of how many more minibatches the rows are pulled while one is trained. 0: lookups see every update that this
-    program has made. With k, rows may lack this program's last k updates, which the job's report counts as staleness; in
-    sync mode only rows of the present version are pulled ahead, so nothing is stale. Needs `keys`.
+    program has made. With k, rows may lack this program's last k updates and what is on its way to the shards, which the job's
+    report counts as staleness; in sync mode only rows of the present version are pulled ahead, so nothing is stale. Needs `keys`.
 
     Raises BadInput for what is no job or no host embedding. Entering it raises UsageError for an embedding that is registered
     already, for two of one name, for one that comes after this program has joined the job without it."""

@@ -1,6 +1,5 @@
 """Host embeddings under NumPy, and what they refuse."""
 import copy
-import shutil
 
 import numpy as np
 import pytest
@@ -411,10 +410,8 @@ def test_a_job_that_keeps_halves_does_not_take_floats():
 
 def test_servers_hold_no_halves():
     embedding = create(dtype="float16")
-    if shutil.which("memcached") is None:
-        pytest.skip("no memcached (apt-get install memcached)")
     with pytest.raises(BadInput, match="table 't': only backend 'memory' keeps rows as float16; memcached holds float32"):
-        with embers.local(storage={"backend": "memcached"}) as job, embedding.register(job):
+        with embers.local(storage={"backend": "memcached", "servers": ["127.0.0.1:1"]}) as job, embedding.register(job):
             next(job.minibatches(4, 4))
 
 
@@ -428,17 +425,32 @@ def test_a_table_with_string_keys_is_none(job):
                 embedding.lookup([1], training=False)
 
 
-@pytest.mark.parametrize("strategy, settled", [("TOKEN", "TOKEN"), ("AUTO", "TOKEN")])
+@pytest.mark.parametrize("strategy, settled", [("TOKEN", "TOKEN"), ("ENCODING", "ENCODING")])
 def test_the_job_says_how_it_shares_a_table(job, strategy, settled):
     embedding = create(strategy=strategy)
     assert embedding.partition is None
     with minibatch(job, embedding) as batch:
         assert embedding.partition == settled and embedding.partition_strategy == strategy
         batch.skip()
-    reading = create(strategy="ENCODING")  # a reader takes it as it is
+    reading = create(strategy="AUTO")  # a reader takes it as it is
     with embers.connect(job.address) as reader, reading.register(reader):
         reading.lookup([1], training=False)
         assert reading.partition == settled
+
+
+@pytest.mark.parametrize("spec, why", [
+    (embers.HostEmbeddingOptimizerSpec(0.1, "RowwiseAdagrad"), "optimizer 'rowwise_adagrad' needs whole rows"),
+    (embers.HostEmbeddingOptimizerSpec(0.1, "GroupFtrl"), "optimizer 'group_ftrl' needs whole rows"),
+    (embers.HostEmbeddingOptimizerSpec(0.1, clipnorm=1.0), "clipnorm needs the norms of whole rows"),
+])
+def test_what_needs_whole_rows_does_not_go_with_encoding(spec, why):
+    embedding = create(strategy="ENCODING", spec=spec)
+    with embers.local(shards=2, mode="sync") as job, embedding.register(job):
+        with pytest.raises(BadInput, match=f"table 't' cannot have partition = \"encoding\".*: {why}; use partition = \"token\""):
+            next(job.minibatches(4, 4))
+    with embers.local(shards=1, mode="sync") as job, embedding.register(job):  # nothing is split
+        for batch in job.minibatches(4, 4):
+            batch.skip()
 
 
 def test_rows_are_set_and_exported_as_those_of_any_table(job):

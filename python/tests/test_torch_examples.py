@@ -115,7 +115,7 @@ def test_char_gru_ends_the_same_with_one_and_two_replicas(tmp_path):
     assert last[0] == last[1]
 
 
-STRATEGIES = ["TOKEN"]
+STRATEGIES = ["TOKEN", "ENCODING"]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
