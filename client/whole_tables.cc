@@ -63,12 +63,13 @@ void scan_table(caf::scoped_actor& self, const Owners& owners, uint64_t job, Tab
                                      b.setLimit(kScanRows);
                                    }));
       decoding(Kind::kScanReply, [&] {
-        for (const TableSlices& rows : read_slices(reply.get().getRows(), owners.tables.size()))
+        for (const TableSlices& rows : read_slices(reply.get().getRows(), owners.tables.size())) {
           if (rows.keys.empty()) continue;
-        if (split)
-          visit_whole_rows(self, owners, job, table, rows.keys, timeout, visit);
-        else
-          visit(rows.keys, rows.values);
+          if (split)
+            visit_whole_rows(self, owners, job, table, rows.keys, timeout, visit);
+          else
+            visit(rows.keys, rows.values);
+        }
         cursor = reply.get().getNext();
       });
     }

@@ -22,17 +22,18 @@ using Visitor = std::function<void(uint32_t owner, const TableSlices& rows)>;
 uint32_t owners_of(const SnapshotContext& context) { return static_cast<uint32_t>(context.owners.size()); }
 
 bool is_split(const SnapshotContext& context, TableId table) {
-  return is_split(context.model.tables[table], context.owners.size());
+  return embers::is_split(context.model.tables[table], context.owners.size());
 }
 
 ColumnRange columns_of(const SnapshotContext& context, TableId table, uint32_t owner) {
-  return columns_of(context.model.tables[table].dim, owner, owners_of(context));
+  return embers::columns_of(context.model.tables[table].dim, owner, owners_of(context));
 }
 
 // Visits every row of a table at every owner, or the columns that this owner has.
 void scan(caf::blocking_actor* self, const SnapshotContext& context, TableId table, bool slots,
           const Visitor& visit) {
   for (uint32_t number = 0; number < owners_of(context); ++number) {
+    if (is_split(context, table) && columns_of(context, table, number).empty()) return;
     const OwnerHandles& owner = context.owners[number];
     for (uint64_t cursor = 0; cursor != UINT64_MAX;) {
       const auto reply =

@@ -280,8 +280,7 @@ class Reader final : public CheckpointReader {
     if (manifest_.at("format") != kFormat && manifest_.at("format") != kFormatOfColumns)
       fail(ErrorCode::kInvalid,
            "'{}' has format {}, but this program reads formats {} and {}: use the version of embers that "
-           "wrote "
-           "it",
+           "wrote it",
            file.path(), manifest_.at("format").dump(), kFormat, kFormatOfColumns);
   }
 

@@ -135,6 +135,17 @@ TEST_P(Rejoin, AShardThatIsKilledAnywhereInASyncJobLeavesNoTrace) {
   EXPECT_EQ(folder_.read("rows"), expected);
 }
 
+TEST_P(Rejoin, AShardWithSomeColumnsOfEveryRowComesBackAsItWas) {
+  const Words encoding = set({R"(storage.tables={"*"={partition="encoding"}})"});
+  const std::string expected = folder_.train(kSync);
+  start(Stop::kWriter, kSync + encoding);
+  ASSERT_TRUE(kill_shard_1()) << cluster_->master->output();
+  proxy_->go_on();
+  const auto again = start_again();
+  expect_success(*again);
+  EXPECT_EQ(folder_.read("rows"), expected);
+}
+
 TEST_P(Rejoin, AProcessOfTwoOwnersTakesThePlacesOfTwoThatWereKilledWithTheirs) {
   const std::string expected = folder_.train(kSync);
   start(Stop::kWriter, kSync, 10, {"--owners", "2"});
