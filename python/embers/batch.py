@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 
 from . import _core
-from .errors import BadInput, StaleVersion, UsageError
+from .errors import BadInput, OutOfRange, StaleVersion, UsageError
 
 
 def unique(keys: Any) -> Any:
@@ -37,6 +37,19 @@ def _copy(keys: Any) -> Any:
 
 def _equal(keys: Any, copy: Any) -> bool:
     return bool(np.array_equal(keys, copy) if isinstance(keys, np.ndarray) else list(keys) == copy)
+
+
+def within(table: str, tokens: int, flat: np.ndarray, shape: Tuple[int, ...], clip: bool = False) -> np.ndarray:
+    """Ids of this shape, given as a flat array, as keys of a table that has this many. Raises OutOfRange, naming the first that
+    is none."""
+    if flat.size == 0 or (flat.min() >= 0 and flat.max() < tokens):
+        return flat
+    if clip:
+        return flat.clip(0, tokens - 1)
+    first = int(np.flatnonzero((flat < 0) | (flat >= tokens))[0])
+    place = f" at {[int(i) for i in np.unravel_index(first, shape)]}" if shape else ""
+    raise OutOfRange(f"id {flat[first]}{place} is outside of host embedding '{table}', which has {tokens} tokens: give ids from 0 "
+                     f"to {tokens - 1}, or lookup(ids, clip_indices=True), which takes the nearest")
 
 
 class _Pulled:
@@ -138,6 +151,9 @@ class Batch:
         for table in keys:
             if table not in self._specs:
                 raise BadInput(f"this program has not defined a table '{table}': job.table('{table}', dim=...) does")
+            if self._specs[table].rows:
+                given = np.asarray(keys[table])
+                within(table, self._specs[table].rows, given.reshape(-1), given.shape)
         pulled = {table: self._pulled.setdefault(table, _Pulled(self._specs[table].dim)) for table in keys}
         lists = []
         for table, given in keys.items():

@@ -45,6 +45,8 @@ class EpochLoop:
         self._sampler = sampler
         self._keys = keys
         self._ahead = ahead if keys is not None else 0
+        # A lookup is to see every update of this program: nothing is pulled before the last push has arrived.
+        self._settles = bool(job._host_embeddings) and ahead == 0
         self._show = progress
         self._epoch = 0
         self._open: Deque[Step] = collections.deque()  # begun and pulled, in order
@@ -148,6 +150,8 @@ class EpochLoop:
                 self._drop_next()
                 return True
             self._unbegun = None
+            if self._settles:
+                self._job._worker_session.settle()
             step.rows.pull()
             self._open.append(step)
         return False

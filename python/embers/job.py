@@ -7,17 +7,20 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 
 from . import _core
 from .batch import Batch, check_rows
-from .errors import BadInput, Error, UsageError
+from .errors import BadInput, Error, Mismatch, UsageError
 from .loop import Training
 from .sampler import Batches, check_count
 from .table import Parameter, Table
 from .toml import text_of
+
+if TYPE_CHECKING:
+    from .host_embedding import HostEmbedding
 
 _open: "weakref.WeakSet[Job]" = weakref.WeakSet()
 _PATIENCE = 0.3  # seconds: whoever has pressed Ctrl-C does not wait for a master or a shard that is gone
@@ -44,6 +47,7 @@ class Job(Training):
         self._specs: Dict[str, Any] = {}  # of tables that this program defines
         self._parameter_specs: List[Any] = []
         self._imports: List[Tuple[str, Any, np.ndarray]] = []  # until it has joined as a worker
+        self._checked: "weakref.WeakSet[HostEmbedding]" = weakref.WeakSet()  # that are the job's tables
         self._batch: Optional[Batch] = None
         self._loop: Optional[Iterator[Batch]] = None
         self._is_closed = False
@@ -71,7 +75,8 @@ class Job(Training):
     @property
     def tables(self) -> Dict[str, Table]:
         """The job's embedding tables by their names."""
-        specs = self._specs if self._worker_session is None and self._specs else {t.name: t for t in self._reading_session().tables}
+        specs = self._all_specs() if self._worker_session is None else {}
+        specs = specs or {t.name: t for t in self._reading_session().tables}
         return {name: Table(self, name) for name in specs}
 
     def table(self, name: str, dim: Optional[int] = None, *, keys: Optional[str] = None, initializer: Any = None,
@@ -148,16 +153,21 @@ class Job(Training):
         return self._loop
 
     def _minibatches(self, order: Batches, epochs: int, optimizer: str) -> Iterator[Batch]:
-        session = self._join_as_worker(list(self._specs.values()), self._parameter_specs, [], order.signature(),
+        hosts = self._host_embeddings
+        session = self._join_as_worker([*self._specs.values(), *hosts.join(self._specs)], self._parameter_specs, [],
+                                       order.signature(),
                                        _core.Work(order.records, order.batch_size, epochs, order.drop_last), optimizer)
+        hosts.joined()
         while True:
             minibatch = session.lease()
             if minibatch is None:
                 return
+            if hosts and hosts.lookahead == 0:
+                session.settle()
             if minibatch.evaluate or not minibatch.begin():
                 minibatch.give_back()
                 continue
-            batch = self._batch = Batch(minibatch, order.of(minibatch.epoch, minibatch.number), self._specs,
+            batch = self._batch = Batch(minibatch, order.of(minibatch.epoch, minibatch.number), self._all_specs(),
                                         self._parameter_specs)
             try:
                 yield batch
@@ -295,6 +305,7 @@ class Job(Training):
                 self._worker_session = _core.Session.join_as_worker(**self._place, tables=tables, parameters=parameters,
                                                             numeric=numeric, data=data, work=work, optimizer=optimizer,
                                                             window=window)
+                self._check_host_embeddings()
             for table, keys, rows in self._imports:
                 self._worker_session.import_(table, keys, rows)
             self._imports.clear()
@@ -323,8 +334,33 @@ class Job(Training):
         rows: np.ndarray = self._reading_session().lookup(table, keys, out)
         return rows
 
+    def _all_specs(self) -> Dict[str, Any]:
+        """Of tables that this program defines, host embeddings too."""
+        return {**self._specs, **self._host_embeddings.specs()}
+
+    def _check_host_embeddings(self) -> None:
+        """Raises Mismatch, and has not joined, if a table of the job is another one."""
+        try:
+            for embedding in self._host_embeddings.now():
+                self._check_host_embedding(embedding)
+        except Mismatch:
+            session, self._worker_session = self._worker_session, None
+            session.close()
+            raise
+
+    def _check_host_embedding(self, embedding: "HostEmbedding") -> None:
+        if embedding in self._checked or self._worker_session is None and self._cluster is not None:
+            return  # a job that has not begun has no tables yet
+        for table in self._reading_session().tables:
+            if table.name == embedding.name:
+                embedding.check_table(table)
+                self._checked.add(embedding)
+                return
+        self._reading_session().lookup(embedding.name, np.empty(0, np.int64))  # raises UnknownTable
+
     def _spec_of(self, table: str) -> Any:
-        for spec in (*self._specs.values(), *(() if table in self._specs else self._reading_session().tables)):
+        specs = self._all_specs()
+        for spec in (*specs.values(), *(() if table in specs else self._reading_session().tables)):
             if spec.name == table:
                 return spec
         self._reading_session().lookup(table, np.empty(0, np.int64))  # raises UnknownTable
@@ -343,10 +379,11 @@ class Job(Training):
         self._check_open()
         if self._worker_session is not None:
             return self._worker_session.import_(table, keys, rows)  # type: ignore[no-any-return]
-        if table not in self._specs:
+        specs = self._all_specs()
+        if table not in specs:
             raise UsageError(f"table '{table}' cannot be imported yet: define it (job.table('{table}', dim=...)); a program that "
                              "only looks rows up changes none")
-        check_rows(f"the array of rows for table '{table}'", rows, (len(keys), self._specs[table].dim))
+        check_rows(f"the array of rows for table '{table}'", rows, (len(keys), specs[table].dim))
         self._imports.append((table, keys, rows.copy()))  # until this program joins as a worker
         return None
 

@@ -17,7 +17,7 @@ from jobs import program
 
 # Forked from a process that has imported everything and does nothing else: importing torch is most of what a worker costs.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["pytest.__main__", "torch_worker"])
+PROCESSES.set_forkserver_preload(["pytest.__main__", "torch_worker", "host_worker"])
 
 SERVER = """
     import sys, json, embers
@@ -50,14 +50,14 @@ class Server:
 class Workers:
     """Worker processes of a job; those that are left at the end are killed."""
 
-    def __init__(self, address, *options):
-        self.address, self.options = address, options
+    def __init__(self, address, *options, work=None):
+        self.address, self.options, self.work = address, options, work
 
     def __enter__(self):
         self.processes, self.answers = [], []
         for options in self.options:
             answer, theirs = PROCESSES.Pipe(duplex=False)
-            process = PROCESSES.Process(target=torch_worker.main, args=(theirs, self.address, options))
+            process = PROCESSES.Process(target=torch_worker.main, args=(theirs, self.address, options, self.work))
             process.start()
             theirs.close()
             self.processes.append(process)
