@@ -425,7 +425,10 @@ struct SessionState {
     const bool away = why.code() == ErrorCode::kTimeout;  // rather than gone
     if (failure) return end(Error(away ? why.code() : failure->code(), failure->what()));
     end(Error(away ? why.code() : ErrorCode::kLost,
-              fmt::format("lost {}: {}", config->master_name, why.what())));
+              fmt::format("lost {}: {}; {}", config->master_name, why.what(),
+                          away ? "join again once it answers"
+                               : "join again when the job goes on from its last checkpoint (embers master "
+                                 "--resume)")));
   }
 
   // A stage failed. If the fault is this process's, it ends the whole job. If an owner is gone, the master
