@@ -55,7 +55,7 @@ ModelSpec model_of(const WorkerOptions& options) {
     if (is_reserved(t.name))
       fail(ErrorCode::kInvalid, "the name '{}' is reserved: call the table something else", t.name);
     add(t.name, t.dim, kind_of(t.keys),
-        {t.initializer, t.optimizer.empty() ? options.optimizer : t.optimizer, t.constraint});
+        {t.initializer, t.optimizer.empty() ? options.optimizer : t.optimizer, t.constraint, t.partition});
   }
   bool parameters = false, buffers = false;
   for (const Parameter& p : options.parameters) {

@@ -39,6 +39,7 @@ struct Table {
 // matter in jobs whose model comes with its first worker; other jobs say them in their files.
 struct TableSpec : Table {
   std::string initializer = {}, optimizer = {}, constraint = {};
+  std::string partition = {};  // "token", "encoding" or "auto"; "" for the default
 };
 
 // Keys of one table: `ints` or `bytes`, as its KeyType says.

@@ -244,6 +244,7 @@ void Job::apply_overrides(TableSpec& table, const UpdateRuleSpec& update_rule) c
     if (entry.constraint) table.constraint = *entry.constraint;
     if (entry.dtype) table.number_type = *entry.dtype;
     if (entry.rounding) table.rounding = *entry.rounding;
+    if (entry.partition) table.partition = *entry.partition;
     if (!entry.learning_rate) continue;
     table.update_rule.params["learning_rate"] = *entry.learning_rate;
     table.update_rule.schedule.params.erase("initial_learning_rate");

@@ -6,6 +6,7 @@
 #include "base/random_number.h"
 #include "base/suggest.h"
 #include "master/master.h"
+#include "master/partitions.h"
 #include "storage/external/key_value_server.h"
 #include "storage/initializers/initializer.h"
 #include "storage/rows/constraint.h"
@@ -47,6 +48,8 @@ void check_model(const job::Job& job, const ModelSpec& model) {
                storage::UpdateRule::make(table.update_rule);
                storage::Constraint::make(table.constraint);
              });
+  ModelSpec settled = model;
+  settle_partitions(settled, job.storage.shards);
 }
 
 // An owner sees only its share of a gradient; norms are known only in a commit, in which all owners take
@@ -85,6 +88,7 @@ void settle_model(const job::Job& job, ModelSpec& model) {
   }
   check_model(job, model);
   check_clipping(job, model);
+  settle_partitions(model, job.storage.shards);
 }
 
 void without_slots(ModelSpec& model) {

@@ -273,12 +273,16 @@ void write(wire::Table::Builder out, const TableSpec& table) {
   out.setAccumulation(static_cast<uint8_t>(table.accumulation));
   out.setNumberType(static_cast<uint8_t>(table.number_type));
   out.setRounding(static_cast<uint8_t>(table.rounding));
+  out.setPartition(static_cast<uint8_t>(table.partition));
 }
 
 TableSpec read(wire::Table::Reader in) {
-  if (in.getKeyKind() > 1 || in.getAccumulation() > 1 || in.getRounding() > 1 || in.getDim() == 0)
-    fail(ErrorCode::kBadFrame, "invalid table '{}': dim {}, key kind {}, accumulation {}, rounding {}",
-         in.getName().cStr(), in.getDim(), in.getKeyKind(), in.getAccumulation(), in.getRounding());
+  if (in.getKeyKind() > 1 || in.getAccumulation() > 1 || in.getRounding() > 1 || in.getPartition() > 2 ||
+      in.getDim() == 0)
+    fail(ErrorCode::kBadFrame,
+         "invalid table '{}': dim {}, key kind {}, accumulation {}, rounding {}, partition {}",
+         in.getName().cStr(), in.getDim(), in.getKeyKind(), in.getAccumulation(), in.getRounding(),
+         in.getPartition());
   TableSpec table;
   table.name = in.getName();
   table.dim = in.getDim();
@@ -291,6 +295,7 @@ TableSpec read(wire::Table::Reader in) {
   table.accumulation = static_cast<Accumulation>(in.getAccumulation());
   table.number_type = number_type(in.getNumberType());
   table.rounding = static_cast<Rounding>(in.getRounding());
+  table.partition = static_cast<Partition>(in.getPartition());
   return table;
 }
 

@@ -31,6 +31,7 @@ struct Table {
   schedule @8 :Schedule;   # of the optimizer's learning rate
   numberType @9 :UInt8;    # what rows are kept as
   rounding @10 :UInt8;     # of changed rows that are halves
+  partition @11 :UInt8;    # over owners; members are told token or encoding
 }
 
 struct Schedule {

@@ -30,4 +30,19 @@ inline uint16_t owner_of(const OwnerMap& map, uint64_t hash) {
   return map.owner_of_bucket[bucket_of(hash, map.buckets())];
 }
 
+// The columns [begin, end) of every row of a table.
+struct ColumnRange {
+  uint32_t begin = 0, end = 0;
+  uint32_t size() const { return end - begin; }
+  bool empty() const { return begin == end; }
+  friend bool operator==(const ColumnRange&, const ColumnRange&) = default;
+};
+
+// The columns that one owner of a table with the *encoding* partition has: ceil(dim / owners) of them; the
+// last owners have fewer, or none.
+ColumnRange columns_of(uint32_t dim, uint32_t owner, uint32_t owners);
+
+// How many owners have columns at all; they are the first ones.
+uint32_t owners_with_columns(uint32_t dim, uint32_t owners);
+
 }  // namespace embers

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 
@@ -22,6 +23,17 @@ TableSpec reserved_table(const char* name, UpdateRuleSpec update_rule, Accumulat
 }
 
 }  // namespace
+
+std::string_view name(Partition partition) {
+  constexpr std::array<std::string_view, 3> names{"token", "encoding", "auto"};
+  return names[static_cast<size_t>(partition)];
+}
+
+Partition partition_named(std::string_view text) {
+  for (const Partition partition : {Partition::kToken, Partition::kEncoding, Partition::kAuto})
+    if (text == name(partition)) return partition;
+  fail(ErrorCode::kInvalid, "partition must be token, encoding or auto, not '{}'", text);
+}
 
 TableSpec dense_table(UpdateRuleSpec update_rule) {
   return reserved_table(kDenseTable, std::move(update_rule), Accumulation::kSum);

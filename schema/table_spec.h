@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/floats/numbers.h"
@@ -43,6 +44,17 @@ struct ConstraintSpec {
   friend bool operator==(const ConstraintSpec&, const ConstraintSpec&) = default;
 };
 
+// How a table is split over the owners of a job.
+enum class Partition : uint8_t {
+  kToken = 0,     // whole rows, each with one owner
+  kEncoding = 1,  // columns of every row, see columns_of()
+  kAuto = 2,      // the master chooses; nobody else sees it
+};
+
+std::string_view name(Partition partition);  // "token", "encoding", "auto"
+// kInvalid saying what there is, for another text.
+Partition partition_named(std::string_view text);
+
 // How pushes of several minibatches to one key become one gradient.
 enum class Accumulation : uint8_t {
   kSum = 0,   // added up (weighted by examples when the reduction is mean)
@@ -61,6 +73,7 @@ struct TableSpec {
   Accumulation accumulation = Accumulation::kSum;
   NumberType number_type = NumberType::kFloat32;  // what rows are kept as; slots are always float32
   Rounding rounding = Rounding::kNearest;         // of changed rows that are halves
+  Partition partition = Partition::kToken;
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 

@@ -9,6 +9,7 @@
 #include "base/files/output_file.h"
 #include "base/random_number.h"
 #include "master/model_checks.h"
+#include "master/partitions.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/checkpoint/checkpoint_paths.h"
 
@@ -121,6 +122,7 @@ std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOpti
   config->shards = setup.job.storage.shards;
   if (setup.runner) {
     config->model = setup.runner->spec();
+    settle_partitions(config->model, config->shards);
     config->dense = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, false));
     config->buffers = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, true));
     // A model without embedding layers gets one owner inside the master.

@@ -29,6 +29,8 @@ void read_said(const std::string& of, const SaidOfTable& said, TableSpec& table)
   read("initializer", said.initializer, table.initializer);
   read("optimizer", said.optimizer, table.update_rule);
   read("constraint", said.constraint, table.constraint);
+  if (said.partition.empty()) return;
+  at_place(of, [&] { table.partition = partition_named(said.partition); });
 }
 
 template <>

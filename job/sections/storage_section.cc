@@ -31,6 +31,17 @@ void read_rounding(Section& section, Rounding& rounding) {
                       {{"nearest", Rounding::kNearest}, {"stochastic", Rounding::kStochastic}});
 }
 
+std::optional<Partition> read_partition(Section& section) {
+  if (section.find("partition") == nullptr) return std::nullopt;
+  std::string text;
+  section.read("partition", text);
+  try {
+    return partition_named(text);
+  } catch (const Error& e) {
+    section.fail_at("partition", e.what());
+  }
+}
+
 TableOverride read_override(Section section, std::string match) {
   TableOverride entry;
   entry.match = std::move(match);
@@ -41,6 +52,7 @@ TableOverride read_override(Section section, std::string match) {
   if (section.find("learning_rate") != nullptr) section.read("learning_rate", entry.learning_rate.emplace(0));
   if (section.find("dtype") != nullptr) read_number_type(section, "dtype", entry.dtype.emplace());
   if (section.find("rounding") != nullptr) read_rounding(section, entry.rounding.emplace());
+  entry.partition = read_partition(section);
   section.done();
   return entry;
 }

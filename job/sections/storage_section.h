@@ -21,6 +21,7 @@ struct TableOverride {
   std::optional<double> learning_rate;  // changes only the learning rate
   std::optional<NumberType> dtype;
   std::optional<Rounding> rounding;
+  std::optional<Partition> partition;
 
   bool matches(const std::string& table) const;
 };

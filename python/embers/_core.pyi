@@ -60,8 +60,9 @@ class TableSpec:
     initializer: str
     optimizer: str
     constraint: str
+    partition: str
     def __init__(self, name: str, dim: int, keys: str = "int64", initializer: str = "", optimizer: str = "",
-                 constraint: str = "") -> None: ...
+                 constraint: str = "", partition: str = "") -> None: ...
 
 class ParameterSpec:
     """A dense parameter, or a buffer. The first worker's `initial` starts the job; None: zeros."""

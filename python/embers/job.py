@@ -76,19 +76,20 @@ class Job(Training):
         return {name: Table(self, name) for name in specs}
 
     def table(self, name: str, dim: Optional[int] = None, *, keys: Optional[str] = None, initializer: Any = None,
-              optimizer: Any = None, constraint: Any = None) -> Table:
+              optimizer: Any = None, constraint: Any = None, partition: Optional[str] = None) -> Table:
         """A table of the job.
 
         With `dim`, floats of a row, it is defined: this program is going to compute with it, and all workers of the job must
         define the same tables, in the same order. keys: "int64" (without it) or "bytes", for str and bytes. initializer
         (embers.initializers), optimizer (an update rule such as embers.Adagrad) and constraint (embers.constraints), or
-        what a job file would say: without them the job's.
+        what a job file would say: without them the job's. partition: how owners share the table, "token" (rows), "encoding"
+        (columns) or "auto"; the job file's, if it says one, stands.
 
         Raises BadInput for a table that is defined twice in different ways, UsageError for one that is defined when this
         program has already joined as a worker."""
         if dim is None:
             for what, value in (("keys", keys), ("initializer", initializer), ("optimizer", optimizer),
-                                ("constraint", constraint)):
+                                ("constraint", constraint), ("partition", partition)):
                 if value is not None:
                     raise BadInput(f"table '{name}' is given {what}, but no dim: job.table('{name}', dim=...) defines it")
             return Table(self, name)
@@ -96,12 +97,14 @@ class Job(Training):
         if not is_integer(dim) or dim < 1:
             raise BadInput(f"dim of table '{name}' is {dim!r}: it is the floats of a row, at least 1")
         check_count(f"dim of table '{name}'", dim)
-        if keys is not None:
-            check_text(f"keys of table '{name}'", keys)
-        spec = _core.TableSpec(name, int(dim), keys or "int64", _toml(initializer), _toml(optimizer), _toml(constraint))
+        for what, text in (("keys", keys), ("partition", partition)):
+            if text is not None:
+                check_text(f"{what} of table '{name}'", text)
+        spec = _core.TableSpec(name, int(dim), keys or "int64", _toml(initializer), _toml(optimizer), _toml(constraint),
+                                partition or "")
         known = self._specs.get(name)
         if known is not None:
-            for what in ("dim", "keys", "initializer", "optimizer", "constraint"):
+            for what in ("dim", "keys", "initializer", "optimizer", "constraint", "partition"):
                 if getattr(known, what) != getattr(spec, what):
                     raise BadInput(f"table '{name}' is defined twice: {what} {getattr(known, what)!r}, then "
                                    f"{getattr(spec, what)!r}")

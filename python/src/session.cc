@@ -262,18 +262,19 @@ class Session {
 void define_session(py::module_& module) {
   py::class_<TableSpec>(module, "TableSpec", "An embedding table.")
       .def(py::init([](std::string name, uint32_t dim, const std::string& keys, std::string initializer,
-                       std::string optimizer, std::string constraint) {
+                       std::string optimizer, std::string constraint, std::string partition) {
              return TableSpec{{std::move(name), dim, key_type_of(keys)},
                               std::move(initializer),
                               std::move(optimizer),
-                              std::move(constraint)};
+                              std::move(constraint),
+                              std::move(partition)};
            }),
            py::arg("name"), py::arg("dim"), py::arg("keys") = "int64", py::arg("initializer") = "",
-           py::arg("optimizer") = "", py::arg("constraint") = "",
-           "TableSpec(name, dim, keys='int64', initializer='', optimizer='', constraint='')\n\n"
-           "keys: 'int64' or 'bytes'. The others are values of a job file, '{ name = \"normal\", stddev = "
-           "0.01 }'; '' is "
-           "the job's.")
+           py::arg("optimizer") = "", py::arg("constraint") = "", py::arg("partition") = "",
+           "TableSpec(name, dim, keys='int64', initializer='', optimizer='', constraint='', partition='')\n\n"
+           "keys: 'int64' or 'bytes'. partition: 'token', 'encoding' or 'auto'. The others are values of a "
+           "job "
+           "file, '{ name = \"normal\", stddev = 0.01 }'; '' is the job's.")
       .def_property_readonly("name", [](const TableSpec& t) { return t.name; })
       .def_property_readonly("dim", [](const TableSpec& t) { return t.dim; })
       .def_property_readonly(
@@ -281,6 +282,7 @@ void define_session(py::module_& module) {
       .def_readonly("initializer", &TableSpec::initializer)
       .def_readonly("optimizer", &TableSpec::optimizer)
       .def_readonly("constraint", &TableSpec::constraint)
+      .def_readonly("partition", &TableSpec::partition)
       .def("__repr__", [](const TableSpec& t) {
         return fmt::format("<embers table '{}': dim {}, keys {}>", t.name, t.dim,
                            t.keys == client::KeyType::kInt64 ? "int64" : "bytes");

@@ -264,6 +264,26 @@ wire_dtype = "bfloat16"
   EXPECT_EQ(b.rounding, Rounding::kNearest);
 }
 
+TEST(Job, OwnersShareTablesByRowsOrColumns) {
+  const std::string columns = "columns = [{ name = \"x\" }]";
+  const Job job = parse(job_text(columns, R"([storage.tables]
+"*" = { partition = "auto" }
+"wide" = { partition = "encoding" }
+"deep" = { partition = "token" }
+)"));
+  const auto of = [&](const char* name) {
+    TableSpec table{
+        .name = name, .dim = 8, .key_kind = {}, .initializer = {}, .update_rule = {}, .constraint = {}};
+    job.apply_overrides(table);
+    return table.partition;
+  };
+  EXPECT_EQ(of("other"), Partition::kAuto);
+  EXPECT_EQ(of("wide"), Partition::kEncoding);
+  EXPECT_EQ(of("deep"), Partition::kToken);
+  EXPECT_EQ(message_of([&] { parse(job_text(columns, "[storage.tables.\"z\"]\npartition = \"rows\"")); }),
+            "job.toml:7: [storage.tables.\"z\"] partition must be token, encoding or auto, not 'rows'");
+}
+
 TEST(Job, HalvesAreKeptInMemoryOnly) {
   const std::string columns = "columns = [{ name = \"x\" }]";
   EXPECT_EQ(
@@ -376,6 +396,12 @@ TEST(SaidOfTable, IsAValueAsInAJobFile) {
   EXPECT_MENTIONS(wrong("{ learning_rate = 1 }"), "what a worker says of table 'user': its 'optimizer' must");
   EXPECT_MENTIONS(wrong("{ name = \"adam\", learning_rate = \"x\" }"), "of table 'user'");
   EXPECT_MENTIONS(wrong("7"), "must be a name, or a table");
+  job::read_said("table 'user'", {"", "", "", "encoding"}, table);
+  EXPECT_EQ(table.partition, Partition::kEncoding);
+  EXPECT_EQ(message_of([&] {
+              job::read_said("table 'user'", {"", "", "", "x"}, table);
+            }),
+            "table 'user': partition must be token, encoding or auto, not 'x'");
   job::read_said("table 'user'", {"", "sgd\nconstraint = \"x\"", ""}, table);
   EXPECT_EQ(table.constraint.name, "") << "a line break adds no key";
 }

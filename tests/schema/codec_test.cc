@@ -138,6 +138,7 @@ TEST(Codec, TheScheduleOfATablesOptimizerReadsBackWhole) {
   table.dim = 1;
   table.number_type = NumberType::kBfloat16;
   table.rounding = Rounding::kStochastic;
+  table.partition = Partition::kEncoding;
   table.update_rule.schedule = {"piecewise", {{"alpha", 0.5}}, {1, 2}, {0.1, 1.0 / 3, 0}};
   const auto m =
       make_message<wire::JoinReply>([&](wire::JoinReply::Builder b) { write(b.initTables(1)[0], table); });

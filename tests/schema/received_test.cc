@@ -133,12 +133,12 @@ TEST(Received, AListOfStructsWithoutWordsIsRefused) {
 
 TEST(Received, StructsOfHalfTheirWordsOrLessAreRefused) {
   Crafted crafted = Crafted::make<wire::JoinReply>([](wire::JoinReply::Builder b) { b.initTables(1000); });
-  // 7 words each: the tag says how many of them are data and pointers.
-  const size_t tag = crafted.find(uint64_t{5} << 48 | uint64_t{2} << 32 | 1000 << 2);
-  crafted[tag] = uint64_t{1} << 32 | 7000 << 2;  // 7000 structs of one word
-  expect_error(ErrorCode::kBadFrame, {"malformed JoinReply", "'tables' have 1 words, but 7"},
+  // 8 words each: the tag says how many of them are data and pointers.
+  const size_t tag = crafted.find(uint64_t{5} << 48 | uint64_t{3} << 32 | 1000 << 2);
+  crafted[tag] = uint64_t{1} << 32 | 8000 << 2;  // 8000 structs of one word
+  expect_error(ErrorCode::kBadFrame, {"malformed JoinReply", "'tables' have 1 words, but 8"},
                [&] { received<wire::JoinReply>(crafted.copy()); });
-  crafted[tag] = uint64_t{3} << 48 | uint64_t{1} << 32 | 1000 << 2;  // of an older peer
+  crafted[tag] = uint64_t{5} << 48 | uint64_t{2} << 32 | 1000 << 2;  // of an older peer
   EXPECT_EQ(received<wire::JoinReply>(crafted.copy()).get().getTables().size(), 1000);
 }
 

@@ -68,6 +68,25 @@ TEST(Partition, RefusesMoreShardsThanBucketsAndNone) {
   expect_error(ErrorCode::kInvalid, {"0 shards"}, [] { even_owner_map(0); });
 }
 
+TEST(Columns, OfAllOwnersCoverTheRowOnceInOrder) {
+  for (const uint32_t dim : {1u, 2u, 3u, 4u, 7u, 10u, 16u, 65536u})
+    for (const uint32_t owners : {1u, 2u, 3u, 4u, 5u, 65535u}) {
+      const uint32_t each = (dim + owners - 1) / owners;
+      uint32_t next = 0, with = 0;
+      for (uint32_t owner = 0; owner < owners; ++owner) {
+        const ColumnRange range = columns_of(dim, owner, owners);
+        ASSERT_EQ(range.begin, next) << dim << " columns, owner " << owner << " of " << owners;
+        ASSERT_LE(range.size(), each);
+        if (!range.empty()) ASSERT_EQ(++with, owner + 1);
+        next = range.end;
+      }
+      EXPECT_EQ(next, dim);
+      EXPECT_EQ(owners_with_columns(dim, owners), with);
+    }
+  EXPECT_EQ(columns_of(10, 3, 4), (ColumnRange{9, 10}));
+  EXPECT_TRUE(columns_of(1, 1, 5).empty());
+}
+
 TEST(Suggest, NamesTheNearestOrAllThatAreKnown) {
   const std::vector<std::string> known{"sgd", "adagrad", "adam"};
   EXPECT_EQ(suggestion("adagard", known), "; did you mean 'adagrad'?");

@@ -86,7 +86,7 @@ class Optimizer(Trainer):
     # --- the loop's side ---------------------------------------------------------------------------
 
     def declare(self) -> Trainer.Declaration:
-        tables = [_core.TableSpec(d.name, d.dim, d.keys, d.initializer, d.optimizer, d.constraint)
+        tables = [_core.TableSpec(d.name, d.dim, d.keys, d.initializer, d.optimizer, d.constraint, d.partition)
                   for d in self._tables]
         parameters = [_core.ParameterSpec(name, list(p.shape), False, _floats(p))
                       for name, p in self._parameters.items()]

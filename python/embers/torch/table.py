@@ -22,6 +22,7 @@ class TableDefinition(NamedTuple):
     initializer: str = ""
     optimizer: str = ""
     constraint: str = ""
+    partition: str = ""
 
 
 def toml(value: TomlValue) -> str:

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+#include "schema/table_spec.h"
+
+namespace embers {
+
+// What a table with partition "auto" gets in a job with this many owners: kToken or kEncoding.
+Partition settle_partition(const TableSpec& table, uint32_t owners);
+
+// Leaves no table with "auto". With one owner the strategies are the same, and the table has kToken.
+// kInvalid, naming the table and the reason, where a table cannot have what the job says.
+void settle_partitions(ModelSpec& model, uint32_t owners);
+
+}  // namespace embers
