@@ -54,8 +54,8 @@ def local(shards: int = 1, *, mode: str = "async", optimizer: Any = None, seed: 
         "training": {"mode": check_text("mode", mode), "workers": check_count("workers", workers), **given("training")},
         "storage": {"shards": check_count("shards", shards), **given("storage")},
     }
-    output = None if output is None else check_path("output", output)
-    resume = None if resume is None else check_path("resume", resume)
+    output_dir = "" if output is None else check_path("output", output)
+    resume_dir = "" if resume is None else check_path("resume", resume)
     timeout = check_seconds("timeout", timeout)
     if sections:
         raise BadInput(f"local() has no section '{next(iter(sections))}': there are job, training and storage")
@@ -67,6 +67,6 @@ def local(shards: int = 1, *, mode: str = "async", optimizer: Any = None, seed: 
     job_file = "\n".join(lines) + "\n"
 
     def cluster(checkpoint: str) -> Any:
-        return _core.LocalJob(job_file, output or "", checkpoint)
+        return _core.LocalJob(job_file, output_dir, checkpoint)
 
-    return Job(dict(job_dir="", secret_file="", insecure=False, connect_timeout=20, timeout=timeout), cluster, resume or "")
+    return Job(dict(job_dir="", secret_file="", insecure=False, connect_timeout=20, timeout=timeout), cluster, resume_dir)
