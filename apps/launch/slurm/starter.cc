@@ -99,7 +99,15 @@ void SlurmStarter::start_at_place(const Order& order) {
 
 void SlurmStarter::look() {
   look_again_ = names_ = false;
-  looking_.emplace(Words{"squeue", "--noheader", "--job=" + allocation_.job.id, "--format=%N"}, kMostOfALook);
+  ask_slurm({"squeue", "--noheader", "--job=" + allocation_.job.id, "--format=%N"});
+}
+
+void SlurmStarter::ask_slurm(const Words& words) {
+  try {
+    looking_.emplace(words, kMostOfALook);
+  } catch (const Error&) {  // no more processes or files just now
+    look_again_ = true;
+  }
 }
 
 // Whether nothing is asked any more. Where there was no answer, nodes are taken for those that were there
@@ -115,7 +123,7 @@ bool SlurmStarter::has_looked() {
     places_.keep_only(answer->lines());
   } else {
     names_ = true;
-    looking_.emplace(Words{"scontrol", "show", "hostnames", answer->first_line()}, kMostOfALook);
+    ask_slurm({"scontrol", "show", "hostnames", answer->first_line()});
   }
   return !looking_;
 }

@@ -52,6 +52,7 @@ class SlurmStarter final : public HostStarter {
   ProcessGroups::Child child(const Order& order) const override;
   void start_at_place(const Order& order);
   void look();
+  void ask_slurm(const Words& words);
   bool has_looked();
 
   const SlurmAllocation allocation_;
