@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "schema/message_form.h"
+
 namespace embers {
 namespace asio = boost::asio;
 namespace {
@@ -444,11 +446,10 @@ ConnectionProgress Connection::progress() {
 void Connection::ping() {
   if (ping_waits_.exchange(true)) return;
   said_waits_ = waits_;
-  const auto message = make_message<wire::Ping>([&](wire::Ping::Builder b) {
-    b.setReceived(arrived());
-    b.setWaits(waits_);
-  });
-  send(out_frame(message, Destination{}, 0, 0));
+  thread_local MessageForm<wire::Ping> form;  // thousands go out in a second
+  form.root().setReceived(arrived());
+  form.root().setWaits(waits_);
+  send(out_frame(form.message(), Destination{}, 0, 0));
 }
 
 void Connection::heard_ping() {

@@ -1,7 +1,7 @@
 """A minibatch in the hands of a program that computes with NumPy."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def _integers(keys: Any) -> np.ndarray:
     try:
         array = np.asarray(keys)
     except (ValueError, OverflowError) as e:
-        raise BadInput(f"a list of keys is no array of integers: {e}") from e
+        raise BadInput(f"a list of keys is no array of integers: its lists must have one length, or be joined into one ({e})") from e
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -147,6 +147,8 @@ class Batch:
         """Rows of all tables that this minibatch needs, in one request to each shard: batch.pull(user=..., item=...), or a dict
         where names of tables are not Python's. Keys as table.lookup() takes them; so are the rows."""
         self._check_open()
+        if not isinstance(keys or {}, Mapping):
+            raise BadInput(f"pull() takes keys by table, batch.pull(user=...), or a dict, not a {type(keys).__name__}")
         keys = {**(keys or {}), **more}
         for table in keys:
             if table not in self._specs:
@@ -216,7 +218,10 @@ class Batch:
     def report(self, loss: float, scores: Any = None, labels: Any = None) -> None:
         """What the job's progress and report say of this minibatch: its mean loss; and, for the AUC, a score and a label
         (0 or 1) of each record."""
-        self._report = {"loss_sum": float(loss) * len(self.records), "scores": scores, "labels": labels}
+        try:
+            self._report = {"loss_sum": float(loss) * len(self.records), "scores": scores, "labels": labels}
+        except (TypeError, ValueError) as e:
+            raise BadInput(f"the loss is {loss!r}: it must be one number, the mean over the minibatch's records") from e
 
     def skip(self) -> None:
         """Its records count, but change nothing: no push will follow."""

@@ -23,7 +23,7 @@ from . import _core, optimizers
 from .batch import within
 from .errors import BadInput, Mismatch, NotRegistered, UsageError
 from .loop import Training
-from .sampler import check_count
+from .arguments import check_count
 from .toml import text_of
 
 STRATEGIES = ("TOKEN", "ENCODING", "AUTO")

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 import numpy as np
 
 from . import _core
+from .arguments import check_count, check_path, check_text, is_integer
 from .batch import Batch, check_rows
 from .errors import BadInput, Error, Mismatch, UsageError
 from .loop import Training
-from .sampler import Batches, check_count
+from .sampler import Batches
 from .table import Parameter, Table
 from .toml import text_of
 
@@ -97,13 +98,15 @@ class Job(Training):
                 if value is not None:
                     raise BadInput(f"table '{name}' is given {what}, but no dim: job.table('{name}', dim=...) defines it")
             return Table(self, name)
-        if not isinstance(name, str):
-            raise BadInput(f"the name of a table is {name!r}: it must be a str")
-        if not isinstance(dim, (int, np.integer)) or dim < 1:
+        check_text("the name of a table", name)
+        if not is_integer(dim) or dim < 1:
             raise BadInput(f"dim of table '{name}' is {dim!r}: it is the floats of a row, at least 1")
         check_count(f"dim of table '{name}'", dim)
+        for what, text in (("keys", keys), ("partition", partition)):
+            if text is not None:
+                check_text(f"{what} of table '{name}'", text)
         spec = _core.TableSpec(name, int(dim), keys or "int64", _toml(initializer), _toml(optimizer), _toml(constraint),
-                               partition or "")
+                                partition or "")
         known = self._specs.get(name)
         if known is not None:
             for what in ("dim", "keys", "initializer", "optimizer", "constraint", "partition"):
@@ -118,10 +121,16 @@ class Job(Training):
     def parameter(self, name: str, initial: Any, *, buffer: bool = False) -> Parameter:
         """Defines a dense parameter, or a buffer (whose last value wins, as a running mean's). `initial`: its first value,
         which is converted to float32; the first worker's starts the job."""
+        check_text("the name of a parameter", name)
         self._check_may_define(f"parameter '{name}'")
         if any(spec.name == name for spec in self._parameter_specs):
             raise BadInput(f"parameter '{name}' is defined twice")
-        first = np.array(initial, dtype=np.float32, order="C")
+        try:
+            first = np.array(initial, dtype=None if initial is None else np.float32, order="C")
+        except (TypeError, ValueError) as e:
+            raise BadInput(f"the first value of '{name}' is no array of float32: {e}") from e
+        if first.dtype != np.float32:
+            raise BadInput(f"the first value of '{name}' is {initial!r}: give numbers, such as numpy.zeros(shape)")
         if self._parameter_specs and self._parameter_specs[-1].buffer and not buffer:
             raise BadInput(f"parameter '{name}' comes after buffers: define all parameters before the first buffer")
         self._parameter_specs.append(_core.ParameterSpec(name, list(first.shape), buffer, first))
@@ -194,6 +203,7 @@ class Job(Training):
         Raises UsageError in the middle of a minibatch, BadInput for a directory that cannot be written and while another
         program saves the job, DiskError when the disk is full, Ended when the job is over."""
         self._check_open()
+        directory = check_path("the directory to save to", directory)
         where = "opt.step()"
         name = None if self._step is None or self._step.is_taken else self._step.name
         if self._batch is not None and not self._batch.is_over:
@@ -203,7 +213,7 @@ class Job(Training):
                              "outside of the loop")
         if self._run is not None:
             self._run.give_back_begun()
-        self._reading_session().save(os.fspath(directory))
+        self._reading_session().save(directory)
 
     def load(self, directory: Union[str, "os.PathLike[str]"]) -> None:
         """Has a job of embers.local() go on from a checkpoint, as embers.local(resume=directory) does: with the state of
@@ -212,7 +222,7 @@ class Job(Training):
         Raises BadInput for what is no checkpoint, UsageError for a job that has begun, or that runs elsewhere: its master is
         told where to begin (embers master --resume DIR, embers launch --resume DIR)."""
         self._check_open()
-        checkpoint = os.fspath(directory)
+        checkpoint = check_path("the directory to load", directory)
         if self._cluster is None:
             raise UsageError(f"the master of this job runs elsewhere: begin the job with embers master --resume {checkpoint}, or "
                              "embers launch --resume; to set rows alone, there is table.import_()")

@@ -6,11 +6,12 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional
 
+from .arguments import check_count
 from .epoch_loop import EpochLoop
 from .errors import Timeout, UsageError
 from .metrics import Metrics, Predict, default_predict, evaluating, measure
 from .registry import HostEmbeddings
-from .sampler import Batches, check_count
+from .sampler import Batches
 from .trainer import Step, Trainer
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ class Training:
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are to be trained, from 1 on; those that the job has behind it are left out. Each needs a loop
         over job.train(loader) in its body."""
+        count = check_count("epochs", count)
         if self._worker_session is not None and count != self._epochs:
             raise UsageError(f"the job was begun with {self._epochs} epochs, so epochs({count}) comes too late: call it "
                              "before the first job.train()")
-        self._epochs = check_count("epochs", count)
+        self._epochs = count
         self._end_run()
         last = 0
         while True:
