@@ -16,7 +16,8 @@ namespace embers {
 //
 //   magic      u32   "EMB1"
 //   protocol   u16   kProtocol
-//   flags      u16   bit 0: reply; bit 1: the payload is an ErrorReply; bit 2: the payload is a SharedPlace, where the
+//   flags      u16   bit 0: reply; bit 1: the payload is an ErrorReply; bit 2: the payload is a SharedPlace,
+//   where the
 //                    whole message is in memory that the sender shares with its peer (actors/shared_memory/)
 //   kind       u16   Kind of the message
 //   dest       u16   Destination of a request; a reply repeats its request's
@@ -55,6 +56,11 @@ inline constexpr size_t kSmallWords = size_t{64} << 7;
 // Checks everything in a header that can be checked on its own; kBadFrame saying what is wrong, kMismatch for
 // another protocol version. `max_words` bounds the message (small before the handshake).
 void check(const FrameHeader& header, size_t max_words);
+
+// Messages that the two ends of a connection send one another, whatever the role: no request, and no actor's.
+constexpr bool is_of_connection(Kind kind) {
+  return kind == Kind::kPing || kind == Kind::kShare || kind == Kind::kShareTaken;
+}
 
 // One whole message on its way to a connection. Shares the message's words: nothing is copied.
 struct OutFrame {

@@ -43,7 +43,8 @@ std::optional<uint32_t> Arena::page_of(const capnp::word* words) const {
 std::optional<size_t> Arena::take(size_t bytes) {
   const MutexLock lock(mutex_);
   if (stopped_) return std::nullopt;
-  const auto fits = std::find_if(free_.begin(), free_.end(), [&](const auto& f) { return f.second >= bytes; });
+  const auto fits =
+      std::find_if(free_.begin(), free_.end(), [&](const auto& f) { return f.second >= bytes; });
   if (fits == free_.end()) return std::nullopt;
   const auto [begin, size] = *fits;
   free_.erase(fits);

@@ -21,7 +21,8 @@ inline constexpr size_t kArenaPage = 4096;  // where messages begin in an arena
 class Arena final : public WordsMemory, public std::enable_shared_from_this<Arena> {
  public:
   static constexpr size_t kBytes = size_t{256} << 20;
-  static constexpr size_t kLeastWords = (size_t{64} << 7) + 1;  // smaller messages are copied sooner than lent
+  static constexpr size_t kLeastWords =
+      (size_t{64} << 7) + 1;  // smaller messages are copied sooner than lent
   // Pages beyond this are given back to the system when nobody uses them.
   static constexpr size_t kKeptBytes = size_t{64} << 20;
 

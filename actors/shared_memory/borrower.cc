@@ -9,7 +9,8 @@ namespace embers {
 // One message of the peer, while it is read.
 class Borrower::Loan {
  public:
-  Loan(std::shared_ptr<const Borrower> borrower, uint32_t slot) : borrower_(std::move(borrower)), slot_(slot) {}
+  Loan(std::shared_ptr<const Borrower> borrower, uint32_t slot)
+      : borrower_(std::move(borrower)), slot_(slot) {}
   ~Loan() {
     if (borrower_->generation_ == fork_generation())
       borrower_->slots().lent[slot_].store(0, std::memory_order_release);

@@ -15,13 +15,15 @@ namespace {
 
 int open_process(pid_t process) {
   const long descriptor = ::syscall(SYS_pidfd_open, process, 0U);
-  if (descriptor < 0) fail(ErrorCode::kUnavailable, "cannot watch process {}: {}", process, std::strerror(errno));
+  if (descriptor < 0)
+    fail(ErrorCode::kUnavailable, "cannot watch process {}: {}", process, std::strerror(errno));
   return static_cast<int>(descriptor);
 }
 
 }  // namespace
 
-Lender::Lender(pid_t peer) : file_(Mapping::make("embers-slots", sizeof(LentSlots))), peer_(open_process(peer)) {
+Lender::Lender(pid_t peer)
+    : file_(Mapping::make("embers-slots", sizeof(LentSlots))), peer_(open_process(peer)) {
   for (uint32_t slot = kMostLent; slot > 0; --slot) free_.push_back(slot - 1);
 }
 

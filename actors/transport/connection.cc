@@ -26,11 +26,7 @@ constexpr size_t kAtOnce = size_t{64} << 20;  // the default completion conditio
 
 bool is_ping(const FrameHeader& header) { return static_cast<Kind>(header.kind) == Kind::kPing; }
 
-// Of messages that connections send one another.
-bool is_own(const FrameHeader& header) {
-  const auto kind = static_cast<Kind>(header.kind);
-  return is_ping(header) || kind == Kind::kShare || kind == Kind::kShareTaken;
-}
+bool is_own(const FrameHeader& header) { return is_of_connection(static_cast<Kind>(header.kind)); }
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Large messages between processes of one host: read in place, never overwritten while they are read, and over
-// the socket where that is not possible.
+// Large messages between processes of one host: read in place, never overwritten while they are read, and
+// over the socket where that is not possible.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

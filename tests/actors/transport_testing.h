@@ -169,7 +169,7 @@ class RawPeer {
   // The next message that is not one between connections; nothing when the server has hung up.
   std::optional<InFrame> receive() {
     auto in = receive_any();
-    while (in && (in->kind() == Kind::kPing || in->kind() == Kind::kShareTaken)) in = receive_any();
+    while (in && is_of_connection(in->kind())) in = receive_any();
     return in;
   }
   std::optional<InFrame> receive_any() {
