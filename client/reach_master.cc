@@ -150,6 +150,7 @@ void connect_over(Transport& transport, const MasterLink& master, std::chrono::d
   config.drop_owner = [](const OwnerHandles& owner) {
     drop_remote_owner(owner, "the shard has moved to another process");
   };
+  config.memory = transport.memory();
 }
 
 }  // namespace embers

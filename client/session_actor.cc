@@ -107,6 +107,7 @@ struct SessionState {
     const auto& storage = config->job.storage;
     // Halves are precise enough to train on. Who looks rows up gets them as they are.
     if (is_worker()) o->wire = storage.wire_dtype;
+    o->memory = config->memory;
     o->may_return = storage.backend != "memory" && !storage.journal.empty() && storage.owner_timeout > 0;
     connect_to(*o, reply.getOwners());
     if (o->handles.empty()) fail(ErrorCode::kBadFrame, "the master did not name any owner");
