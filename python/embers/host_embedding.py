@@ -20,10 +20,10 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Type
 import numpy as np
 
 from . import _core, optimizers
+from .arguments import check_count
 from .batch import within
 from .errors import BadInput, Mismatch, NotRegistered, UsageError
 from .loop import Training
-from .arguments import check_count
 from .toml import text_of
 
 STRATEGIES = ("TOKEN", "ENCODING", "AUTO")
