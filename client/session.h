@@ -39,8 +39,8 @@ struct Table {
 
 // A table as a worker describes it. Initializer, optimizer and constraint are values as [storage.tables] of a
 // job file has them ("{ name = \"normal\", stddev = 0.01 }", or a name alone), or "" for the default, and
-// matter in jobs whose model comes with its first worker; other jobs say them in their files. So do dtype, and
-// partition, which may be "auto"; "" for the default.
+// matter in jobs whose model comes with its first worker; other jobs say them in their files. So do dtype,
+// and partition, which may be "auto"; "" for the default.
 struct TableSpec : Table {
   std::string initializer = {}, optimizer = {}, constraint = {};
 };
