@@ -40,7 +40,7 @@ class JoinedOwner {
   using Serves = std::function<void(uint32_t number, const OwnerHandles& owner)>;
 
   // Takes its place in the job and serves; `more` owners of this process come after it. Waits for the master,
-  // until leave() at the latest. `serves` is called before anybody can reach it.
+  // until leave() at the latest. `serves` is called before others are answered.
   void join(uint32_t more, std::optional<int> cpu, const Verdict& verdict, const Serves& serves = {});
 
   // Where the master says that it is.
