@@ -98,8 +98,7 @@ TEST_F(Steered, FromOneWorkerToThreeAndBackWithEveryRecordCountedOnce) {
   expect_workers(1, 1);
   for (const int i : {1, 2}) {
     EXPECT_EQ(cluster_->workers[i]->wait(20), 0) << cluster_->workers[i]->output();
-    EXPECT_TRUE(cluster_->workers[i]->has_printed("wants fewer workers"))
-        << "worker " << i << cluster_->workers[i]->output();
+    EXPECT_TRUE(cluster_->workers[i]->has_printed("wants fewer workers")) << "worker " << i << cluster_->workers[i]->output();
   }
   EXPECT_EQ(cluster_->workers[0]->wait(0), -1) << "it goes on";
   cluster_->expect_success();
