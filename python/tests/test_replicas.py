@@ -19,13 +19,10 @@ pytestmark = pytest.mark.skipif(not PROGRAM, reason="EMBERS_PROGRAM says where e
 JOB = """
 [job]
 heartbeat_timeout = 4
-[optimizer]
-name = "sgd"
-learning_rate = 1.0
-[training]
+{optimizer}[training]
 mode = "{mode}"
 grads_to_wait = {grads}
-reduction = "sum"
+reduction = "{reduction}"
 workers = {workers}
 minibatches_per_lease = 1
 [storage]
@@ -37,7 +34,7 @@ REPLICA = """
     import ctypes, sys, time, numpy as np, embers
     address, owner, options = sys.argv[1], eval(sys.argv[2]), eval(sys.argv[3])
     with embers.connect(address, owner=owner) as job:
-        users = job.table("user", dim=3, initializer="uniform", optimizer=embers.Adam(0.1))
+        users = job.table("user", dim=3, initializer="uniform", optimizer=embers.Adam(0.1), partition=options.get("partition"))
         counts = job.table("count", dim=1, initializer="zeros", optimizer=embers.SGD(1.0))
         for i, batch in enumerate(job.minibatches(200, 5, epochs=options.get("epochs", 2))):
             keys = np.array(sorted({int(r) % 37 for r in batch.records}))
@@ -55,14 +52,20 @@ REPLICA = """
     print("closed", flush=True)
 """
 
+SGD = """[optimizer]
+name = "sgd"
+learning_rate = 1.0
+"""
+
 
 class Master:
     """A master that waits for members; the others are programs of the test."""
 
-    def __init__(self, folder, shards, workers, *words, mode="sync", grads=2):
+    def __init__(self, folder, shards, workers, *words, mode="sync", grads=2, optimizer=SGD, reduction="sum"):
         folder = pathlib.Path(folder)
         self.address, self.folder, self.members = f"unix:{folder}/master.sock", folder, []
-        (folder / "job.toml").write_text(JOB.format(mode=mode, grads=grads, workers=workers, shards=shards))
+        (folder / "job.toml").write_text(JOB.format(optimizer=optimizer, reduction=reduction, mode=mode, grads=grads,
+                                                     workers=workers, shards=shards))
         self._command = [PROGRAM, "master", "job.toml", "--listen", self.address, "--dump-rows", "rows", "--report", "report.json",
                          *words]
 
@@ -80,7 +83,8 @@ class Master:
         self.log.close()
 
     def shard(self):
-        process = subprocess.Popen([PROGRAM, "shard", "--master", self.address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([PROGRAM, "shard", "--master", self.address], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
 
@@ -105,7 +109,8 @@ def counts(rows):
     return {line.split("\t")[1]: float(re.split(r"\s+", line)[2]) for line in rows.splitlines() if line.startswith("count\t")}
 
 
-def test_sync_jobs_have_the_same_bits_wherever_the_rows_are(tmp_path):
+@pytest.mark.parametrize("partition", ["token", "encoding"])
+def test_sync_jobs_have_the_same_bits_wherever_the_rows_are(tmp_path, partition):
     with Master(tmp_path, 2, 1) as master:
         master.shard()
         master.shard()
@@ -115,9 +120,28 @@ def test_sync_jobs_have_the_same_bits_wherever_the_rows_are(tmp_path):
     for replicas in (1, 2):
         with Master(tmp_path, replicas, replicas) as master:
             for _ in range(replicas):
-                master.replica()
+                master.replica(partition=partition)
             rows, report = master.end()
             assert rows == expected and report["shards"] == report["workers_joined"] == replicas
+
+
+@pytest.mark.parametrize("strategy", ["TOKEN", "ENCODING"])
+def test_host_embeddings_have_the_same_bits(tmp_path, strategy):
+    pytest.importorskip("torch")
+    import host_worker
+    from test_torch_jobs import Workers
+
+    def digests(owner, replicas):
+        with Master(tmp_path, replicas, replicas, optimizer="", reduction="mean") as master:
+            if not owner:
+                master.shard()
+            with Workers(master.address, *[dict(strategy=strategy, owner=owner)] * replicas, work=host_worker.train) as workers:
+                found = workers.results()
+            master.end()
+            return {result["digest"] for result in found}
+
+    expected = digests(False, 1)
+    assert digests(True, 1) == expected and digests(True, 2) == expected
 
 
 def test_async_jobs_count_every_record_once_and_rows_are_there_until_all_have_left(tmp_path):
