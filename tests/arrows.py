@@ -46,6 +46,7 @@ actors/owner:         base schema actors storage
 master/state:         base schema job storage/update_rules actors/owner
 master:               base schema job data storage actors master
 client:               base schema job storage actors
+client/owner:         base schema job storage actors client
 worker:               base schema job data model actors storage client
 apps/command_line:    base job
 apps/process:         base schema job storage actors client apps/command_line
