@@ -168,6 +168,14 @@ struct CheckOptions {
   JobOptions job;
 };
 
+struct PlanOptions {
+  JobOptions job;              // file, set, report
+  std::string shards = "1,2";  // --shards LIST
+  std::string keys;            // --keys FILE
+  double seconds = 20;         // --seconds
+  bool json = false;           // --json
+};
+
 struct SynthOptions {
   uint64_t rows = 100000, seed = 1;
   std::string out = "data";
@@ -177,7 +185,19 @@ struct OpOptions {
   bool lines = false;  // --lines: a case a line, instead of one
 };
 
-enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage, kControl, kHosts, kPython };
+enum class Bench : uint8_t {
+  kEngine,
+  kLookup,
+  kModel,
+  kTrain,
+  kWire,
+  kBackends,
+  kStorage,
+  kControl,
+  kHosts,
+  kPython,
+  kPartition
+};
 
 struct BenchOptions {
   Bench bench = Bench::kEngine;
@@ -200,7 +220,7 @@ using Command =
     std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, LaunchOptions, GuardOptions,
                  MemberOptions, StatusOptions, ScaleOptions, DrainOptions, StopOptions, CheckpointOptions,
                  TopOptions, DoctorOptions, ExamineOptions, EvaluateOptions, PredictOptions, CheckOptions,
-                 SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+                 PlanOptions, SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>

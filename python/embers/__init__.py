@@ -19,6 +19,7 @@ from .errors import (BadFrame, BadInput, Corrupt, Denied, DiskError, Ended, Erro
 from .job import Job
 from .optimizers import (SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Ftrl, GroupFtrl, Lion, Nadam, RMSprop,
                          RowwiseAdagrad, UpdateRule)
+from .plan import plan
 from .sampler import record_seed
 from .table import Parameter, Table
 
@@ -27,6 +28,6 @@ __all__ = [
     "Ended", "Error", "Fenced", "Ftrl", "GiveUp", "GroupFtrl", "Internal", "Job", "JobFailed", "Lion", "Lost", "Mismatch",
     "MissingKey", "Nadam", "Parameter", "RMSprop", "Refresh", "Retry", "RowwiseAdagrad", "SGD", "StaleLease", "StaleMap",
     "StaleVersion", "Table", "Timeout", "Unavailable", "UnknownTable", "Unreachable", "UpdateRule", "UsageError",
-    "__version__", "connect", "constraints", "initializers", "local", "optimizers", "record_seed", "schedules", "unique",
+    "__version__", "connect", "constraints", "initializers", "local", "optimizers", "plan", "record_seed", "schedules", "unique",
     "unique_strings",
 ]
