@@ -99,6 +99,14 @@ std::optional<LeasedWorkPtr> Core::draw(std::optional<Clock::time_point> deadlin
   }
 }
 
+bool Core::settle(Clock::time_point deadline) {
+  MutexLock lock(mutex_);
+  while (on_their_way_ > 0 && !ended_ && !closing_ && sleep(lock, deadline)) {
+  }
+  if (closing_ || (ended_ && error_)) throw_end();
+  return ended_ || on_their_way_ == 0;
+}
+
 void Core::ask_for_lease() {
   draw_ = Draw::kAsked;
   over_when_asked_ = over_;
@@ -231,6 +239,11 @@ void Core::end_session() {
 void Core::fail_job(const Error& why) {
   const MutexLock lock(mutex_);
   if (session_) caf::anon_send(caf::actor_cast<StageOwner>(session_), StageFailure{why.code(), why.what()});
+}
+
+bool Core::has_finished() {
+  const MutexLock lock(mutex_);
+  return no_more_ && !error_ && queue_.empty() && with_callers_.empty();
 }
 
 bool Core::wait_for_end(Clock::time_point deadline) {

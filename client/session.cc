@@ -105,6 +105,11 @@ std::optional<Session::Draw> Session::draw_for(std::chrono::duration<double> tim
   return impl_->draw(after(time));
 }
 
+bool Session::settle_for(std::chrono::duration<double> time) {
+  check_worker(*impl_->core);
+  return impl_->core->settle(after(time));
+}
+
 void Session::give_back_undrawn() {
   check_worker(*impl_->core, true);
   impl_->core->give_back_undrawn();
@@ -126,6 +131,10 @@ void Session::fail_job(const Error& why) {
   check_worker(*impl_->core);
   impl_->core->fail_job(why);
   impl_->core->wait_for_end(after(impl_->options.timeout));
+}
+
+void Session::stop_job() noexcept {
+  if (impl_ && impl_->core->process == static_cast<int>(::getpid())) impl_->stop_job();
 }
 
 void Session::close() noexcept {

@@ -38,13 +38,15 @@ model:                base schema job data model
 actors:               base schema
 actors/door:          base schema actors
 actors/frames:        base schema actors actors/door
-actors/transport:     base schema actors actors/door actors/frames
+actors/shared_memory: base schema
+actors/transport:     base schema actors actors/door actors/frames actors/shared_memory
 actors/probe:         base schema actors actors/transport
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
 master/state:         base schema job storage/update_rules actors/owner
 master:               base schema job data storage actors master
 client:               base schema job storage actors
+client/owner:         base schema job storage actors client
 worker:               base schema job data model actors storage client
 apps/command_line:    base job
 apps/process:         base schema job storage actors client apps/command_line

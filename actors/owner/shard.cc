@@ -46,7 +46,8 @@ class Rows {
     }
   }
 
-  Message<wire::PullReply> pull(wire::PullRequest::Reader request) {
+  // `memory`: where the answer is built; null for the heap.
+  Message<wire::PullReply> pull(wire::PullRequest::Reader request, WordsMemory* memory) {
     const auto tables = read_slices(request.getTables(), config_.tables.size());
     std::vector<RowsShape> shapes;
     const NumberType rows_as = number_type(request.getNumberType());
@@ -54,9 +55,10 @@ class Rows {
       shapes.push_back(
           {t.table, config_.tables[t.table].dim, t.keys.size(), sent_as(config_.tables[t.table], rows_as)});
     config_.activity->pulls.fetch_add(1, std::memory_order_relaxed);
-    return make_pull_reply(version_, shapes, [&](size_t i, std::span<float> out) {
+    const auto fill = [&](size_t i, std::span<float> out) {
       lookup(tables[i].table, tables[i].keys, request.getCreate(), out);
-    });
+    };
+    return make_pull_reply(version_, shapes, fill, memory);
   }
 
   void apply(const ApplyBatch& batch) {
@@ -301,7 +303,8 @@ struct ShardState {
           if (m.get().getMode() == wire::ReadMode::EXACT && wanted != rows->version())
             fail(ErrorCode::kStaleVersion, "version {} was asked for, but the owner is at {}", wanted,
                  rows->version());
-          promise.deliver(rows->pull(m.get()));
+          const WordsMemoryPtr memory = m.arrival() ? m.arrival()->memory() : nullptr;
+          promise.deliver(rows->pull(m.get(), memory.get()));
         },
         [&](const Error& e) { promise.deliver(to_caf(e)); });
   }

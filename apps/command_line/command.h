@@ -69,6 +69,9 @@ struct ShardOptions {
 
 struct WorkerOptions {
   JoinOptions join;
+  bool owner = false;                    // --owner: also joins as a shard
+  std::vector<std::string> listen = {};  // as ShardOptions has them, of that shard
+  ReachedOptions reached = {};
 };
 
 // Of the commands that look at a running job or steer it.

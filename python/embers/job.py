@@ -7,17 +7,21 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 
 from . import _core
+from .arguments import check_count, check_path, check_text, is_integer
 from .batch import Batch, check_rows
-from .errors import BadInput, Error, UsageError
+from .errors import BadInput, Error, Mismatch, UsageError
 from .loop import Training
-from .sampler import Batches, check_count
+from .sampler import Batches
 from .table import Parameter, Table
 from .toml import text_of
+
+if TYPE_CHECKING:
+    from .host_embedding import HostEmbedding
 
 _open: "weakref.WeakSet[Job]" = weakref.WeakSet()
 _PATIENCE = 0.3  # seconds: whoever has pressed Ctrl-C does not wait for a master or a shard that is gone
@@ -29,8 +33,10 @@ class Job(Training):
 
     job.close() leaves it, as do the end of a `with` block and the end of the program."""
 
-    def __init__(self, place: Dict[str, Any], make_cluster: Optional[Callable[[str], Any]] = None, resume: str = ""):
+    def __init__(self, place: Dict[str, Any], make_cluster: Optional[Callable[[str], Any]] = None, resume: str = "",
+                 owner: Any = None):
         self._place = place  # where the job is, and how to get in: arguments of _core.Session's joins
+        self._owner = owner  # a _core.OwnerPlace if this program is to hold a share of the rows
         # Its master and shards, if they are within this process; and how they are made, of the checkpoint to go on from.
         self._cluster: Any = None
         self._make_cluster = make_cluster
@@ -44,6 +50,7 @@ class Job(Training):
         self._specs: Dict[str, Any] = {}  # of tables that this program defines
         self._parameter_specs: List[Any] = []
         self._imports: List[Tuple[str, Any, np.ndarray]] = []  # until it has joined as a worker
+        self._checked: "weakref.WeakSet[HostEmbedding]" = weakref.WeakSet()  # that are the job's tables
         self._batch: Optional[Batch] = None
         self._loop: Optional[Iterator[Batch]] = None
         self._is_closed = False
@@ -71,7 +78,8 @@ class Job(Training):
     @property
     def tables(self) -> Dict[str, Table]:
         """The job's embedding tables by their names."""
-        specs = self._specs if self._worker_session is None and self._specs else {t.name: t for t in self._reading_session().tables}
+        specs = self._all_specs() if self._worker_session is None else {}
+        specs = specs or {t.name: t for t in self._reading_session().tables}
         return {name: Table(self, name) for name in specs}
 
     def table(self, name: str, dim: Optional[int] = None, *, keys: Optional[str] = None, initializer: Any = None,
@@ -92,13 +100,15 @@ class Job(Training):
                 if value is not None:
                     raise BadInput(f"table '{name}' is given {what}, but no dim: job.table('{name}', dim=...) defines it")
             return Table(self, name)
-        if not isinstance(name, str):
-            raise BadInput(f"the name of a table is {name!r}: it must be a str")
-        if not isinstance(dim, (int, np.integer)) or dim < 1:
+        check_text("the name of a table", name)
+        if not is_integer(dim) or dim < 1:
             raise BadInput(f"dim of table '{name}' is {dim!r}: it is the floats of a row, at least 1")
         check_count(f"dim of table '{name}'", dim)
+        for what, text in (("keys", keys), ("partition", partition)):
+            if text is not None:
+                check_text(f"{what} of table '{name}'", text)
         spec = _core.TableSpec(name, int(dim), keys or "int64", _toml(initializer), _toml(optimizer), _toml(constraint),
-                               partition or "")
+                                partition or "")
         known = self._specs.get(name)
         if known is not None:
             for what in ("dim", "keys", "initializer", "optimizer", "constraint", "partition"):
@@ -113,10 +123,16 @@ class Job(Training):
     def parameter(self, name: str, initial: Any, *, buffer: bool = False) -> Parameter:
         """Defines a dense parameter, or a buffer (whose last value wins, as a running mean's). `initial`: its first value,
         which is converted to float32; the first worker's starts the job."""
+        check_text("the name of a parameter", name)
         self._check_may_define(f"parameter '{name}'")
         if any(spec.name == name for spec in self._parameter_specs):
             raise BadInput(f"parameter '{name}' is defined twice")
-        first = np.array(initial, dtype=np.float32, order="C")
+        try:
+            first = np.array(initial, dtype=None if initial is None else np.float32, order="C")
+        except (TypeError, ValueError) as e:
+            raise BadInput(f"the first value of '{name}' is no array of float32: {e}") from e
+        if first.dtype != np.float32:
+            raise BadInput(f"the first value of '{name}' is {initial!r}: give numbers, such as numpy.zeros(shape)")
         if self._parameter_specs and self._parameter_specs[-1].buffer and not buffer:
             raise BadInput(f"parameter '{name}' comes after buffers: define all parameters before the first buffer")
         self._parameter_specs.append(_core.ParameterSpec(name, list(first.shape), buffer, first))
@@ -148,16 +164,21 @@ class Job(Training):
         return self._loop
 
     def _minibatches(self, order: Batches, epochs: int, optimizer: str) -> Iterator[Batch]:
-        session = self._join_as_worker(list(self._specs.values()), self._parameter_specs, [], order.signature(),
+        hosts = self._host_embeddings
+        session = self._join_as_worker([*self._specs.values(), *hosts.join(self._specs)], self._parameter_specs, [],
+                                       order.signature(),
                                        _core.Work(order.records, order.batch_size, epochs, order.drop_last), optimizer)
+        hosts.joined()
         while True:
             minibatch = session.lease()
             if minibatch is None:
                 return
+            if hosts and hosts.lookahead == 0:
+                session.settle()
             if minibatch.evaluate or not minibatch.begin():
                 minibatch.give_back()
                 continue
-            batch = self._batch = Batch(minibatch, order.of(minibatch.epoch, minibatch.number), self._specs,
+            batch = self._batch = Batch(minibatch, order.of(minibatch.epoch, minibatch.number), self._all_specs(),
                                         self._parameter_specs)
             try:
                 yield batch
@@ -184,6 +205,7 @@ class Job(Training):
         Raises UsageError in the middle of a minibatch, BadInput for a directory that cannot be written and while another
         program saves the job, DiskError when the disk is full, Ended when the job is over."""
         self._check_open()
+        directory = check_path("the directory to save to", directory)
         where = "opt.step()"
         name = None if self._step is None or self._step.is_taken else self._step.name
         if self._batch is not None and not self._batch.is_over:
@@ -193,7 +215,7 @@ class Job(Training):
                              "outside of the loop")
         if self._run is not None:
             self._run.give_back_begun()
-        self._reading_session().save(os.fspath(directory))
+        self._reading_session().save(directory)
 
     def load(self, directory: Union[str, "os.PathLike[str]"]) -> None:
         """Has a job of embers.local() go on from a checkpoint, as embers.local(resume=directory) does: with the state of
@@ -202,7 +224,7 @@ class Job(Training):
         Raises BadInput for what is no checkpoint, UsageError for a job that has begun, or that runs elsewhere: its master is
         told where to begin (embers master --resume DIR, embers launch --resume DIR)."""
         self._check_open()
-        checkpoint = os.fspath(directory)
+        checkpoint = check_path("the directory to load", directory)
         if self._cluster is None:
             raise UsageError(f"the master of this job runs elsewhere: begin the job with embers master --resume {checkpoint}, or "
                              "embers launch --resume; to set rows alone, there is table.import_()")
@@ -225,12 +247,16 @@ class Job(Training):
     # --- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leaves the job: what is leased is given back, and what is pushed arrives. A job within this process ends. Later calls
-        raise UsageError."""
+        """Leaves the job: what is leased is given back, and what is pushed arrives. A job within this process ends. With
+        connect(owner=True) waits until the job has ended; if there is work left, the master is asked to save and end it. Later
+        calls raise UsageError."""
         self._close(None)
 
-    def _close(self, timeout: Optional[float]) -> None:
-        """Waits this many seconds at most for each session; for a job within this process until it has ended and is saved."""
+    def _close(self, timeout: Optional[float], interrupted: bool = False) -> None:
+        """Waits this many seconds at most for each session; for a job within this process, or whose rows it holds, until it has
+        ended and is saved: then Ctrl-C asks for that, and only a second one does not wait."""
+        if self._owner is not None:
+            timeout = None
         if self._is_closed:
             return
         self._is_closed = True
@@ -242,7 +268,14 @@ class Job(Training):
         self._end_run()
         for session in (self._reader, self._worker_session):
             if session is not None:
-                session.close(timeout)
+                try:
+                    session.close(timeout)
+                except KeyboardInterrupt:
+                    if self._owner is None or interrupted:
+                        raise
+                    session.stop_job()
+                    session.close(timeout)
+                    raise
         if self._cluster is not None:
             self._cluster.close()
 
@@ -253,13 +286,15 @@ class Job(Training):
         if error is None:
             return self.close()
         try:
-            self._close(_PATIENCE if isinstance(error, KeyboardInterrupt) else None)
+            is_interrupted = isinstance(error, KeyboardInterrupt)
+            self._close(_PATIENCE if is_interrupted else None, is_interrupted)
         except Error:
             pass  # what the block was left with is what its caller wants to know
         return None
 
     def __getstate__(self) -> Dict[str, Any]:
-        """A job in an object that goes to another process, such as a DataLoader's worker, connects there anew."""
+        """A job in an object that goes to another process, such as a DataLoader's worker, connects there anew, and is no owner
+        there."""
         if self._cluster is not None:
             raise UsageError("a job of embers.local() lives in this process: it cannot be used in another one")
         return {"_place": self._place}
@@ -294,7 +329,8 @@ class Job(Training):
             if self._worker_session is None:
                 self._worker_session = _core.Session.join_as_worker(**self._place, tables=tables, parameters=parameters,
                                                             numeric=numeric, data=data, work=work, optimizer=optimizer,
-                                                            window=window)
+                                                            window=window, owner=self._owner)
+                self._check_host_embeddings()
             for table, keys, rows in self._imports:
                 self._worker_session.import_(table, keys, rows)
             self._imports.clear()
@@ -307,7 +343,7 @@ class Job(Training):
             if self._worker_session is not None:
                 return self._worker_session
             if self._reader is None:
-                if self._cluster is not None:
+                if self._cluster is not None or self._owner is not None:
                     raise UsageError("this job has no rows yet: it begins when this program computes its first minibatch, in "
                                      "job.minibatches() or job.train()")
                 self._reader = _core.Session.join_as_reader(**self._place)
@@ -323,8 +359,33 @@ class Job(Training):
         rows: np.ndarray = self._reading_session().lookup(table, keys, out)
         return rows
 
+    def _all_specs(self) -> Dict[str, Any]:
+        """Of tables that this program defines, host embeddings too."""
+        return {**self._specs, **self._host_embeddings.specs()}
+
+    def _check_host_embeddings(self) -> None:
+        """Raises Mismatch, and has not joined, if a table of the job is another one."""
+        try:
+            for embedding in self._host_embeddings.now():
+                self._check_host_embedding(embedding)
+        except Mismatch:
+            session, self._worker_session = self._worker_session, None
+            session.close()
+            raise
+
+    def _check_host_embedding(self, embedding: "HostEmbedding") -> None:
+        if embedding in self._checked or self._worker_session is None and self._cluster is not None:
+            return  # a job that has not begun has no tables yet
+        for table in self._reading_session().tables:
+            if table.name == embedding.name:
+                embedding.check_table(table)
+                self._checked.add(embedding)
+                return
+        self._reading_session().lookup(embedding.name, np.empty(0, np.int64))  # raises UnknownTable
+
     def _spec_of(self, table: str) -> Any:
-        for spec in (*self._specs.values(), *(() if table in self._specs else self._reading_session().tables)):
+        specs = self._all_specs()
+        for spec in (*specs.values(), *(() if table in specs else self._reading_session().tables)):
             if spec.name == table:
                 return spec
         self._reading_session().lookup(table, np.empty(0, np.int64))  # raises UnknownTable
@@ -343,10 +404,11 @@ class Job(Training):
         self._check_open()
         if self._worker_session is not None:
             return self._worker_session.import_(table, keys, rows)  # type: ignore[no-any-return]
-        if table not in self._specs:
+        specs = self._all_specs()
+        if table not in specs:
             raise UsageError(f"table '{table}' cannot be imported yet: define it (job.table('{table}', dim=...)); a program that "
                              "only looks rows up changes none")
-        check_rows(f"the array of rows for table '{table}'", rows, (len(keys), self._specs[table].dim))
+        check_rows(f"the array of rows for table '{table}'", rows, (len(keys), specs[table].dim))
         self._imports.append((table, keys, rows.copy()))  # until this program joins as a worker
         return None
 
@@ -370,7 +432,7 @@ def _close_all() -> None:
     is_interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
     for job in list(_open):
         try:
-            job._close(_PATIENCE if is_interrupted else None)
+            job._close(_PATIENCE if is_interrupted else None, is_interrupted)
         except Exception:  # noqa: BLE001  the program is ending: why the job did was said before
             pass
     _core.end_all(0 if is_interrupted else 5)  # what was let go of without being closed

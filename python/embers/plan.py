@@ -28,8 +28,8 @@ def plan(*, tables: Mapping[str, Union[int, Mapping[str, Any]]], batches: Iterab
                            batches=({"actions": b.actions, "user": b.users} for b in loader))
         plan["recommended"]     # {"shards": 2, "partitions": {"actions": "encoding", "user": "token"}}
 
-    tables: by name, the floats of a row, or a dict of what job.table() takes: dim, keys, initializer, optimizer, constraint; and
-    rows, if their number is known. batches: the keys of each table in some minibatches, in any shape, repeated or not; the
+    tables: by name, the floats of a row, or a dict of what job.table() takes: dim, keys, initializer, optimizer, constraint;
+    and rows, if their number is known. batches: the keys of each table in some minibatches, in any shape, repeated or not; the
     first `minibatches` of them are taken. mode, optimizer and sections (training={...}, storage={...}) are those of
     embers.local(). seconds: of measuring, about, for each number of shards.
 
@@ -49,7 +49,9 @@ def plan(*, tables: Mapping[str, Union[int, Mapping[str, Any]]], batches: Iterab
     for section in sections:
         if section not in ("job", "training", "storage"):
             raise BadInput(f"plan() has no section '{section}': there are job, training and storage")
-    lines = [] if optimizer is None else [f"optimizer = {text_of({'name': optimizer} if isinstance(optimizer, str) else optimizer)}"]
+    lines = []
+    if optimizer is not None:
+        lines.append(f"optimizer = {text_of({'name': optimizer} if isinstance(optimizer, str) else optimizer)}")
     for section, given in {"job": {}, "training": {"mode": mode}, "storage": {}}.items():
         lines.append(f"{section} = {text_of({**given, **sections.get(section, {})}, section)}")
     with tempfile.TemporaryDirectory(prefix="embers-plan-") as folder:

@@ -61,10 +61,12 @@ class Session {
       double connect_timeout, double timeout, const std::string& version,
       const std::vector<TableSpec>& tables, const std::vector<ParameterSpec>& parameters,
       const std::vector<std::string>& numeric, const std::vector<std::string>& data,
-      const std::optional<Work>& work, const std::string& optimizer, uint32_t window) {
+      const std::optional<Work>& work, const std::string& optimizer, uint32_t window,
+      const std::optional<client::OwnerPlace>& owner) {
     client::WorkerOptions options{
         options_of(master, job_dir, secret_file, insecure, connect_timeout, timeout, version)};
     options.window = window;
+    options.owner = owner;
     options.tables = tables;
     const auto kept = std::make_shared<std::vector<py::object>>();  // first values, while it joins
     for (const ParameterSpec& given : parameters) {
@@ -189,12 +191,22 @@ class Session {
     if (joined_->window > 0) joined_->session->give_back_undrawn();
   }
 
+  void settle() {
+    const Call call(joined_->generation);
+    wait_in_slices(std::nullopt, [&](auto slice) { return joined_->session->settle_for(slice); });
+  }
+
   void fail_job(const std::string& message) {
     const Call call(joined_->generation);
     run_interruptible<bool>([session = joined_->session, message] {
       session->fail_job(Error(ErrorCode::kInvalid, message));
       return true;
     });
+  }
+
+  void stop_job() {
+    const Call call(joined_->generation);
+    joined_->session->stop_job();
   }
 
   // Whether it has left by then.
@@ -261,20 +273,25 @@ class Session {
 
 void define_session(py::module_& module) {
   py::class_<TableSpec>(module, "TableSpec", "An embedding table.")
-      .def(py::init([](std::string name, uint32_t dim, const std::string& keys, std::string initializer,
-                       std::string optimizer, std::string constraint, std::string partition) {
-             return TableSpec{{std::move(name), dim, key_type_of(keys)},
-                              std::move(initializer),
-                              std::move(optimizer),
-                              std::move(constraint),
-                              std::move(partition)};
-           }),
-           py::arg("name"), py::arg("dim"), py::arg("keys") = "int64", py::arg("initializer") = "",
-           py::arg("optimizer") = "", py::arg("constraint") = "", py::arg("partition") = "",
-           "TableSpec(name, dim, keys='int64', initializer='', optimizer='', constraint='', partition='')\n\n"
-           "keys: 'int64' or 'bytes'. partition: 'token', 'encoding' or 'auto'. The others are values of a "
-           "job "
-           "file, '{ name = \"normal\", stddev = 0.01 }'; '' is the job's.")
+      .def(
+          py::init([](std::string name, uint32_t dim, const std::string& keys, std::string initializer,
+                      std::string optimizer, std::string constraint, std::string partition, int64_t rows,
+                      std::string dtype) {
+            if (rows < 0) fail(ErrorCode::kInvalid, "table '{}' has {} rows", name, rows);
+            return TableSpec{
+                {std::move(name), dim, key_type_of(keys), rows, std::move(dtype), std::move(partition)},
+                std::move(initializer),
+                std::move(optimizer),
+                std::move(constraint)};
+          }),
+          py::arg("name"), py::arg("dim"), py::arg("keys") = "int64", py::arg("initializer") = "",
+          py::arg("optimizer") = "", py::arg("constraint") = "", py::arg("partition") = "",
+          py::arg("rows") = 0, py::arg("dtype") = "",
+          "TableSpec(name, dim, keys='int64', initializer='', optimizer='', constraint='', partition='', "
+          "rows=0, dtype='')\n\n"
+          "keys: 'int64' or 'bytes'. partition: 'token', 'encoding' or 'auto'. rows: keys are below; 0 where "
+          "they may be any. dtype: 'float32', 'float16' or 'bfloat16'. The others are values of a job "
+          "file, '{ name = \"normal\", stddev = 0.01 }'; '' is the job's.")
       .def_property_readonly("name", [](const TableSpec& t) { return t.name; })
       .def_property_readonly("dim", [](const TableSpec& t) { return t.dim; })
       .def_property_readonly(
@@ -282,7 +299,9 @@ void define_session(py::module_& module) {
       .def_readonly("initializer", &TableSpec::initializer)
       .def_readonly("optimizer", &TableSpec::optimizer)
       .def_readonly("constraint", &TableSpec::constraint)
-      .def_readonly("partition", &TableSpec::partition)
+      .def_property_readonly("partition", [](const TableSpec& t) { return t.partition; })
+      .def_property_readonly("rows", [](const TableSpec& t) { return t.rows; })
+      .def_property_readonly("dtype", [](const TableSpec& t) { return t.dtype; })
       .def("__repr__", [](const TableSpec& t) {
         return fmt::format("<embers table '{}': dim {}, keys {}>", t.name, t.dim,
                            t.keys == client::KeyType::kInt64 ? "int64" : "bytes");
@@ -312,6 +331,18 @@ void define_session(py::module_& module) {
       .def_readonly("batch_size", &Work::batch_size)
       .def_readonly("epochs", &Work::epochs)
       .def_readonly("drop_last", &Work::drop_last);
+  py::class_<client::OwnerPlace>(module, "OwnerPlace", "Where others reach a worker that is an owner, too.")
+      .def(py::init([](std::vector<std::string> listen, std::string advertise, std::string port_range) {
+             return client::OwnerPlace{std::move(listen), std::move(advertise), std::move(port_range)};
+           }),
+           py::arg("listen") = std::vector<std::string>(), py::arg("advertise") = "",
+           py::arg("port_range") = "",
+           "OwnerPlace(listen=[], advertise='', port_range='')\n\nlisten: 'HOST:PORT' or 'unix:/path'; none: "
+           "a "
+           "free port at the "
+           "address that reaches the master, and a Unix socket. advertise: HOST or HOST:PORT by which others "
+           "reach it. "
+           "port_range: 'A-B'.");
   const client::Options defaults;
   py::class_<Session>(module, "Session", "A program's part in a running job. Threads may share it.")
       .def_static("join_as_reader", &Session::join_as_reader, py::arg("master") = "", py::arg("job_dir") = "",
@@ -325,7 +356,9 @@ void define_session(py::module_& module) {
                   py::arg("timeout") = defaults.timeout.count(), py::arg("version") = EMBERS_VERSION,
                   py::arg("tables"), py::arg("parameters"), py::arg("numeric"), py::arg("data"),
                   py::arg("work"), py::arg("optimizer") = "", py::arg("window") = 0,
-                  "Joins to compute gradients. Returns when all shards have joined.")
+                  py::arg("owner") = py::none(),
+                  "Joins to compute gradients; with an OwnerPlace, also as a shard. Returns when all shards "
+                  "have joined.")
       .def_property_readonly("job", &Session::job, "The job's name.")
       .def_property_readonly("tables", &Session::tables, "The job's embedding tables.")
       .def("lookup", &Session::lookup, py::arg("table"), py::arg("keys"), py::arg("out") = py::none(),
@@ -353,6 +386,10 @@ void define_session(py::module_& module) {
       .def("give_back_undrawn", &Session::give_back_undrawn,
            "Gives back the minibatch that is asked for ahead of lease(), for when that will not be called "
            "for a while.")
+      .def("stop_job", &Session::stop_job,
+           "Of an owner: asks the master to save and end the job, and returns at once.")
+      .def("settle", &Session::settle,
+           "Waits until the shards have acknowledged what this program has pushed.")
       .def("close", &Session::close, py::arg("timeout") = py::none(),
            "close(timeout=None) -> bool\n\nLeaves the job: what is leased is given back, what is pushed "
            "arrives. Whether "

@@ -7,23 +7,22 @@
 namespace embers {
 namespace {
 
-using Verdict = Finding::Verdict;
 
 TEST(Doctor, WarnsOfSlowNetworks) {
-  EXPECT_EQ(judge_round_trip("m", 0.001).verdict, Verdict::kOk);
+  EXPECT_EQ(judge_round_trip("m", 0.001).verdict, Finding::Verdict::kOk);
   const Finding far = judge_round_trip("m", 0.04);
-  EXPECT_EQ(far.verdict, Verdict::kWarning);
+  EXPECT_EQ(far.verdict, Finding::Verdict::kWarning);
   EXPECT_NE(far.advice.find("training.prefetch"), std::string::npos);
-  EXPECT_EQ(judge_bandwidth("m", 1e9, 1e9, false).verdict, Verdict::kOk);
-  EXPECT_EQ(judge_bandwidth("m", 1e9, 1e8, false).verdict, Verdict::kWarning);
-  EXPECT_EQ(judge_bandwidth("m", 1e8, 1e8, true).verdict, Verdict::kOk) << "this host is busy";
+  EXPECT_EQ(judge_bandwidth("m", 1e9, 1e9, false).verdict, Finding::Verdict::kOk);
+  EXPECT_EQ(judge_bandwidth("m", 1e9, 1e8, false).verdict, Finding::Verdict::kWarning);
+  EXPECT_EQ(judge_bandwidth("m", 1e8, 1e8, true).verdict, Finding::Verdict::kOk) << "this host is busy";
 }
 
 TEST(Doctor, WarnsOfClocksThatAreFarApart) {
   EXPECT_NE(judge_clock("m", 0.0004, 0.0005).what.find("agrees"), std::string::npos);
   EXPECT_NE(judge_clock("m", -0.3, 0.0005).what.find("300.0 ms behind"), std::string::npos);
-  EXPECT_EQ(judge_clock("m", -0.3, 0.0005).verdict, Verdict::kOk);
-  EXPECT_EQ(judge_clock("m", 90, 0.0005).verdict, Verdict::kWarning);
+  EXPECT_EQ(judge_clock("m", -0.3, 0.0005).verdict, Finding::Verdict::kOk);
+  EXPECT_EQ(judge_clock("m", 90, 0.0005).verdict, Finding::Verdict::kWarning);
 }
 
 TEST(Doctor, SaysWhatToDoBelowEachFinding) {

@@ -31,7 +31,7 @@ struct JobOptions {
   bool keeps_journal = false;  // a lost owner's next process takes its place
   double heartbeat_timeout = 30;
   Partition partition = Partition::kToken;  // of table "user"
-  std::string secret_file = {};  // none: the job has no secret
+  std::string secret_file = {};             // none: the job has no secret
   std::string server_password = {};
 };
 
