@@ -32,6 +32,8 @@ int run_bench(const BenchOptions& options) {
       return bench_hosts(options);
     case Bench::kPython:
       return bench_python(options);
+    case Bench::kPartition:
+      return bench_partition(options);
   }
   fail(ErrorCode::kInternal, "there is no benchmark with this number");
 }

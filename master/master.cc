@@ -1,6 +1,8 @@
 // The master's actor: what arrives, as events.
 #include "master/master.h"
 
+#include <spdlog/spdlog.h>
+
 #include "actors/errors.h"
 #include "master/master_actor.h"
 #include "master/messages.h"
@@ -42,7 +44,9 @@ Message<wire::JobReply> MasterActorState::describe_job() const {
 std::shared_ptr<const ToldModel> MasterActorState::settled(const Message<wire::JoinRequest>& request) const {
   if (!config->job.model_from_worker() || !request.get().hasTold()) return nullptr;
   auto told = std::make_shared<ToldModel>(read(request.get().getTold()));
-  settle_model(config->job, told->model);
+  const std::vector<std::string> chosen = settle_model(config->job, told->model, told->batch_size);
+  for (const std::string& line : chosen)
+    if (job->wants_model()) spdlog::info("{}", line);
   if (config->task == JobConfig::Task::kEvaluate) without_slots(told->model);
   read_values(request.get().getTold());
   return told;

@@ -92,7 +92,7 @@ void check_clipping(const job::Job& job, const ModelSpec& model) {
            job.place({"optimizer"}), table.name);
 }
 
-void settle_model(const job::Job& job, ModelSpec& model) {
+std::vector<std::string> settle_model(const job::Job& job, ModelSpec& model, uint64_t batch_size) {
   for (TableSpec& table : model.tables) {
     const UpdateRuleSpec& rule = table.update_rule.name.empty() ? job.optimizer : table.update_rule;
     if (table.name == kDenseTable) {
@@ -106,7 +106,7 @@ void settle_model(const job::Job& job, ModelSpec& model) {
   }
   check_model(job, model);
   check_clipping(job, model);
-  settle_partitions(model, job.storage.shards);
+  return settle_partitions(model, job.storage.shards, batch_size);
 }
 
 void without_slots(ModelSpec& model) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "job/job.h"
 #include "schema/table_spec.h"
@@ -21,8 +23,8 @@ void check_model(const job::Job& job, const ModelSpec& model);
 void check_clipping(const job::Job& job, const ModelSpec& model);
 
 // A model that a worker told (schema/told_model.h) as the job has it: with the job's update rule and
-// [storage.tables], and checked.
-void settle_model(const job::Job& job, ModelSpec& model);
+// [storage.tables], and checked. `batch_size`, and what is returned: see settle_partitions().
+std::vector<std::string> settle_model(const job::Job& job, ModelSpec& model, uint64_t batch_size = 0);
 
 // Evaluation changes no row, so owners need no slots.
 void without_slots(ModelSpec& model);

@@ -17,22 +17,31 @@ std::string why_whole_rows(const TableSpec& table) {
   return "";
 }
 
-Partition settle_partition(const TableSpec&, uint32_t) { return Partition::kToken; }
+PartitionChoice settle_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size) {
+  const std::string why = why_whole_rows(table);
+  return why.empty() ? choose_partition(table, owners, batch_size) : PartitionChoice{Partition::kToken, why};
+}
 
-void settle_partitions(ModelSpec& model, uint32_t owners) {
+std::vector<std::string> settle_partitions(ModelSpec& model, uint32_t owners, uint64_t batch_size) {
+  std::vector<std::string> chosen;
   for (TableSpec& table : model.tables) {
-    if (owners == 1 || is_reserved(table.name)) table.partition = Partition::kToken;
+    if (is_reserved(table.name)) table.partition = Partition::kToken;
+    if (table.partition == Partition::kAuto) {
+      const PartitionChoice choice = settle_partition(table, owners, batch_size);
+      table.partition = choice.partition;
+      chosen.push_back(
+          fmt::format("table '{}': {}, because {}", table.name, name(choice.partition), choice.why));
+    }
+    if (owners == 1) table.partition = Partition::kToken;
     if (table.partition == Partition::kToken) continue;
-    const std::string why = why_whole_rows(table);
-    if (table.partition == Partition::kAuto)
-      table.partition = why.empty() ? settle_partition(table, owners) : Partition::kToken;
-    else if (!why.empty())
+    if (const std::string why = why_whole_rows(table); !why.empty())
       fail(ErrorCode::kInvalid,
            "table '{}' cannot have partition = \"encoding\", by which each shard has some columns of every "
            "row: "
            "{}; use partition = \"token\"",
            table.name, why);
   }
+  return chosen;
 }
 
 }  // namespace embers

@@ -57,7 +57,8 @@ apps/launch:          base schema job storage actors client apps/command_line ap
 apps/launch/slurm:    base schema job client apps/command_line apps/process apps/launch
 apps/doctor:          base schema job actors client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
-apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/shard apps/op
+apps/plan:            base schema job client master apps/process
+apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/shard apps/op apps/plan
 apps:                 base schema data apps/command_line apps/process apps/shard apps/control apps/top apps/launch apps/doctor
 bench/peers:          base schema job data model
 bench/harness:        base schema model bench/peers apps/command_line apps/process
@@ -67,6 +68,7 @@ bench/wire:           base schema storage actors client bench/harness apps/proce
 bench/control:        base schema job data model actors client bench/harness apps/process
 bench/storage:        base schema storage actors bench/harness bench/wire apps/process
 bench/hosts:          base data apps/process bench/harness bench/models
+bench/partition:      base schema job apps/command_line apps/plan bench/harness
 bench/python:         base schema job data client apps/command_line apps/process bench/harness bench/models bench/peers
 bench:                base schema model apps/command_line apps/process bench
 python/src:           base schema job data storage actors master client model/lookup apps/command_line apps/process apps/shard

@@ -38,6 +38,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       "deepfm across a link of 1 Gbit/s and 0.5 ms beside the same job on one host, 15 minutes (--quick: 2)");
   add(Bench::kPython, "python",
       "PyTorch scripts with embers beside the same with torch's own tables, 10 minutes (--quick: 2)");
+  add(Bench::kPartition, "partition",
+      "wide and narrow tables on two shards, split by rows and by columns; 2 minutes (--quick: seconds)");
   const auto [part, options] =
       add_command<BenchPartOptions>(*bench, chosen, "part", "a process of a benchmark");
   part->group("")->add_option("WORDS", options.words);

@@ -171,6 +171,14 @@ struct CheckOptions {
   JobOptions job;
 };
 
+struct PlanOptions {
+  JobOptions job;              // file, set, report
+  std::string shards = "1,2";  // --shards LIST
+  std::string keys;            // --keys FILE
+  double seconds = 20;         // --seconds
+  bool json = false;           // --json
+};
+
 struct SynthOptions {
   uint64_t rows = 100000, seed = 1;
   std::string out = "data";
@@ -190,7 +198,8 @@ enum class Bench : uint8_t {
   kStorage,
   kControl,
   kHosts,
-  kPython
+  kPython,
+  kPartition
 };
 
 struct BenchOptions {
@@ -214,7 +223,7 @@ using Command =
     std::variant<TrainOptions, MasterOptions, ShardOptions, WorkerOptions, LaunchOptions, GuardOptions,
                  MemberOptions, StatusOptions, ScaleOptions, DrainOptions, StopOptions, CheckpointOptions,
                  TopOptions, DoctorOptions, ExamineOptions, EvaluateOptions, PredictOptions, CheckOptions,
-                 SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
+                 PlanOptions, SynthOptions, OpOptions, BenchOptions, BenchPartOptions, HelpOptions>;
 
 // The functions of an overload set, for std::visit.
 template <class... Functions>

@@ -271,6 +271,27 @@ void add_using(CLI::App& app, Chosen& chosen) {
   add_job(*check, check_options.job);
 }
 
+void add_plan(CLI::App& app, Chosen& chosen) {
+  const auto [plan, options] = add_command<PlanOptions>(
+      app, chosen, "plan",
+      "measure on this host which tables of a job are better split by rows, which by columns, and over how "
+      "many shards");
+  add_job(*plan, options.job);
+  plan->add_option("--shards", options.shards, "numbers of shards to measure, e.g. 1,2,4")
+      ->capture_default_str()
+      ->check(kNotEmpty);
+  plan->add_option("--keys", options.keys,
+                   "JSON file with tables and keys of minibatches, for a job whose model comes with its "
+                   "first worker")
+      ->check(kNotEmpty);
+  plan->add_option("--seconds", options.seconds, "of measuring, for each number of shards")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  plan->add_flag("--json", options.json, "print the plan as JSON");
+  plan->add_option("--report", options.job.report, "also write the plan as JSON to this file")
+      ->check(kNotEmpty);
+}
+
 void add_synth(CLI::App& app, Chosen& chosen) {
   CLI::App* const synth = app.add_subcommand("synth", "generate data");
   synth->require_subcommand(1);

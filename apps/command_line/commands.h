@@ -47,6 +47,7 @@ void add_shard(CLI::App& app, Chosen& chosen);
 void add_worker(CLI::App& app, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);
 void add_using(CLI::App& app, Chosen& chosen);  // evaluate, predict, check
+void add_plan(CLI::App& app, Chosen& chosen);
 void add_synth(CLI::App& app, Chosen& chosen);
 
 // launch_options.cc

@@ -79,7 +79,7 @@ int parse_and_run(int argc, const char* const* argv, const std::function<int(con
   app.set_version_flag("--version", "embers " EMBERS_VERSION);
   Chosen chosen;
   for (const auto add : {add_train, add_launch, add_launched, add_master, add_shard, add_worker, add_control,
-                         add_top, add_doctor, add_using, add_synth, add_bench, add_op, add_help})
+                         add_top, add_doctor, add_using, add_plan, add_synth, add_bench, add_op, add_help})
     add(app, chosen);
   CLI::App* command = &app;
   for (int i = 1;

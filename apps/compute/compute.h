@@ -11,6 +11,7 @@ int serve_worker(const WorkerOptions& options);
 int evaluate(const EvaluateOptions& options);
 int predict(const PredictOptions& options);
 int check(const JobOptions& options);
+int plan_job(const PlanOptions& options);
 int examine(const JoinOptions& options);
 
 }  // namespace embers

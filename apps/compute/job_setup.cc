@@ -122,7 +122,9 @@ std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOpti
   config->shards = setup.job.storage.shards;
   if (setup.runner) {
     config->model = setup.runner->spec();
-    settle_partitions(config->model, config->shards);
+    for (const std::string& line :
+         settle_partitions(config->model, config->shards, setup.job.training.batch_size))
+      spdlog::info("{}", line);
     config->dense = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, false));
     config->buffers = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, true));
     // A model without embedding layers gets one owner inside the master.

@@ -19,7 +19,8 @@ int main(int argc, char** argv) {
             [](const ExamineOptions& o) { return examine(o.join); },
             [](const EvaluateOptions& o) { return evaluate(o); },
             [](const PredictOptions& o) { return predict(o); },
-            [](const CheckOptions& o) { return check(o.job); }, [](const OpOptions& o) { return run_op(o); },
+            [](const CheckOptions& o) { return check(o.job); }, [](const PlanOptions& o) { return plan_job(o); },
+            [](const OpOptions& o) { return run_op(o); },
             [](const auto&) -> int { fail(ErrorCode::kInvalid, "this is a command of the program embers"); }},
         command);
   });

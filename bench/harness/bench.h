@@ -25,6 +25,7 @@ int bench_wire(const BenchOptions& options);
 int bench_control(const BenchOptions& options);
 int bench_hosts(const BenchOptions& options);
 int bench_python(const BenchOptions& options);
+int bench_partition(const BenchOptions& options);
 
 double seconds_since(BenchClock::time_point begin);
 

@@ -20,6 +20,7 @@ from .host_embedding import HostEmbedding, HostEmbeddingOptimizerSpec, create_ho
 from .job import Job
 from .optimizers import (SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Ftrl, GroupFtrl, Lion, Nadam, RMSprop,
                          RowwiseAdagrad, UpdateRule)
+from .plan import plan
 from .sampler import record_seed
 from .table import Parameter, Table
 
@@ -29,6 +30,6 @@ __all__ = [
     "Job", "JobFailed", "Lion", "Lost", "Mismatch", "MissingKey", "Nadam", "NotRegistered", "OutOfRange", "Parameter",
     "RMSprop", "Refresh", "Retry", "RowwiseAdagrad", "SGD", "StaleLease", "StaleMap", "StaleVersion", "Table", "Timeout",
     "Unavailable", "UnknownTable", "Unreachable", "UpdateRule", "UsageError", "__version__", "connect", "constraints",
-    "create_host_embedding", "initializers", "local", "optimizers", "record_seed", "register", "schedules", "unique",
+    "create_host_embedding", "initializers", "local", "optimizers", "plan", "record_seed", "register", "schedules", "unique",
     "unique_strings",
 ]

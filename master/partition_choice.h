@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "schema/table_spec.h"
+
+// What partition = "auto" chooses: a model of what a step costs, whose constants `embers plan` measured
+// (docs/notes/partition.md). Pure.
+namespace embers {
+
+// A step: a worker pulls and pushes the rows of so many keys of one table. The busiest shard counts, since
+// the others wait for it. Seconds.
+double step_seconds(const TableSpec& table, Partition partition, double keys, uint32_t owners);
+
+// The share of the keys that the shard with most of them has, on average, when hashes spread them.
+double busiest_share(double keys, uint32_t owners);
+
+struct PartitionChoice {
+  Partition partition = Partition::kToken;
+  std::string why;  // "its 512 rows of 4096 columns ...": follows "because "
+};
+
+// For a table with partition "auto" that can be split either way. `batch_size` is that of the job; 0 if it is
+// not known.
+PartitionChoice choose_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size);
+
+}  // namespace embers
