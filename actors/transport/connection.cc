@@ -333,7 +333,8 @@ void Connection::take_chunks() {
   busy_.reserve(small_.size() + (large_.empty() ? 0 : kMostLarge));
   const auto take = [&](const OutFrame& frame, uint32_t chunk) {
     const size_t begin = size_t{chunk} * kChunkWords;
-    OutFrame& part = busy_.emplace_back(frame).frame;
+    busy_.push_back({frame});
+    OutFrame& part = busy_.back().frame;
     part.header.chunk = chunk;
     part.header.words = static_cast<uint32_t>(std::min(kChunkWords, frame.size - begin));
     buffers_.push_back(asio::buffer(&part.header, sizeof part.header));
@@ -341,7 +342,8 @@ void Connection::take_chunks() {
     return size_t{part.header.words};
   };
   const auto lend = [&](const OutFrame& frame, SharedPlace place) {
-    Part& part = busy_.emplace_back(frame, place);
+    busy_.push_back({frame, place});
+    Part& part = busy_.back();
     FrameHeader& header = part.frame.header;
     header.flags |= FrameHeader::kShared;
     header.chunks = header.words = 1;

@@ -62,14 +62,14 @@ class Minibatch {
     minibatch_->ask_to_begin();
   }
 
-  bool begin() {
+  std::optional<bool> begin(std::optional<double> timeout) {
     const Use use(*this);
     std::optional<bool> begun;
-    wait_in_slices(std::nullopt, [&](auto slice) {
+    wait_in_slices(deadline_of(timeout), [&](auto slice) {
       begun = minibatch_->begin_for(slice);
       return begun.has_value();
     });
-    return *begun;
+    return begun;
   }
 
   bool wait() {
@@ -219,10 +219,13 @@ void define_minibatch(py::module_& module) {
                              "Whether it is of the test data: nothing is pushed.")
       .def("ask_to_begin", &Minibatch::ask_to_begin,
            "ask_to_begin()\n\nAsks what begin() asks, and returns at once: begin() gives the answer.")
-      .def("begin", &Minibatch::begin,
-           "begin() -> bool\n\nThe work begins: its deadline counts from here. Waits in sync mode until the "
-           "version is "
-           "there. False: give it back, and draw again, lowest first.")
+      .def(
+          "begin", &Minibatch::begin, py::arg("timeout") = py::none(),
+          "begin(timeout=None) -> bool | None\n\nThe work begins: its deadline counts from here. Waits in "
+          "sync "
+          "mode until the "
+          "version is there. False: give it back, and draw again, lowest first. None: it has not begun in so "
+          "many seconds; ask again.")
       .def("pull", &Minibatch::pull, py::arg("lists"),
            "pull([(table, keys), ...])\n\nAsks for the rows of these keys, which are unique in each list, "
            "and for the "
