@@ -106,6 +106,8 @@ std::shared_ptr<ReplicaOwner> Session::Impl::owner() const {
 std::shared_ptr<const Owners> Session::Impl::wait_for_owners(Clock::time_point deadline) {
   try {
     auto owners = core->owners(deadline);
+    // Where all shards are there without it, the session has joined before its owner is refused.
+    if (const auto here = owner(); owners && here && !here->serves_by(deadline)) owners = nullptr;
     if (owners) return owners;
     fail(ErrorCode::kTimeout,
          "the job '{}' of {} has not begun within {:g} s: check that its shards and workers have joined, "

@@ -59,6 +59,7 @@ void ReplicaOwner::join() {
           const MutexLock lock(shared_->mutex);
           shared_->number = number;
           shared_->handles = handles;
+          shared_->changed.notify_all();
           if (shared_->stops) owner_.ask_to_stop();
         });
   } catch (const Error& e) {
@@ -85,6 +86,14 @@ void ReplicaOwner::withdraw(const std::string& why) {
     if (!shared_->number || shared_->ended) return;
   }
   owner_.tell_that_it_leaves(why);
+}
+
+bool ReplicaOwner::serves_by(std::chrono::steady_clock::time_point deadline) {
+  MutexLock lock(shared_->mutex);
+  while (!shared_->number && !shared_->ended && lock.wait_until(shared_->changed, deadline)) {
+  }
+  if (!shared_->number && shared_->why) throw Error(*shared_->why);
+  return shared_->number.has_value();
 }
 
 bool ReplicaOwner::has_ended_by(std::chrono::steady_clock::time_point deadline) {

@@ -38,6 +38,8 @@ class ReplicaOwner {
   // Its process has no part in the job after all: tells the master why, if it has joined.
   void withdraw(const std::string& why);
 
+  // Waits until it serves; throws why it was refused. False when neither is known by then.
+  bool serves_by(std::chrono::steady_clock::time_point deadline);
   // Whether the job has ended for it, or it was refused, by then.
   bool has_ended_by(std::chrono::steady_clock::time_point deadline);
   // Waits for that; how it ended.
