@@ -211,7 +211,7 @@ double kib_per_member(const Side& side) {
 }
 
 // The limit: the same workers, and nobody's master.
-std::vector<Span> measure_bare(const Size& size) {
+std::vector<Span> measure_bare(const Size& size, size_t workers) {
   CrowdLoop loop;
   const BenchChild master = BenchChild::part({"bare-master"});
   auto job = std::make_shared<ControlJob>();
@@ -219,8 +219,8 @@ std::vector<Span> measure_bare(const Size& size) {
   job->master.sin_port = htons(static_cast<uint16_t>(std::stoi(master.ready())));
   job->master.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   Crowd crowd(loop, job);
-  crowd.add_workers(size.workers.back());
-  wait_for_members(loop, crowd, size.workers.back());
+  crowd.add_workers(workers);
+  wait_for_members(loop, crowd, workers);
   crowd.lease_always();
   std::vector<Span> spans;
   for (int round = 0; round < size.rounds; ++round)
@@ -324,8 +324,15 @@ int bench_control(const BenchOptions& options) {
            result.at("workers_lost").dump());
   }
   sides.clear();
-  const Json bare = to_json(measure_bare(size));
+  const Json bare = to_json(measure_bare(size, size.workers.back()));
+  const Json bare_small = to_json(measure_bare(size, size.small));
+  const double bare_scale = bare["cpu_us_per_lease"]["median"].get<double>() /
+                            bare_small["cpu_us_per_lease"]["median"].get<double>();
   report["bare"] = bare;
+  report["bare_small"] = bare_small;
+  report["scale"]["bare"] = bare_scale;
+  fmt::print("the limit: {:.1f} us a lease with {} workers, {:.2f} times that with {}\n",
+             bare["cpu_us_per_lease"]["median"].get<double>(), size.workers.back(), bare_scale, size.small);
   report["targets"] = {
       target("control.leases_per_second", always["leases_per_cpu_second"]["median"], 20000,
              bare["leases_per_cpu_second"]["median"]),
