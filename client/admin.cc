@@ -11,7 +11,7 @@
 #include "base/mutex.h"
 #include "base/random_number.h"
 #include "client/reach_master.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers::client {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 

@@ -63,7 +63,7 @@ struct MasterLink {
   std::string index_dir;
   bool evaluates = false;    // a saved model, on the test set
   std::string version;       // of its embers
-  bool wants_model = false;  // no worker has told it yet: see schema/told_model.h
+  bool wants_model = false;  // no worker has told it yet: see schema/messages/told_model.h
 };
 
 struct ReachOptions {

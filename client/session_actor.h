@@ -10,7 +10,7 @@
 #include "base/errors.h"
 #include "client/work.h"
 #include "job/job.h"
-#include "schema/told_model.h"
+#include "schema/messages/told_model.h"
 
 namespace embers {
 

@@ -11,7 +11,7 @@
 #include "actors/message_types.h"
 #include "actors/routing/direct_reads.h"
 #include "base/stage_times.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 #include "schema/partition.h"
 #include "schema/pulled_rows.h"
 

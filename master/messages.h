@@ -2,7 +2,7 @@
 
 #include "master/master.h"
 #include "master/state/events.h"
-#include "schema/message_form.h"
+#include "schema/messages/message_form.h"
 #include "schema/status.h"
 
 namespace embers {

@@ -20,7 +20,7 @@ void check_model(const job::Job& job, const ModelSpec& model);
 // Of a job that trains: clipping must be possible there.
 void check_clipping(const job::Job& job, const ModelSpec& model);
 
-// A model that a worker told (schema/told_model.h) as the job has it: with the job's update rule and
+// A model that a worker told (schema/messages/told_model.h) as the job has it: with the job's update rule and
 // [storage.tables], and checked.
 void settle_model(const job::Job& job, ModelSpec& model);
 

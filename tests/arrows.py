@@ -15,6 +15,7 @@ base/floats:          base
 base/files:           base
 base/log:             base
 schema:               base
+schema/messages:      base schema
 job/document:         base
 job/sections:         base schema job/document
 job/features:         base schema job/document job/sections

@@ -14,7 +14,7 @@
 #include "master/state/job_config.h"
 #include "master/state/leases.h"
 #include "master/state/versions.h"
-#include "schema/told_model.h"
+#include "schema/messages/told_model.h"
 
 // What happens to a job, and what is to be done about it: plain values, so that a job's course can be
 // computed, replayed and tested without any process, thread or clock.

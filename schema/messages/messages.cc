@@ -1,4 +1,4 @@
-#include "schema/messages.h"
+#include "schema/messages/messages.h"
 
 #include <capnp/schema.h>
 

@@ -1,4 +1,4 @@
-#include "schema/told_model.h"
+#include "schema/messages/told_model.h"
 
 #include <fmt/ranges.h>
 

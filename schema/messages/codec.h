@@ -8,7 +8,7 @@
 #include "base/errors.h"
 #include "base/floats/float_buffer.h"
 #include "schema/ids.h"
-#include "schema/message.h"
+#include "schema/messages/message.h"
 #include "schema/partition.h"
 #include "schema/table_spec.h"
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 #include "schema/table_spec.h"
 
 namespace embers {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "schema/message.h"
+#include "schema/messages/message.h"
 
 namespace embers {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "schema/messages.h"
+#include "schema/messages/messages.h"
 
 namespace embers {
 

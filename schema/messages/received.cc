@@ -1,4 +1,4 @@
-#include "schema/received.h"
+#include "schema/messages/received.h"
 
 #include <capnp/any.h>
 
@@ -52,7 +52,7 @@ capnp::ElementSize element_size(capnp::Type element) {
       return capnp::ElementSize::INLINE_COMPOSITE;
     default:
       fail(ErrorCode::kInternal,
-           "schema/received.cc knows no lists of this type: teach it, or change the schema");
+           "schema/messages/received.cc knows no lists of this type: teach it, or change the schema");
   }
 }
 
@@ -76,7 +76,7 @@ class Types {
 
   void add(ReceivedType& type, capnp::StructSchema schema, capnp::StructSchema::Field field) {
     if (!field.getProto().isSlot())
-      fail(ErrorCode::kInternal, "{} has a group, which schema/received.cc does not know",
+      fail(ErrorCode::kInternal, "{} has a group, which schema/messages/received.cc does not know",
            schema.getShortDisplayName().cStr());
     const capnp::Type is = field.getType();
     ReceivedType::Field out{field.getProto().getSlot().getOffset(), field.getProto().getName()};
@@ -93,7 +93,7 @@ class Types {
       out.element = element_size(element);
       if (element.isStruct()) out.inner = &make(element.asStruct());
     } else if (is.isAnyPointer() || is.isInterface()) {
-      fail(ErrorCode::kInternal, "{}.{} may point at anything: schema/received.cc cannot check it",
+      fail(ErrorCode::kInternal, "{}.{} may point at anything: schema/messages/received.cc cannot check it",
            schema.getShortDisplayName().cStr(), out.name);
     } else {
       return;  // a number

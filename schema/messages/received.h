@@ -3,7 +3,7 @@
 #include <capnp/schema.h>
 
 #include "base/errors.h"
-#include "schema/message.h"
+#include "schema/messages/message.h"
 
 // Messages that come from outside the process: from a peer, or from a file.
 namespace embers {

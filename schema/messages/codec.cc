@@ -1,4 +1,4 @@
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 #include <bit>
 #include <cstring>
