@@ -6,7 +6,7 @@
 
 #include "actors/errors.h"
 #include "actors/routing/remote_owner.h"
-#include "actors/transport/job_dir.h"
+#include "actors/transport/addresses/job_dir.h"
 #include "base/host.h"
 #include "base/random_number.h"
 #include "client/slurm.h"

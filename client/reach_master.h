@@ -21,7 +21,7 @@ namespace embers {
 // Where a job is, and what proves that a process belongs to it.
 struct JobLocation {
   std::string master;       // its address; empty: the job directory says where it listens
-  std::string job_dir;      // see actors/transport/job_dir.h; with an address, it only has the secret
+  std::string job_dir;      // see actors/transport/addresses/job_dir.h; with an address, it only has the secret
   std::string secret_file;  // holds the secret, instead of the job directory
   bool insecure = false;    // no secret, even beyond this host
   std::chrono::duration<double> connect_timeout{20};

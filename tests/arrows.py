@@ -39,6 +39,8 @@ model:                base schema job data model
 actors:               base schema
 actors/door:          base schema actors
 actors/frames:        base schema actors actors/door
+actors/transport/addresses: base actors/door
+actors/transport/connections: base schema actors actors/door actors/frames
 actors/transport:     base schema actors actors/door actors/frames
 actors/probe:         base schema actors actors/transport
 actors/routing:       base schema actors actors/transport storage

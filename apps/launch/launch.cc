@@ -16,7 +16,7 @@
 #include <optional>
 #include <set>
 
-#include "actors/transport/job_dir.h"
+#include "actors/transport/addresses/job_dir.h"
 #include "apps/launch/job_watch.h"
 #include "apps/launch/launch_dir.h"
 #include "apps/launch/log_follower.h"

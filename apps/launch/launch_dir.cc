@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "actors/transport/job_dir.h"
+#include "actors/transport/addresses/job_dir.h"
 #include "base/errors.h"
 
 namespace embers::launch {

@@ -11,7 +11,7 @@ namespace embers::launch {
 // ended well. One launcher at a time uses a directory, and none while a master that it did not start is
 // there.
 //
-//   address, secret   of the master: see actors/transport/job_dir.h
+//   address, secret   of the master: see actors/transport/addresses/job_dir.h
 //   logs/LABEL.log    of each member
 class LaunchDir {
  public:

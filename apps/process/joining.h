@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/door/secret.h"
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
 #include "apps/command_line/command.h"
 #include "base/errors.h"
 #include "client/reach_master.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "actors/ask.h"
-#include "actors/transport/local_address.h"
+#include "actors/transport/addresses/local_address.h"
 #include "apps/process/open_files.h"
 #include "apps/process/owner_config.h"
 #include "base/host.h"

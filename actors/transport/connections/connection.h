@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "actors/frames/frame_connection.h"
-#include "actors/transport/event_loop.h"
-#include "actors/transport/flow.h"
-#include "actors/transport/liveness.h"
+#include "actors/transport/connections/event_loop.h"
+#include "actors/transport/connections/flow.h"
+#include "actors/transport/connections/liveness.h"
 #include "base/forks.h"
 #include "base/mutex.h"
 

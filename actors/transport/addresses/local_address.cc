@@ -1,4 +1,4 @@
-#include "actors/transport/local_address.h"
+#include "actors/transport/addresses/local_address.h"
 
 #include <netdb.h>
 #include <sys/socket.h>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "actors/frames/frame.h"
-#include "actors/transport/byte_budget.h"
+#include "actors/transport/connections/byte_budget.h"
 #include "base/mutex.h"
 
 namespace embers {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "actors/door/secret.h"
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
 #include "base/files/directory_lock.h"
 
 namespace embers {

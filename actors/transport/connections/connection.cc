@@ -1,4 +1,4 @@
-#include "actors/transport/connection.h"
+#include "actors/transport/connections/connection.h"
 
 #include <linux/sockios.h>
 #include <spdlog/spdlog.h>

@@ -1,4 +1,4 @@
-#include "actors/transport/flow.h"
+#include "actors/transport/connections/flow.h"
 
 namespace embers {
 

@@ -1,4 +1,4 @@
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
 
 #include <charconv>
 

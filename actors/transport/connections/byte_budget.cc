@@ -1,4 +1,4 @@
-#include "actors/transport/byte_budget.h"
+#include "actors/transport/connections/byte_budget.h"
 
 #include <algorithm>
 #include <vector>

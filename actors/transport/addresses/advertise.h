@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
 
 namespace embers {
 

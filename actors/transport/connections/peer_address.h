@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "actors/transport/connection.h"
+#include "actors/transport/connections/connection.h"
 
 namespace embers {
 

@@ -1,4 +1,4 @@
-#include "actors/transport/liveness.h"
+#include "actors/transport/connections/liveness.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 
 #include <boost/asio.hpp>
 
-#include "actors/transport/schedule.h"
+#include "actors/transport/connections/schedule.h"
 #include "base/mutex.h"
 
 namespace embers {

@@ -1,4 +1,4 @@
-#include "actors/transport/advertise.h"
+#include "actors/transport/addresses/advertise.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "actors/transport/local_address.h"
+#include "actors/transport/addresses/local_address.h"
 #include "base/errors.h"
 
 namespace embers {

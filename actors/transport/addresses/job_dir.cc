@@ -1,4 +1,4 @@
-#include "actors/transport/job_dir.h"
+#include "actors/transport/addresses/job_dir.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

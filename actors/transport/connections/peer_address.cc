@@ -1,4 +1,4 @@
-#include "actors/transport/peer_address.h"
+#include "actors/transport/connections/peer_address.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>

@@ -4,7 +4,7 @@
 
 #include <boost/asio.hpp>
 
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
 
 namespace embers {
 
