@@ -1,7 +1,7 @@
 #pragma once
 
 #include "master/master.h"
-#include "master/state/events.h"
+#include "master/state/events/events.h"
 #include "schema/messages/message_form.h"
 #include "schema/status.h"
 

@@ -45,6 +45,9 @@ actors/transport:     base schema actors actors/door actors/frames
 actors/probe:         base schema actors actors/transport
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
+master/state/leases:  base job storage/update_rules
+master/state/progress: base
+master/state/events:  base schema job actors/owner master/state/leases
 master/state:         base schema job storage/update_rules actors/owner
 master:               base schema job data storage actors master
 client:               base schema job storage actors

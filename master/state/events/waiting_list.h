@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "master/state/events.h"
+#include "master/state/events/events.h"
 
 namespace embers {
 

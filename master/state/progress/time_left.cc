@@ -1,4 +1,4 @@
-#include "master/state/time_left.h"
+#include "master/state/progress/time_left.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "master/state/events.h"
+#include "master/state/events/events.h"
 
 namespace embers {
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "master/state/counts.h"
-#include "master/state/cursor.h"
-#include "master/state/job_config.h"
-#include "master/state/leases.h"
-#include "master/state/versions.h"
+#include "master/state/events/counts.h"
+#include "master/state/events/cursor.h"
+#include "master/state/events/job_config.h"
+#include "master/state/leases/leases.h"
+#include "master/state/leases/versions.h"
 #include "schema/messages/told_model.h"
 
 // What happens to a job, and what is to be done about it: plain values, so that a job's course can be

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "master/state/events.h"
+#include "master/state/events/events.h"
 
 namespace embers {
 

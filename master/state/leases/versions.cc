@@ -1,4 +1,4 @@
-#include "master/state/versions.h"
+#include "master/state/leases/versions.h"
 
 #include <algorithm>
 

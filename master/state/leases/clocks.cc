@@ -1,4 +1,4 @@
-#include "master/state/clocks.h"
+#include "master/state/leases/clocks.h"
 
 namespace embers {
 

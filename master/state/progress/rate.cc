@@ -1,4 +1,4 @@
-#include "master/state/rate.h"
+#include "master/state/progress/rate.h"
 
 namespace embers {
 namespace {

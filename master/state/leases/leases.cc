@@ -1,4 +1,4 @@
-#include "master/state/leases.h"
+#include "master/state/leases/leases.h"
 
 #include <algorithm>
 

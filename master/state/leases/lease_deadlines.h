@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "master/state/leases.h"
+#include "master/state/leases/leases.h"
 
 namespace embers {
 
