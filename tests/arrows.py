@@ -50,6 +50,8 @@ master/state/progress: base
 master/state/events:  base schema job actors/owner master/state/leases
 master/state:         base schema job storage/update_rules actors/owner
 master:               base schema job data storage actors master
+client/pipeline:      base schema job storage actors
+client/joining:       base schema job actors client/pipeline
 client:               base schema job storage actors
 worker:               base schema job data model actors storage client
 apps/command_line:    base job

@@ -2,7 +2,7 @@
 
 #include <pybind11/stl.h>
 
-#include "client/describe_job.h"
+#include "client/joining/describe_job.h"
 #include "client/session.h"
 #include "job/job.h"
 #include "job/sections/said.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "client/push.h"
+#include "client/pipeline/push.h"
 #include "tests/support/actors.h"
 
 namespace embers {

@@ -8,7 +8,7 @@
 #include "apps/command_line/command.h"
 #include "apps/launch/host_starter.h"
 #include "apps/launch/slurm/places.h"
-#include "client/slurm.h"
+#include "client/joining/slurm.h"
 
 namespace embers::launch {
 

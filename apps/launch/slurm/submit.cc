@@ -21,8 +21,8 @@
 #include "base/errors.h"
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
-#include "client/reach_master.h"
-#include "client/slurm.h"
+#include "client/joining/reach_master.h"
+#include "client/joining/slurm.h"
 
 namespace embers::launch {
 namespace {

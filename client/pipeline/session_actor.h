@@ -8,7 +8,7 @@
 
 #include "actors/message_types.h"
 #include "base/errors.h"
-#include "client/work.h"
+#include "client/pipeline/work.h"
 #include "job/job.h"
 #include "schema/messages/told_model.h"
 

@@ -1,4 +1,4 @@
-#include "client/whole_tables.h"
+#include "client/pipeline/whole_tables.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "client/session_actor.h"
+#include "client/pipeline/session_actor.h"
 
 namespace embers {
 

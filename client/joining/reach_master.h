@@ -10,8 +10,8 @@
 #include "actors/message_types.h"
 #include "actors/transport/client.h"
 #include "actors/transport/transport.h"
-#include "client/options.h"
-#include "client/session_actor.h"
+#include "client/joining/options.h"
+#include "client/pipeline/session_actor.h"
 #include "job/job.h"
 
 // How a process comes to a job whose master runs elsewhere: it finds the job, reaches its master in a role,
@@ -20,8 +20,8 @@ namespace embers {
 
 // Where a job is, and what proves that a process belongs to it.
 struct JobLocation {
-  std::string master;       // its address; empty: the job directory says where it listens
-  std::string job_dir;      // see actors/transport/addresses/job_dir.h; with an address, it only has the secret
+  std::string master;   // its address; empty: the job directory says where it listens
+  std::string job_dir;  // see actors/transport/addresses/job_dir.h; with an address, it only has the secret
   std::string secret_file;  // holds the secret, instead of the job directory
   bool insecure = false;    // no secret, even beyond this host
   std::chrono::duration<double> connect_timeout{20};

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "client/pull.h"
-#include "client/row_cache.h"
+#include "client/pipeline/pull.h"
+#include "client/pipeline/row_cache.h"
 
 namespace embers {
 

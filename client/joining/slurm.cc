@@ -1,4 +1,4 @@
-#include "client/slurm.h"
+#include "client/joining/slurm.h"
 
 #include <cstdlib>
 

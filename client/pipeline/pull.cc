@@ -1,10 +1,10 @@
-#include "client/pull.h"
+#include "client/pipeline/pull.h"
 
 #include <deque>
 #include <optional>
 
 #include "actors/ask.h"
-#include "client/cached_pull.h"
+#include "client/pipeline/cached_pull.h"
 
 namespace embers {
 namespace {

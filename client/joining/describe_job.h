@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "client/options.h"
+#include "client/joining/options.h"
 #include "job/document/job_text.h"
 
 namespace embers {

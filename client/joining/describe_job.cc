@@ -1,7 +1,7 @@
-#include "client/describe_job.h"
+#include "client/joining/describe_job.h"
 
 #include "actors/system_config.h"
-#include "client/reach_master.h"
+#include "client/joining/reach_master.h"
 
 namespace embers {
 

@@ -1,4 +1,4 @@
-#include "client/push.h"
+#include "client/pipeline/push.h"
 
 #include "actors/errors.h"
 

@@ -1,4 +1,4 @@
-#include "client/session_actor.h"
+#include "client/pipeline/session_actor.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -6,9 +6,9 @@
 #include <deque>
 
 #include "actors/errors.h"
-#include "client/owner_places.h"
-#include "client/pull.h"
-#include "client/push.h"
+#include "client/pipeline/owner_places.h"
+#include "client/pipeline/pull.h"
+#include "client/pipeline/push.h"
 
 namespace embers {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "client/pull.h"
-#include "client/work.h"
+#include "client/pipeline/pull.h"
+#include "client/pipeline/work.h"
 
 namespace embers {
 

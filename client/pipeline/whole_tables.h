@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "client/work.h"
+#include "client/pipeline/work.h"
 
 // Tables as a whole, between owners and a program that exports or imports them. These functions wait, in a
 // thread of the caller's. An owner's error is thrown as owner_failure() says it; one that has not answered by

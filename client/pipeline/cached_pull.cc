@@ -1,4 +1,4 @@
-#include "client/cached_pull.h"
+#include "client/pipeline/cached_pull.h"
 
 namespace embers {
 

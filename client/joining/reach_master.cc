@@ -1,4 +1,4 @@
-#include "client/reach_master.h"
+#include "client/joining/reach_master.h"
 
 #include <cstdlib>
 #include <optional>
@@ -9,7 +9,7 @@
 #include "actors/transport/addresses/job_dir.h"
 #include "base/host.h"
 #include "base/random_number.h"
-#include "client/slurm.h"
+#include "client/joining/slurm.h"
 #include "schema/label.h"
 
 namespace embers {

@@ -1,4 +1,4 @@
-#include "client/owner_places.h"
+#include "client/pipeline/owner_places.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "actors/routing/route.h"
-#include "client/work.h"
+#include "client/pipeline/work.h"
 
 namespace embers {
 
