@@ -59,8 +59,11 @@ apps/process:         base schema job storage actors client apps/command_line
 apps/shard:           base schema job storage actors client apps/command_line apps/process
 apps/control:         base schema client apps/command_line apps/process
 apps/top:             base schema client apps/command_line apps/process apps/control
+apps/launch/members:  base job actors/transport/addresses apps/command_line apps/process
+apps/launch/slurm/commands: base apps/command_line apps/process apps/launch/members
+apps/launch/processes: base apps/command_line apps/process apps/launch/members apps/launch/slurm/commands
+apps/launch/slurm:    base schema job client apps/command_line apps/process apps/launch/members apps/launch/processes
 apps/launch:          base schema job storage actors client apps/command_line apps/process
-apps/launch/slurm:    base schema job client apps/command_line apps/process apps/launch
 apps/doctor:          base schema job actors client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
 apps/compute:         base schema job data storage model actors master client worker apps/command_line apps/process apps/shard apps/op

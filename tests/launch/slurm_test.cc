@@ -1,10 +1,10 @@
 // Where members go in a Slurm allocation, and what is submitted.
 #include <algorithm>
 
-#include "apps/launch/slurm/commands.h"
+#include "apps/launch/slurm/commands/commands.h"
+#include "apps/launch/slurm/commands/steps.h"
 #include "apps/launch/slurm/places.h"
 #include "apps/launch/slurm/starter.h"
-#include "apps/launch/slurm/steps.h"
 #include "apps/launch/slurm/submit.h"
 #include "tests/support/expect_error.h"
 

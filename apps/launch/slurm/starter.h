@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/command_line/command.h"
-#include "apps/launch/host_starter.h"
+#include "apps/launch/processes/host_starter.h"
 #include "apps/launch/slurm/places.h"
 #include "client/joining/slurm.h"
 

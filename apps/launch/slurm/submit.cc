@@ -13,10 +13,10 @@
 #include <optional>
 #include <thread>
 
-#include "apps/launch/launch_dir.h"
-#include "apps/launch/log_follower.h"
-#include "apps/launch/quoted.h"
-#include "apps/launch/slurm/commands.h"
+#include "apps/launch/members/launch_dir.h"
+#include "apps/launch/members/log_follower.h"
+#include "apps/launch/members/quoted.h"
+#include "apps/launch/slurm/commands/commands.h"
 #include "apps/launch/slurm/places.h"
 #include "base/errors.h"
 #include "base/files/output_file.h"

@@ -1,8 +1,8 @@
-#include "apps/launch/slurm/steps.h"
+#include "apps/launch/slurm/commands/steps.h"
 
 #include <sstream>
 
-#include "apps/launch/slurm/commands.h"
+#include "apps/launch/slurm/commands/commands.h"
 #include "base/errors.h"
 #include "base/host.h"
 

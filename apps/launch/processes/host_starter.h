@@ -1,7 +1,7 @@
 #pragma once
 
-#include "apps/launch/process_groups.h"
-#include "apps/launch/starter.h"
+#include "apps/launch/members/starter.h"
+#include "apps/launch/processes/process_groups.h"
 
 namespace embers::launch {
 

@@ -1,4 +1,4 @@
-#include "apps/launch/quoted.h"
+#include "apps/launch/members/quoted.h"
 
 namespace embers::launch {
 

@@ -1,4 +1,4 @@
-#include "apps/launch/host_starter.h"
+#include "apps/launch/processes/host_starter.h"
 
 #include <csignal>
 

@@ -1,4 +1,4 @@
-#include "apps/launch/remote_member.h"
+#include "apps/launch/processes/remote_member.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/launch/process_groups.h"
+#include "apps/launch/processes/process_groups.h"
 #include "apps/process/program.h"
 #include "base/errors.h"
 

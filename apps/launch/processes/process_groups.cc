@@ -1,4 +1,4 @@
-#include "apps/launch/process_groups.h"
+#include "apps/launch/processes/process_groups.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 #include <optional>
 #include <utility>
 
-#include "apps/launch/guard.h"
+#include "apps/launch/processes/guard.h"
 #include "apps/process/child.h"
 #include "base/errors.h"
 #include "base/random_number.h"

@@ -1,7 +1,7 @@
-#include "apps/launch/ssh_starter.h"
+#include "apps/launch/processes/ssh_starter.h"
 
-#include "apps/launch/quoted.h"
-#include "apps/launch/remote_member.h"
+#include "apps/launch/members/quoted.h"
+#include "apps/launch/processes/remote_member.h"
 
 namespace embers::launch {
 namespace {

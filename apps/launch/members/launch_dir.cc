@@ -1,4 +1,4 @@
-#include "apps/launch/launch_dir.h"
+#include "apps/launch/members/launch_dir.h"
 
 #include <stdlib.h>
 #include <unistd.h>

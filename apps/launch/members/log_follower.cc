@@ -1,4 +1,4 @@
-#include "apps/launch/log_follower.h"
+#include "apps/launch/members/log_follower.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/launch/starter.h"
+#include "apps/launch/members/starter.h"
 
 namespace embers::launch {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "apps/command_line/command.h"
-#include "apps/launch/starter.h"
+#include "apps/launch/members/starter.h"
 
 namespace embers::launch {
 

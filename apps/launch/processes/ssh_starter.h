@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/launch/host_starter.h"
+#include "apps/launch/processes/host_starter.h"
 
 namespace embers::launch {
 

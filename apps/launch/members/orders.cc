@@ -1,4 +1,4 @@
-#include "apps/launch/orders.h"
+#include "apps/launch/members/orders.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "apps/launch/quoted.h"
+#include "apps/launch/members/quoted.h"
 #include "apps/process/program.h"
 #include "base/errors.h"
 #include "job/job.h"

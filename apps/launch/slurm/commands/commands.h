@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "apps/command_line/command.h"
-#include "apps/launch/starter.h"
+#include "apps/launch/members/starter.h"
 
 namespace embers::launch {
 

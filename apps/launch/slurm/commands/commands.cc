@@ -1,4 +1,4 @@
-#include "apps/launch/slurm/commands.h"
+#include "apps/launch/slurm/commands/commands.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "apps/launch/guard.h"
+#include "apps/launch/processes/guard.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "apps/launch/slurm/steps.h"
+#include "apps/launch/slurm/commands/steps.h"
 #include "apps/process/child.h"
 #include "base/errors.h"
 

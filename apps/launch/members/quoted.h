@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "apps/launch/starter.h"
+#include "apps/launch/members/starter.h"
 
 namespace embers::launch {
 
