@@ -78,15 +78,19 @@ bench/storage:        base schema storage actors bench/harness bench/wire apps/p
 bench/hosts:          base data apps/process bench/harness bench/models
 bench/python:         base schema job data client apps/command_line apps/process bench/harness bench/models bench/peers
 bench:                base schema model apps/command_line apps/process bench
+python/src/calls:     base
+python/src/values:    base schema model/lookup
+python/src/session:   base client python/src/calls python/src/values
+python/src/jobs:      base job data storage actors master client apps/process apps/shard python/src/calls python/src/values
 python/src:           base schema job data storage actors master client model/lookup apps/command_line apps/process apps/shard
 """
 
 # library: its headers | files that may include them themselves | files that may see them through others' headers
 LIBRARIES = {
-    "CAF": (r"caf/", r"(actors|master(?!/state/)|client|worker|apps|bench)/", r"(actors|master(?!/state/)|client|worker|apps|bench|python/src/cluster)"),
+    "CAF": (r"caf/", r"(actors|master(?!/state/)|client|worker|apps|bench)/", r"(actors|master(?!/state/)|client|worker|apps|bench|python/src/jobs/cluster)"),
     "libtorch": (r"(torch|ATen|c10)/", r"(model|bench/peers)/", r"(model|bench|apps/op|apps/compute)/"),
-    "Asio": (r"boost/asio", r"(actors/transport|apps/process|apps/top|apps/launch|bench/wire)/", r"(actors|master|client|worker|apps|bench|python/src/cluster)"),
-    "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench|python/src/cluster)"),
+    "Asio": (r"boost/asio", r"(actors/transport|apps/process|apps/top|apps/launch|bench/wire)/", r"(actors|master|client|worker|apps|bench|python/src/jobs/cluster)"),
+    "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench|python/src/jobs/cluster)"),
     "TOML": (r"toml", r"job/", r"job/"),
     "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/raw_clients)[.]cc$", r"$."),
     "OpenSSL": (r"openssl/", r"actors/door/secret.cc$", r"$."),

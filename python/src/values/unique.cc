@@ -1,11 +1,11 @@
-#include "python/src/unique.h"
+#include "python/src/values/unique.h"
 
 #include <algorithm>
 
 #include "base/errors.h"
-#include "python/src/floats.h"
-#include "python/src/keys.h"
-#include "python/src/places.h"
+#include "python/src/values/floats.h"
+#include "python/src/values/keys.h"
+#include "python/src/values/places.h"
 
 namespace embers::python {
 namespace py = pybind11;

@@ -1,8 +1,8 @@
-#include "python/src/joined.h"
+#include "python/src/session/joined.h"
 
 #include <algorithm>
 
-#include "python/src/living.h"
+#include "python/src/calls/living.h"
 
 namespace embers::python {
 namespace {

@@ -1,4 +1,4 @@
-#include "python/src/job_file.h"
+#include "python/src/jobs/job_file.h"
 
 #include <pybind11/stl.h>
 
@@ -7,8 +7,8 @@
 #include "job/job.h"
 #include "job/sections/said.h"
 #include "master/model_checks.h"
-#include "python/src/calls.h"
-#include "python/src/job_reader.h"
+#include "python/src/calls/calls.h"
+#include "python/src/jobs/job_reader.h"
 
 namespace embers::python {
 namespace py = pybind11;

@@ -1,4 +1,4 @@
-#include "python/src/keys.h"
+#include "python/src/values/keys.h"
 
 #include "base/errors.h"
 

@@ -1,9 +1,9 @@
-#include "python/src/calls.h"
+#include "python/src/calls/calls.h"
 
 #include <cmath>
 
 #include "base/errors.h"
-#include "python/src/log.h"
+#include "python/src/calls/log.h"
 
 namespace embers::python {
 namespace py = pybind11;

@@ -1,4 +1,4 @@
-#include "python/src/errors.h"
+#include "python/src/calls/errors.h"
 
 #include "base/errors.h"
 

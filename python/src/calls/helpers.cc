@@ -1,4 +1,4 @@
-#include "python/src/helpers.h"
+#include "python/src/calls/helpers.h"
 
 #include <condition_variable>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "python/src/cluster.h"
+#include "python/src/jobs/cluster.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 #include "master/master.h"
 #include "master/model_checks.h"
 #include "master/report.h"
-#include "python/src/living.h"
+#include "python/src/calls/living.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/checkpoint/checkpoint_paths.h"
 

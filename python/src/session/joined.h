@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "client/session.h"
-#include "python/src/calls.h"
+#include "python/src/calls/calls.h"
 
 namespace embers::python {
 

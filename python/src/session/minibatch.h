@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "python/src/joined.h"
+#include "python/src/session/joined.h"
 
 namespace embers::python {
 

@@ -1,9 +1,9 @@
-#include "python/src/local_job.h"
+#include "python/src/jobs/local_job.h"
 
 #include <pybind11/stl.h>
 
-#include "python/src/calls.h"
-#include "python/src/cluster.h"
+#include "python/src/calls/calls.h"
+#include "python/src/jobs/cluster.h"
 
 namespace embers::python {
 namespace py = pybind11;

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "python/src/keys.h"
+#include "python/src/values/keys.h"
 #include "schema/ids.h"
 
 namespace embers::python {

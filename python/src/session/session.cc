@@ -1,11 +1,11 @@
-#include "python/src/session.h"
+#include "python/src/session/session.h"
 
 #include <pybind11/stl.h>
 
-#include "python/src/calls.h"
-#include "python/src/floats.h"
-#include "python/src/keys.h"
-#include "python/src/minibatch.h"
+#include "python/src/calls/calls.h"
+#include "python/src/session/minibatch.h"
+#include "python/src/values/floats.h"
+#include "python/src/values/keys.h"
 
 namespace embers::python {
 namespace py = pybind11;

@@ -1,4 +1,4 @@
-#include "python/src/columns.h"
+#include "python/src/values/columns.h"
 
 #include <pybind11/numpy.h>
 
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "python/src/floats.h"
-#include "python/src/keys.h"
-#include "python/src/places.h"
+#include "python/src/values/floats.h"
+#include "python/src/values/keys.h"
+#include "python/src/values/places.h"
 
 namespace embers::python {
 namespace py = pybind11;

@@ -1,4 +1,4 @@
-#include "python/src/places.h"
+#include "python/src/values/places.h"
 
 #include <pybind11/numpy.h>
 

@@ -1,4 +1,4 @@
-#include "python/src/floats.h"
+#include "python/src/values/floats.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

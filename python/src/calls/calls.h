@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "base/forks.h"
-#include "python/src/helpers.h"
+#include "python/src/calls/helpers.h"
 
 // How a call from Python waits for C++: without the GIL, in slices between which Python's signals have their
 // turn, so that Ctrl-C ends it.

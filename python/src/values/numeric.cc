@@ -1,4 +1,4 @@
-#include "python/src/numeric.h"
+#include "python/src/values/numeric.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,7 +8,7 @@
 #include "base/errors.h"
 #include "base/tune_malloc.h"
 #include "model/lookup/kernels/pair_product_kernels.h"
-#include "python/src/floats.h"
+#include "python/src/values/floats.h"
 
 namespace embers::python {
 namespace py = pybind11;

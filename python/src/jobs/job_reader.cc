@@ -1,4 +1,4 @@
-#include "python/src/job_reader.h"
+#include "python/src/jobs/job_reader.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "base/errors.h"
-#include "python/src/calls.h"
-#include "python/src/floats.h"
+#include "python/src/calls/calls.h"
+#include "python/src/values/floats.h"
 
 namespace embers::python {
 namespace py = pybind11;

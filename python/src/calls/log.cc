@@ -1,4 +1,4 @@
-#include "python/src/log.h"
+#include "python/src/calls/log.h"
 
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
