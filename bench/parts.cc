@@ -20,10 +20,11 @@ using Arguments = std::vector<std::string>;
 
 TripSize size_of(const Arguments& words) { return {std::stoul(words.at(3)), std::stoul(words.at(4))}; }
 
-// "client ADDRESS|local ROWS": answers "pull N" with its seconds and latencies in ms, "train SECONDS DEPTH"
-// with rows a second.
+// "client ADDRESS|local ROWS [sockets]", the last where nothing travels in shared memory: answers "pull N"
+// with its seconds and latencies in ms, "train SECONDS DEPTH" with rows a second.
 void run_client(const Arguments& words) {
-  BenchClient client(words.at(1) == "local" ? "" : words.at(1), "adam", std::stol(words.at(2)));
+  const bool shares = words.size() < 4 || words[3] != "sockets";
+  BenchClient client(words.at(1) == "local" ? "" : words.at(1), "adam", std::stol(words.at(2)), shares);
   answer_lines("", [&](const std::string& line) {
     std::istringstream in(line);
     std::string what;

@@ -55,7 +55,9 @@ ModelSpec model_of(const WorkerOptions& options) {
     if (is_reserved(t.name))
       fail(ErrorCode::kInvalid, "the name '{}' is reserved: call the table something else", t.name);
     add(t.name, t.dim, kind_of(t.keys),
-        {t.initializer, t.optimizer.empty() ? options.optimizer : t.optimizer, t.constraint, t.partition});
+        {t.initializer, t.optimizer.empty() ? options.optimizer : t.optimizer, t.constraint, t.partition,
+         t.dtype});
+    model.tables.back().input_dim = t.rows;
   }
   bool parameters = false, buffers = false;
   for (const Parameter& p : options.parameters) {

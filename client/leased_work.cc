@@ -99,6 +99,14 @@ std::optional<LeasedWorkPtr> Core::draw(std::optional<Clock::time_point> deadlin
   }
 }
 
+bool Core::settle(Clock::time_point deadline) {
+  MutexLock lock(mutex_);
+  while (on_their_way_ > 0 && !ended_ && !closing_ && sleep(lock, deadline)) {
+  }
+  if (closing_ || (ended_ && error_)) throw_end();
+  return ended_ || on_their_way_ == 0;
+}
+
 void Core::ask_for_lease() {
   draw_ = Draw::kAsked;
   over_when_asked_ = over_;

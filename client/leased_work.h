@@ -54,10 +54,10 @@ class Core : public std::enable_shared_from_this<Core> {
   void last_lease();
   void set_system(std::shared_ptr<SessionSystem> system);
   void set_session(SessionActor session);
+  void over(const WorkPtr& work);
   // With a window: the session's answers.
   void later();
   void begun(const WorkPtr& work, bool begun);
-  void over(const WorkPtr& work);
   void end(std::optional<Error> error);
 
   // --- the callers' side -------------------------------------------------------------------------
@@ -72,6 +72,8 @@ class Core : public std::enable_shared_from_this<Core> {
   // With a window: a work, or null when there is nothing until others are done (`later` is set) or ever.
   // Nothing when time is up.
   std::optional<LeasedWorkPtr> draw(std::optional<Clock::time_point> deadline, bool& later);
+  // Waits until nothing is on its way that callers have pushed or given back; false when time is up.
+  bool settle(Clock::time_point deadline);
   // With a window: gives back what was asked for ahead and is not drawn yet.
   void give_back_undrawn();
   // With a window: asks whether the work on it begins.

@@ -105,6 +105,11 @@ std::optional<Session::Draw> Session::draw_for(std::chrono::duration<double> tim
   return impl_->draw(after(time));
 }
 
+bool Session::settle_for(std::chrono::duration<double> time) {
+  check_worker(*impl_->core);
+  return impl_->core->settle(after(time));
+}
+
 void Session::give_back_undrawn() {
   check_worker(*impl_->core, true);
   impl_->core->give_back_undrawn();

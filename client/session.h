@@ -32,14 +32,17 @@ struct Table {
   std::string name;
   uint32_t dim = 0;  // floats of a row
   KeyType keys = KeyType::kInt64;
+  int64_t rows = 0;            // keys are below; 0 where they may be any
+  std::string dtype = {};      // what rows are kept as: "float32", "float16" or "bfloat16"
+  std::string partition = {};  // over shards: "token" or "encoding"
 };
 
 // A table as a worker describes it. Initializer, optimizer and constraint are values as [storage.tables] of a
 // job file has them ("{ name = \"normal\", stddev = 0.01 }", or a name alone), or "" for the default, and
-// matter in jobs whose model comes with its first worker; other jobs say them in their files.
+// matter in jobs whose model comes with its first worker; other jobs say them in their files. So do dtype, and
+// partition, which may be "auto"; "" for the default.
 struct TableSpec : Table {
   std::string initializer = {}, optimizer = {}, constraint = {};
-  std::string partition = {};  // "token", "encoding" or "auto"; "" for the default
 };
 
 // Keys of one table: `ints` or `bytes`, as its KeyType says.
@@ -242,6 +245,10 @@ class Session {
   // need not wait. This gives it back: for a program that will not draw for a while, so that others may have
   // it.
   void give_back_undrawn();
+
+  // Waits, this long at most, until the shards have acknowledged all that this program has pushed: what it
+  // pulls then is computed on it. Returns whether they have.
+  bool settle_for(std::chrono::duration<double> time);
 
   // Saves the job in the middle of its work, to a directory of the master's host (relative to where this
   // program runs), and returns when that is done: as Admin::checkpoint(), whose errors it throws. What

@@ -42,13 +42,15 @@ void Session::Impl::join(wire::Role role, const WorkerOptions* worker) {
     config->settings.insert(config->settings.end(), worker->data.begin(), worker->data.end());
     tell_model(*config, *core, *worker, master.wants_model);
   }
-  if (role == wire::Role::WORKER) config->parts = core->parts();
+  if (role == wire::Role::WORKER) {
+    config->parts = core->parts();
+    config->on_over = [core = core](const WorkPtr& work) { core->over(work); };
+  }
   if (worker != nullptr && worker->window > 0) {
     config->window = core->window = worker->window;
     core->asks_ahead = config->job.training.mode == job::Mode::kAsync;
     config->on_later = [core = core] { core->later(); };
     config->on_begun = [core = core](const WorkPtr& work, bool begun) { core->begun(work, begun); };
-    config->on_over = [core = core](const WorkPtr& work) { core->over(work); };
   }
   config->on_owners = [core = core](std::shared_ptr<const Owners> owners) {
     core->set_owners(std::move(owners));
@@ -68,7 +70,10 @@ void Session::Impl::join(wire::Role role, const WorkerOptions* worker) {
          "or wait longer (Options::timeout)",
          job, access.master, options.timeout.count());
   for (const embers::TableSpec& table : owners->tables)
-    if (!is_reserved(table.name)) tables.push_back({table.name, table.dim, type_of(table.key_kind)});
+    if (!is_reserved(table.name))
+      tables.push_back({table.name, table.dim, type_of(table.key_kind), table.input_dim,
+                        std::string(embers::name(table.number_type)),
+                        std::string(embers::name(table.partition))});
 }
 
 void Session::Impl::close() noexcept {

@@ -154,7 +154,7 @@ void Session::Impl::scan(std::string_view name, const Visitor& visit) {
   const TableId id = find_table(owners->tables, name);
   try {
     caf::scoped_actor self{use.system()};
-    scan_table(self, *owners, id, until(after(options.timeout)),
+    scan_table(self, *owners, run, id, until(after(options.timeout)),
                [&](KeysView keys, std::span<const float> rows) {
                  std::vector<std::string_view> bytes;
                  if (keys.kind == KeyKind::kBytes)

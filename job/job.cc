@@ -235,7 +235,8 @@ uint32_t Job::dim_for(const std::string& table, uint32_t otherwise) const {
 
 void Job::apply_overrides(TableSpec& table, const UpdateRuleSpec& update_rule) const {
   table.update_rule = update_rule;
-  table.number_type = storage.dtype;
+  // What a program says of a table is another one than the default.
+  if (table.number_type == NumberType::kFloat32) table.number_type = storage.dtype;
   table.rounding = storage.rounding;
   for (const TableOverride& entry : storage.tables) {
     if (!entry.matches(table.name)) continue;

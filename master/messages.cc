@@ -224,6 +224,14 @@ void fill(wire::JoinReply::Builder b, const Reply::Join& reply, const MasterConf
   if (reply.owners) write_addresses(b.initOwners(reply.owners->size()), *reply.owners, config);
 }
 
+// Of a reply that goes out thousands of times a second; `fill` sets all its fields, which are of fixed size.
+template <class T, class Fill>
+Message<T> of_form(const Fill& fill) {
+  thread_local MessageForm<T> form;
+  fill(form.root());
+  return form.message();
+}
+
 }  // namespace
 
 Message<wire::JoinReply> JoinReplies::write(const Reply::Join& reply, const MasterConfig& config) {
@@ -242,20 +250,27 @@ Message<wire::JoinReply> JoinReplies::write(const Reply::Join& reply, const Mast
 
 Message<wire::LeaseReply> write(const Reply::Lease& reply, const MasterConfig&) {
   using Kind = Reply::Lease::Kind;
-  return make_message<wire::LeaseReply>([&](wire::LeaseReply::Builder b) {
-    b.setKind(reply.kind == Kind::kTrain      ? wire::LeaseReply::Kind::TRAIN
-              : reply.kind == Kind::kEvaluate ? wire::LeaseReply::Kind::EVALUATE
-              : reply.kind == Kind::kLater    ? wire::LeaseReply::Kind::LATER
-                                              : wire::LeaseReply::Kind::END);
-    b.setLease(reply.lease.id);
-    b.setEpoch(reply.epoch);
-    b.setVersion(reply.version);
-    auto parts = b.initMinibatches(reply.lease.parts.size());
-    for (unsigned i = 0; i < reply.lease.parts.size(); ++i) {
-      parts[i].setMinibatch(reply.lease.parts[i].minibatch);
-      parts[i].setAttempt(reply.lease.parts[i].attempt);
-    }
-  });
+  const size_t count = reply.lease.parts.size();
+  thread_local std::unique_ptr<MessageForm<wire::LeaseReply>> form;
+  thread_local size_t form_parts = 0;
+  if (!form || form_parts != count) {
+    form = std::make_unique<MessageForm<wire::LeaseReply>>();
+    form->root().initMinibatches(form_parts = count);
+  }
+  auto b = form->root();
+  b.setKind(reply.kind == Kind::kTrain      ? wire::LeaseReply::Kind::TRAIN
+            : reply.kind == Kind::kEvaluate ? wire::LeaseReply::Kind::EVALUATE
+            : reply.kind == Kind::kLater    ? wire::LeaseReply::Kind::LATER
+                                            : wire::LeaseReply::Kind::END);
+  b.setLease(reply.lease.id);
+  b.setEpoch(reply.epoch);
+  b.setVersion(reply.version);
+  auto parts = b.getMinibatches();
+  for (unsigned i = 0; i < count; ++i) {
+    parts[i].setMinibatch(reply.lease.parts[i].minibatch);
+    parts[i].setAttempt(reply.lease.parts[i].attempt);
+  }
+  return form->message();
 }
 
 Message<wire::BeginReply> write(const Reply::Begin& reply, const MasterConfig&) {
@@ -263,11 +278,11 @@ Message<wire::BeginReply> write(const Reply::Begin& reply, const MasterConfig&) 
 }
 
 Message<wire::DoneReply> write(const Reply::Done& reply, const MasterConfig&) {
-  return make_message<wire::DoneReply>([&](wire::DoneReply::Builder b) { b.setAccepted(reply.accepted); });
+  return of_form<wire::DoneReply>([&](wire::DoneReply::Builder b) { b.setAccepted(reply.accepted); });
 }
 
 Message<wire::HeartbeatReply> write(const Reply::Heartbeat& reply, const MasterConfig&) {
-  return make_message<wire::HeartbeatReply>([&](wire::HeartbeatReply::Builder b) {
+  return of_form<wire::HeartbeatReply>([&](wire::HeartbeatReply::Builder b) {
     b.setInterval(reply.interval);
     b.setTimeout(reply.timeout);
     b.setMapVersion(reply.map_version);
@@ -285,7 +300,7 @@ Message<wire::OrderReply> write(const Order& reply, const MasterConfig&) {
   using Kind = wire::OrderReply::Order;
   static constexpr std::array kinds{Kind::NONE,  Kind::HOLD,     Kind::RELEASE,
                                     Kind::DRAIN, Kind::EVALUATE, Kind::CHECKPOINT};
-  return make_message<wire::OrderReply>([&](wire::OrderReply::Builder b) {
+  return of_form<wire::OrderReply>([&](wire::OrderReply::Builder b) {
     b.setNumber(reply.number);
     b.setOrder(kinds.at(static_cast<size_t>(reply.what)));
     b.setValue(reply.value);

@@ -21,6 +21,21 @@ void check_job(const job::Job& job) {
   });
 }
 
+namespace {
+
+// The columns of a table can be spread over owners, if the job file, or else a worker, says so.
+void check_partition(const job::Job& job, const TableSpec& table) {
+  ModelSpec one;
+  one.tables.push_back(table);
+  for (auto entry = job.storage.tables.rbegin(); entry != job.storage.tables.rend(); ++entry)
+    if (entry->partition && entry->matches(table.name))
+      return at_place(job.place({"storage", "tables", entry->match, "partition"}),
+                      [&] { settle_partitions(one, job.storage.shards); });
+  settle_partitions(one, job.storage.shards);
+}
+
+}  // namespace
+
 void check_model(const job::Job& job, const ModelSpec& model) {
   check_job(job);
   for (const job::TableOverride& entry : job.storage.tables) {
@@ -41,6 +56,10 @@ void check_model(const job::Job& job, const ModelSpec& model) {
       at_place(place("learning_rate"), [&] { storage::UpdateRule::make(table->update_rule); });
   }
   for (const TableSpec& table : model.tables)
+    if (job.storage.backend != "memory" && table.number_type != NumberType::kFloat32)
+      fail(ErrorCode::kInvalid, "table '{}': only backend 'memory' keeps rows as {}; {} holds float32", table.name,
+           name(table.number_type), job.storage.backend);
+  for (const TableSpec& table : model.tables)
     at_place(job.from_worker ? fmt::format("table '{}'", table.name)
                              : job.place({"model", job.model.python.empty() ? "name" : "python"}),
              [&] {
@@ -48,8 +67,7 @@ void check_model(const job::Job& job, const ModelSpec& model) {
                storage::UpdateRule::make(table.update_rule);
                storage::Constraint::make(table.constraint);
              });
-  ModelSpec settled = model;
-  settle_partitions(settled, job.storage.shards);
+  for (const TableSpec& table : model.tables) check_partition(job, table);
 }
 
 // An owner sees only its share of a gradient; norms are known only in a commit, in which all owners take

@@ -8,6 +8,7 @@
 #include "actors/ask.h"
 #include "actors/routing/route.h"
 #include "storage/checkpoint/checkpoint.h"
+#include "storage/checkpoint/column_join.h"
 #include "storage/update_rules/update_rule.h"
 
 namespace embers {
@@ -16,12 +17,24 @@ namespace {
 constexpr uint32_t kScanRows = 1 << 16;
 constexpr size_t kRestoreRows = 8192;
 
-using Visitor = std::function<void(const TableSlices& rows)>;
+using Visitor = std::function<void(uint32_t owner, const TableSlices& rows)>;
 
-// Visits every row of a table at every owner.
+uint32_t owners_of(const SnapshotContext& context) { return static_cast<uint32_t>(context.owners.size()); }
+
+bool is_split(const SnapshotContext& context, TableId table) {
+  return embers::is_split(context.model.tables[table], context.owners.size());
+}
+
+ColumnRange columns_of(const SnapshotContext& context, TableId table, uint32_t owner) {
+  return embers::columns_of(context.model.tables[table].dim, owner, owners_of(context));
+}
+
+// Visits every row of a table at every owner, or the columns that this owner has.
 void scan(caf::blocking_actor* self, const SnapshotContext& context, TableId table, bool slots,
           const Visitor& visit) {
-  for (const OwnerHandles& owner : context.owners) {
+  for (uint32_t number = 0; number < owners_of(context); ++number) {
+    if (is_split(context, table) && columns_of(context, table, number).empty()) return;
+    const OwnerHandles& owner = context.owners[number];
     for (uint64_t cursor = 0; cursor != UINT64_MAX;) {
       const auto reply =
           ask(self, owner.shard, make_message<wire::ScanRequest>([&](wire::ScanRequest::Builder b) {
@@ -32,7 +45,7 @@ void scan(caf::blocking_actor* self, const SnapshotContext& context, TableId tab
               }));
       decoding(Kind::kScanReply, [&] {
         for (const TableSlices& rows : read_slices(reply.get().getRows(), context.model.tables.size()))
-          if (!rows.keys.empty()) visit(rows);
+          if (!rows.keys.empty()) visit(number, rows);
         cursor = reply.get().getNext();
       });
     }
@@ -43,12 +56,18 @@ void scan(caf::blocking_actor* self, const SnapshotContext& context, TableId tab
 void restore(caf::blocking_actor* self, const SnapshotContext& context, const TableSlices& rows,
              bool only_absent) {
   const TableKeyList list{rows.table, rows.keys};
-  const Routed routed = route({&list, 1}, context.map, context.owners.size());
+  const uint32_t dim = context.model.tables[rows.table].dim;
+  const Routed routed = route({&list, 1}, context.model.tables, context.map, context.owners.size());
   for (size_t owner = 0; owner < routed.size(); ++owner) {
     for (const RoutedTable& part : routed[owner]) {
-      std::vector<float> values(part.keys.size() * rows.width);
-      collect(rows.values, rows.width, part.positions, values);
-      const TableSlices slices{part.table, part.keys, rows.width, values};
+      const bool whole = part.columns.size() == dim;
+      const uint32_t width = whole ? rows.width : rows.width / dim * part.columns.size();
+      std::vector<float> values(part.keys.size() * width);
+      if (whole)
+        collect(rows.values, width, part.positions, values);
+      else
+        collect_columns(rows.values, dim, part.columns, part.positions, values, rows.width / dim);
+      const TableSlices slices{part.table, part.keys, width, values};
       ask(self, context.owners[owner].shard, make_restore({&slices, 1}, only_absent));
     }
   }
@@ -120,13 +139,30 @@ void check_same_model(const ModelSpec& saved, const ModelSpec& now, const std::s
   }
 }
 
+// What has reached some owners has reached some rows, or some columns.
+void check_same_partition(const Cursor& cursor, const ModelSpec& saved, const ModelSpec& now,
+                          const std::string& directory) {
+  if (cursor.partial.empty()) return;
+  for (size_t t = 0; t < now.tables.size(); ++t)
+    if (const auto [was, is] = std::pair(saved.tables[t].partition, now.tables[t].partition); was != is)
+      fail(ErrorCode::kMismatch,
+           "{} was saved when minibatch {} had reached some shards but not all, with partition {} of table "
+           "'{}'; this job has {}: resume with the same partition",
+           directory, cursor.partial.front().minibatch, name(was), now.tables[t].name, name(is));
+}
+
 }  // namespace
 
 void save_checkpoint(caf::blocking_actor* self, const SnapshotContext& context, const std::string& directory,
                      const std::string& job, const Cursor& cursor) {
   const auto writer = storage::CheckpointWriter::make(directory, *context.disk);
   for (TableId t = 0; t < context.model.tables.size(); ++t)
-    scan(self, context, t, true, [&](const TableSlices& rows) { writer->add(t, rows.keys, rows.values); });
+    scan(self, context, t, true, [&](uint32_t owner, const TableSlices& rows) {
+      if (is_split(context, t))
+        writer->add_columns(t, columns_of(context, t, owner), rows.keys, rows.values);
+      else
+        writer->add(t, rows.keys, rows.values);
+    });
   writer->finish(context.model, {{"job", job}, {"cursor", to_json(cursor)}});
 }
 
@@ -143,7 +179,9 @@ Cursor load_checkpoint(caf::blocking_actor* self, const SnapshotContext& context
       if (slots || width == dim) return restore(self, context, {t, keys, width, values}, false);
       restore(self, context, {t, keys, dim, without_slots(values, width, dim, bare)}, false);
     });
-  return cursor_from_json(reader->manifest().value("cursor", nlohmann::json::object()), directory);
+  Cursor cursor = cursor_from_json(reader->manifest().value("cursor", nlohmann::json::object()), directory);
+  if (slots) check_same_partition(cursor, reader->model(), context.model, directory);
+  return cursor;
 }
 
 void init_dense(caf::blocking_actor* self, const SnapshotContext& context, const FloatBuffer& dense,
@@ -201,8 +239,18 @@ void resume_owners(caf::blocking_actor* self, const SnapshotContext& context, co
 
 void dump_rows(caf::blocking_actor* self, const SnapshotContext& context, const std::string& file) {
   const auto dump = storage::RowDump::make(file, context.model);
-  for (TableId t = 0; t < context.model.tables.size(); ++t)
-    scan(self, context, t, false, [&](const TableSlices& rows) { dump->add(t, rows.keys, rows.values); });
+  for (TableId t = 0; t < context.model.tables.size(); ++t) {
+    const TableSpec& table = context.model.tables[t];
+    storage::ColumnJoin join(table.key_kind, table.dim, 1);
+    scan(self, context, t, false, [&](uint32_t owner, const TableSlices& rows) {
+      if (is_split(context, t))
+        join.add(columns_of(context, t, owner), rows.keys, rows.values);
+      else
+        dump->add(t, rows.keys, rows.values);
+    });
+    join.visit(kRestoreRows,
+               [&](KeysView keys, std::span<const float> values) { dump->add(t, keys, values); });
+  }
   dump->finish();
 }
 

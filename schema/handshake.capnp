@@ -48,3 +48,21 @@ struct Ping $M.kind(7) {
   received @0 :UInt64;       # bytes that the sender has read from this connection
   waits @1 :Bool;            # the sender has no room, and reads nothing for now
 }
+
+struct Share $M.kind(8) {
+  # Both ways, between processes of one user on one host, when the first large message has been sent: the memory in which the
+  # sender builds large messages from now on, and the slots of those that its peer still reads. See actors/shared_memory/.
+  arena @0 :File;
+  slots @1 :File;
+
+  struct File {
+    descriptor @0 :Int32;    # in the sender's process
+    inode @1 :UInt64;
+    bytes @2 :UInt64;
+  }
+}
+
+struct ShareTaken $M.kind(9) {
+  # The answer to Share.
+  taken @0 :Bool;            # large messages may come as places in that memory; else they come over the socket, as before
+}

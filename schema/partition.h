@@ -1,21 +1,24 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <vector>
 
 #include "schema/ids.h"
+#include "schema/table_spec.h"
 
 namespace embers {
 
 inline constexpr uint32_t kDefaultBuckets = 4096;
 
-// The owner map, *token* strategy: a key's hash gives its bucket, the map gives the bucket's owner.
-// Versioned and changed by the master only.
+// The owner map: a key's hash gives its bucket, the map gives the bucket's owner. Tables with the *token*
+// partition, dense parameters among them, are spread by it. Versioned and changed by the master only.
 struct OwnerMap {
   uint32_t version = 0;
   std::vector<uint16_t> owner_of_bucket;
 
   uint32_t buckets() const { return static_cast<uint32_t>(owner_of_bucket.size()); }
+  uint32_t owners() const;  // each of them has a bucket
 };
 
 // Buckets spread evenly and contiguously over `owners`; kInvalid unless 1 <= owners <= buckets.
@@ -35,7 +38,7 @@ struct ColumnRange {
   uint32_t begin = 0, end = 0;
   uint32_t size() const { return end - begin; }
   bool empty() const { return begin == end; }
-  friend bool operator==(const ColumnRange&, const ColumnRange&) = default;
+  friend auto operator<=>(const ColumnRange&, const ColumnRange&) = default;
 };
 
 // The columns that one owner of a table with the *encoding* partition has: ceil(dim / owners) of them; the
@@ -44,5 +47,14 @@ ColumnRange columns_of(uint32_t dim, uint32_t owner, uint32_t owners);
 
 // How many owners have columns at all; they are the first ones.
 uint32_t owners_with_columns(uint32_t dim, uint32_t owners);
+
+// Whether owners share the columns of this table.
+inline bool is_split(const TableSpec& table, size_t owners) {
+  return table.partition == Partition::kEncoding && owners > 1;
+}
+
+// The table as an owner keeps it: whole rows, or its columns of them. An owner without columns gets one of
+// padding, and no keys.
+TableSpec part_of(const TableSpec& table, uint32_t owner, uint32_t owners);
 
 }  // namespace embers

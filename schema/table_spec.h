@@ -74,6 +74,10 @@ struct TableSpec {
   NumberType number_type = NumberType::kFloat32;  // what rows are kept as; slots are always float32
   Rounding rounding = Rounding::kNearest;         // of changed rows that are halves
   Partition partition = Partition::kToken;
+  // Of an owner's part of a table with the encoding partition (part_of()): `dim` is the number of its
+  // columns, this the first of them. Row_dim 0: rows are whole.
+  uint32_t first_column = 0, row_dim = 0;
+  bool is_part() const { return row_dim != 0; }
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 

@@ -39,9 +39,10 @@ model:                base schema job data model
 actors:               base schema
 actors/door:          base schema actors
 actors/frames:        base schema actors actors/door
+actors/shared_memory: base schema
 actors/transport/addresses: base actors/door
-actors/transport/connections: base schema actors actors/door actors/frames
-actors/transport:     base schema actors actors/door actors/frames
+actors/transport/connections: base schema actors actors/door actors/frames actors/shared_memory
+actors/transport:     base schema actors actors/door actors/frames actors/shared_memory
 actors/probe:         base schema actors actors/transport
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage

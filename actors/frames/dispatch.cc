@@ -14,7 +14,7 @@ bool Dispatch::takes_from(wire::Role role) const {
   });
 }
 
-std::optional<Error> Dispatch::ask(Session& session, InFrame& frame) const {
+std::optional<Error> Dispatch::ask(Session& session, InFrame& frame) {
   const FrameHeader header = frame.header;
   try {
     check_is_request(frame);
@@ -22,6 +22,10 @@ std::optional<Error> Dispatch::ask(Session& session, InFrame& frame) const {
     const auto handler = handlers_.find({header.destination, header.kind});
     if (handler == handlers_.end())
       fail(ErrorCode::kBadFrame, "destination {} takes no {} here", header.destination, name(frame.kind()));
+    if (!handler->second) {
+      held_.push_back({caf::strong_actor_ptr(session.ctrl()), frame});
+      return std::nullopt;
+    }
     handler->second(session, frame);
   } catch (const Error& e) {
     session.answer_error(header, e);

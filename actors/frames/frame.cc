@@ -13,6 +13,12 @@ void check(const FrameHeader& h, size_t max_words) {
     fail(ErrorCode::kBadFrame, "message kind {} is unknown", h.kind);
   if (h.total == 0 || h.total > max_words)
     fail(ErrorCode::kBadFrame, "a message has {} words, but 1 to {} are allowed", h.total, max_words);
+  if (h.flags & FrameHeader::kShared) {
+    if (h.chunk != 0 || h.chunks != 1 || h.words != 1 || h.total <= kSmallWords)
+      fail(ErrorCode::kBadFrame, "{} words in chunk {} of {} are no place of a message of {} words", h.words,
+           h.chunk, h.chunks, h.total);
+    return;
+  }
   const size_t chunks = (size_t{h.total} + kChunkWords - 1) / kChunkWords;
   if (h.chunks != chunks || h.chunk >= chunks)
     fail(ErrorCode::kBadFrame, "chunk {} of {} does not fit a message of {} words", h.chunk, h.chunks,

@@ -16,12 +16,14 @@ namespace embers {
 //
 //   magic      u32   "EMB1"
 //   protocol   u16   kProtocol
-//   flags      u16   bit 0: reply; bit 1: the payload is an ErrorReply
+//   flags      u16   bit 0: reply; bit 1: the payload is an ErrorReply; bit 2: the payload is a SharedPlace,
+//   where the
+//                    whole message is in memory that the sender shares with its peer (actors/shared_memory/)
 //   kind       u16   Kind of the message
 //   dest       u16   Destination of a request; a reply repeats its request's
 //   chunk      u32   k: this is chunk k ...
 //   chunks     u32   ... of n; every chunk but the last holds kChunkWords words
-//   words      u32   words that follow in this chunk
+//   words      u32   words that follow in this chunk; 1 for a place
 //   total      u32   words of the whole message
 //   reserved   u32   0
 //   correlation u64  chosen by the client; a reply repeats its request's
@@ -41,6 +43,7 @@ struct FrameHeader {
   static constexpr uint32_t kMagic = 0x31424d45;
   static constexpr uint16_t kReply = 1;
   static constexpr uint16_t kError = 2;
+  static constexpr uint16_t kShared = 4;
 };
 static_assert(sizeof(FrameHeader) == 40 && std::has_unique_object_representations_v<FrameHeader>);
 
@@ -53,6 +56,11 @@ inline constexpr size_t kSmallWords = size_t{64} << 7;
 // Checks everything in a header that can be checked on its own; kBadFrame saying what is wrong, kMismatch for
 // another protocol version. `max_words` bounds the message (small before the handshake).
 void check(const FrameHeader& header, size_t max_words);
+
+// Messages that the two ends of a connection send one another, whatever the role: no request, and no actor's.
+constexpr bool is_of_connection(Kind kind) {
+  return kind == Kind::kPing || kind == Kind::kShare || kind == Kind::kShareTaken;
+}
 
 // One whole message on its way to a connection. Shares the message's words: nothing is copied.
 struct OutFrame {

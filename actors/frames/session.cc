@@ -1,5 +1,7 @@
 #include "actors/frames/session.h"
 
+#include <algorithm>
+
 #include "actors/errors.h"
 
 namespace embers {
@@ -12,9 +14,11 @@ void Session::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) 
   Open open;
   {
     const MutexLock lock(mutex_);
-    const auto known = open_.find(what->mid.request_id().integer_value());
-    if (known == open_.end()) return;
-    open = std::move(known->second);
+    const uint64_t id = what->mid.request_id().integer_value();
+    const auto known = std::lower_bound(open_.begin(), open_.end(), id,
+                                        [](const Open& o, uint64_t sought) { return o.id < sought; });
+    if (known == open_.end() || known->id != id) return;
+    open = std::move(*known);
     open_.erase(known);
   }
   if (open.arrival) open.arrival->settle();
@@ -31,7 +35,7 @@ void Session::enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) 
 caf::message_id Session::remember(const FrameHeader& request, MakeFrame make_frame,
                                   std::shared_ptr<Arrival> arrival) {
   const MutexLock lock(mutex_);
-  open_.emplace(++last_, Open{request, make_frame, std::move(arrival)});
+  open_.push_back({++last_, request, make_frame, std::move(arrival)});
   return caf::make_message_id(last_);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <optional>
-#include <unordered_map>
+#include <vector>
 
 #include "actors/frames/frame_connection.h"
 #include "base/mutex.h"
@@ -40,6 +40,7 @@ class Session final : public caf::monitorable_actor {
   // The frame of an answer; nothing if the answer is of another type.
   using MakeFrame = std::optional<OutFrame> (*)(const caf::type_erased_tuple&, const FrameHeader& request);
   struct Open {
+    uint64_t id;
     FrameHeader request;
     MakeFrame make_frame;
     std::shared_ptr<Arrival> arrival;  // of the request
@@ -56,7 +57,9 @@ class Session final : public caf::monitorable_actor {
   const std::string address_;
   Mutex mutex_;
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::unordered_map<uint64_t, Open> open_ ABSL_GUARDED_BY(mutex_);  // by request id
+  // In the order of asking, which is that of their ids, and mostly that of their answers. Few, and beside
+  // each other: a master's thousands of peers each have their own.
+  std::vector<Open> open_ ABSL_GUARDED_BY(mutex_);
 };
 
 caf::strong_actor_ptr make_session(caf::actor_system& system, std::shared_ptr<FrameConnection> connection,

@@ -48,7 +48,7 @@ FiniteGradients finite_gradients(std::vector<TableSlices> tables, std::span<cons
       for (size_t i = 0; i < t.keys.size(); ++i)
         if (!is_finite(row_of(t, i))) fail_bad(spec, t.keys, i, origin);
     const AccumulatedTable& kept = *finite.kept.emplace_back(finite_rows(t));
-    finite.left_out += t.keys.size() - kept.keys.size();
+    if (spec.first_column == 0) finite.left_out += t.keys.size() - kept.keys.size();
     if (!kept.keys.empty()) finite.tables.push_back({t.table, kept.keys, t.width, kept.values});
   }
   return finite;

@@ -17,7 +17,7 @@ namespace embers {
 // (base/floats/finite.h).
 struct FiniteGradients {
   std::vector<TableSlices> tables;  // views of what came in, or of `kept`
-  uint64_t left_out = 0;            // rows
+  uint64_t left_out = 0;            // rows; each counts at one owner
   std::vector<std::unique_ptr<AccumulatedTable>> kept;
   std::vector<FloatBuffer> from_halves;
 };

@@ -2,7 +2,9 @@
 
 namespace embers {
 
-OwnerHandles spawn_owner(caf::actor_system& system, const OwnerConfig& config) {
+OwnerHandles spawn_owner(caf::actor_system& system, const OwnerConfig& given) {
+  OwnerConfig config = given;
+  for (TableSpec& table : config.tables) table = part_of(table, config.number, config.map.owners());
   std::vector<AppliedNote> left;
   const LocalShardActor shard = spawn_shard(system, config, &left);
   return {spawn_optimizer(system, config, shard, left), caf::actor_cast<ShardActor>(shard)};

@@ -6,7 +6,8 @@
 
 namespace embers {
 
-// Spawns an owner: an optimizer actor and the shard it orders.
+// Spawns an owner: an optimizer actor and the shard it orders. Of tables with the encoding partition, which
+// `config` has as the job does, they see only the owner's columns.
 OwnerHandles spawn_owner(caf::actor_system& system, const OwnerConfig& config);
 
 // Ends both actors of a local owner.

@@ -46,7 +46,8 @@ class Rows {
     }
   }
 
-  Message<wire::PullReply> pull(wire::PullRequest::Reader request) {
+  // `memory`: where the answer is built; null for the heap.
+  Message<wire::PullReply> pull(wire::PullRequest::Reader request, WordsMemory* memory) {
     const auto tables = read_slices(request.getTables(), config_.tables.size());
     std::vector<RowsShape> shapes;
     const NumberType rows_as = number_type(request.getNumberType());
@@ -54,9 +55,10 @@ class Rows {
       shapes.push_back(
           {t.table, config_.tables[t.table].dim, t.keys.size(), sent_as(config_.tables[t.table], rows_as)});
     config_.activity->pulls.fetch_add(1, std::memory_order_relaxed);
-    return make_pull_reply(version_, shapes, [&](size_t i, std::span<float> out) {
+    const auto fill = [&](size_t i, std::span<float> out) {
       lookup(tables[i].table, tables[i].keys, request.getCreate(), out);
-    });
+    };
+    return make_pull_reply(version_, shapes, fill, memory);
   }
 
   void apply(const ApplyBatch& batch) {
@@ -75,6 +77,14 @@ class Rows {
           *store_, t.table, rule, {batch.step, rule.learning_rate(batch.step) * batch.rate_factor}, t.keys,
           t.values, constraints_[t.table].get());
       left_out_ += left_out.rows;
+      if (left_out.rows > 0 && config_.tables[t.table].is_part())
+        fail(ErrorCode::kInvalid,
+             "step {} would make the row of key '{}' of table '{}' infinite or NaN, and a row whose columns "
+             "are "
+             "spread over shards cannot be left out: lower the learning rate, clip gradients, or set "
+             "partition = "
+             "\"token\"",
+             batch.step, to_string(t.keys, left_out.first), config_.tables[t.table].name);
       if (left_out.rows > 0 && !config_.skip_bad_gradients)
         fail(ErrorCode::kInvalid,
              "step {} would make the row of key '{}' of table '{}' infinite or NaN: lower the learning rate, "
@@ -138,7 +148,9 @@ class Rows {
   StoreStats stats() const {
     StoreStats s{0, store_->resident_bytes(), left_out_};
     for (TableId t = 0; t < config_.tables.size(); ++t)
-      if (!is_reserved(config_.tables[t].name)) s.rows += store_->rows(t);
+      // A row whose columns are spread over owners counts once, where its first ones are.
+      if (!is_reserved(config_.tables[t].name) && config_.tables[t].first_column == 0)
+        s.rows += store_->rows(t);
     config_.activity->rows = s.rows;
     config_.activity->bytes = s.resident_bytes;
     return s;
@@ -291,7 +303,8 @@ struct ShardState {
           if (m.get().getMode() == wire::ReadMode::EXACT && wanted != rows->version())
             fail(ErrorCode::kStaleVersion, "version {} was asked for, but the owner is at {}", wanted,
                  rows->version());
-          promise.deliver(rows->pull(m.get()));
+          const WordsMemoryPtr memory = m.arrival() ? m.arrival()->memory() : nullptr;
+          promise.deliver(rows->pull(m.get(), memory.get()));
         },
         [&](const Error& e) { promise.deliver(to_caf(e)); });
   }

@@ -26,7 +26,7 @@ struct OwnerConfig {
   bool staleness_modulation =
       false;                        // async: a push's learning rates are divided by its staleness, if above 1
   bool skip_bad_gradients = false;  // infinite or NaN ones are left out; else they are errors
-  std::vector<TableSpec> tables;    // by TableId
+  std::vector<TableSpec> tables;    // by TableId; the job's for spawn_owner(), its own parts for the shard
   OwnerMap map;
   std::string backend = "memory";    // memory | memcached | redis
   std::vector<std::string> servers;  // of memcached or Redis

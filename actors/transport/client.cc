@@ -250,7 +250,10 @@ void Link::give_up() {
   else if (connection_)
     connection_->close(Error(
         ErrorCode::kUnreachable,
-        fmt::format("{} accepted the connection but did not answer within {} s", peer_, timeout_.count())));
+        fmt::format(
+            "{} accepted the connection but did not answer within {} s: is its process stopped, its host too "
+            "busy, or is it another program's address?",
+            peer_, timeout_.count())));
   else
     unreachable(reasons());
 }

@@ -306,12 +306,9 @@ void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& conne
   const auto actor =
       make_session(transport_.system(), connection, newcomer.hello.get().getRole(), newcomer.address);
   const auto session = [actor]() -> Session& { return static_cast<Session&>(*actor->get()); };
-  connection->set_handlers(
-      [session, dispatch = dispatch_, refusals = refusals_](InFrame f) {
-        if (const auto denied = dispatch->ask(session(), f))
-          log_refusal(*refusals, session().address(), reason_of(*denied), denied->what());
-      },
-      [session](const Error& why) { ended(session(), why); });
+  connection->set_handlers([session, dispatch = dispatch_,
+                            refusals = refusals_](InFrame f) { ask(*dispatch, *refusals, session(), f); },
+                           [session](const Error& why) { ended(session(), why); });
   const auto message = make_message<wire::Welcome>([&](wire::Welcome::Builder b) {
     b.setSilence(options_.silence.count());
     if (!newcomer.challenge) return;
@@ -323,6 +320,20 @@ void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& conne
 }
 
 // --- after the handshake -------------------------------------------------------------------------
+
+void Server::ask(Dispatch& dispatch, RefusalLog& refusals, Session& session, InFrame& frame) {
+  if (const auto denied = dispatch.ask(session, frame))
+    log_refusal(refusals, session.address(), reason_of(*denied), denied->what());
+}
+
+// On the io thread, as all that is asked. What still has no actor is held again.
+void Server::provide(std::function<void(Dispatch&)> serve) {
+  asio::post(transport_.io(), [dispatch = dispatch_, refusals = refusals_, serve = std::move(serve)] {
+    serve(*dispatch);
+    for (Dispatch::Held& held : dispatch->take_held())
+      ask(*dispatch, *refusals, static_cast<Session&>(*held.session->get()), held.frame);
+  });
+}
 
 // The client says at its end what happened, too: then both ends of a broken network are in some log.
 void Server::ended(Session& session, const Error& why) {

@@ -47,6 +47,19 @@ class Server : public std::enable_shared_from_this<Server> {
   void serve(Destination destination, typename I::Actor actor) {
     dispatch_->serve<I>(destination, std::move(actor));
   }
+  // The actor comes later: until provide() gives it, requests of interface I for `destination` wait, as those
+  // of an actor that is busy. Before start().
+  template <class I>
+  void expect(Destination destination) {
+    dispatch_->expect<I>(destination);
+  }
+  // At any time, from any thread.
+  template <class I>
+  void provide(Destination destination, typename I::Actor actor) {
+    provide([destination, actor = std::move(actor)](Dispatch& dispatch) {
+      dispatch.serve<I>(destination, actor);
+    });
+  }
   void start();
   // Accepts no more connections and removes its Unix sockets.
   void stop();
@@ -70,6 +83,8 @@ class Server : public std::enable_shared_from_this<Server> {
 
   Server(Transport& transport, Options options)
       : transport_(transport), options_(options), newcomers_(options.newcomers) {}
+  void provide(std::function<void(Dispatch&)> serve);
+  static void ask(Dispatch& dispatch, RefusalLog& refusals, Session& session, InFrame& frame);
   void add(const Endpoint& endpoint);
   boost::asio::ip::tcp::acceptor bind(const Endpoint& endpoint);
   void accept(const std::shared_ptr<Acceptor>& acceptor);

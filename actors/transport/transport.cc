@@ -66,8 +66,10 @@ void Transport::check_guarded(const Endpoint& endpoint, const char* what) const 
 
 std::shared_ptr<Connection> Transport::adopt(Connection::Socket socket) {
   const bool near = tune(socket);
+  const auto peer = shared_ ? shares_with(socket.native_handle()) : std::nullopt;
   auto connection = std::make_shared<Connection>(loop_, flow_, std::move(socket));
   if (!near) connection->read_in_bulk();
+  if (peer) connection->share(std::make_unique<Sharing>(*peer, shared_));
   const MutexLock lock(mutex_);
   connections_gone_.before_adding(connections_, [](const auto& weak) { return weak.expired(); });
   connections_.push_back(connection);
@@ -115,6 +117,7 @@ void Transport::stop() {
   io().stop();
   thread_.join();
   loop_->end();
+  if (shared_) shared_->stop();
 }
 
 }  // namespace embers

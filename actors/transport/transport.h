@@ -39,6 +39,11 @@ class Transport {
   void share(std::shared_ptr<Flow> flow) { flow_ = std::move(flow); }
   const std::shared_ptr<Flow>& flow() const { return flow_; }
 
+  // Where large messages are built so that peers on this host can read them in place.
+  WordsMemoryPtr memory() const { return shared_; }
+  // Nothing is shared with any peer (before the first connection).
+  void share_nothing() { shared_ = nullptr; }
+
   // Makes a connection from a connected socket, and keeps track of it.
   std::shared_ptr<Connection> adopt(Connection::Socket socket);
 
@@ -57,6 +62,7 @@ class Transport {
   const Credentials credentials_;
   const std::shared_ptr<EventLoop> loop_ = std::make_shared<EventLoop>();
   std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
+  std::shared_ptr<SharedArena> shared_ = std::make_shared<SharedArena>();
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   mutable Mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);

@@ -85,13 +85,16 @@ void JoinedOwner::join(uint32_t more, std::optional<int> cpu, const std::shared_
   // Before the owner, which may have to read a long journal.
   life_ = spawn_owner_life(transport_.system(), master_.actor, incarnation, access_.master, config.activity,
                            [verdict](std::optional<Error> why) { verdict->give(std::move(why)); });
-  owner_ = make_owner(config, incarnation);
-  server_->serve<OptimizerInterface>(Destination::kOptimizer, owner_.optimizer);
-  server_->serve<ShardInterface>(Destination::kShard, owner_.shard);
+  server_->expect<OptimizerInterface>(Destination::kOptimizer);
+  server_->expect<ShardInterface>(Destination::kShard);
   probe_ = spawn_probe(transport_, {fmt::format("shard {}", config.number), {}, {}, nullptr},
                        {master_.run, incarnation, wire::Role::OWNER});
   server_->serve<ProbeInterface>(Destination::kProbe, probe_);
+  // So do its peers, which give up on a connection that is not answered; what they ask waits.
   server_->start();
+  owner_ = make_owner(config, incarnation);
+  server_->provide<OptimizerInterface>(Destination::kOptimizer, owner_.optimizer);
+  server_->provide<ShardInterface>(Destination::kShard, owner_.shard);
   spdlog::info("shard {} of job '{}', {}, listening on {}{}", config.number, master_.job.job.name,
                access_.master, fmt::join(texts(server_->endpoints()), " "),
                reached_at_ == server_->endpoints()

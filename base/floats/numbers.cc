@@ -120,22 +120,22 @@ uint32_t sixteen_bits(uint32_t low, uint32_t high, uint32_t i) {
 
 // Rounds by adding random bits to the part that is then cut off.
 EMBERS_INSTRUCTION_SETS void to_bfloat16_stochastic(const float* in, size_t n, uint32_t low, uint32_t high,
-                                                    uint16_t* out) {
+                                                    uint32_t first, uint16_t* out) {
   for (size_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<uint32_t>(in[i]);
     const uint32_t magnitude = std::min(bits & kMagnitude, kLargestBfloat16);
-    const uint32_t finite = (magnitude + sixteen_bits(low, high, static_cast<uint32_t>(i))) >> 16;
+    const uint32_t finite = (magnitude + sixteen_bits(low, high, first + static_cast<uint32_t>(i))) >> 16;
     const bool is_special = (bits & kMagnitude) >= kInfinity;
     out[i] = static_cast<uint16_t>((bits >> 16 & 0x8000) | (is_special ? special(bits, 7) : finite));
   }
 }
 
 EMBERS_INSTRUCTION_SETS void to_float16_stochastic(const float* in, size_t n, uint32_t low, uint32_t high,
-                                                   uint16_t* out) {
+                                                   uint32_t first, uint16_t* out) {
   for (size_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<uint32_t>(in[i]);
     const uint32_t magnitude = std::min(bits & kMagnitude, kLargestFloat16);
-    const uint32_t random = sixteen_bits(low, high, static_cast<uint32_t>(i));
+    const uint32_t random = sixteen_bits(low, high, first + static_cast<uint32_t>(i));
     const uint32_t normal = (magnitude - kRebias + (random & 0x1fff)) >> 13;
     const float steps = std::bit_cast<float>(std::min(magnitude, kSmallestNormal)) * 0x1p24f;
     const auto whole = static_cast<int32_t>(steps);
@@ -187,13 +187,14 @@ void to_halves(NumberType type, std::span<const float> in, uint16_t* out) {
     to_bfloat16(in.data(), in.size(), out);
 }
 
-void to_halves_stochastic(NumberType type, std::span<const float> in, uint64_t random, uint16_t* out) {
+void to_halves_stochastic(NumberType type, std::span<const float> in, uint64_t random, uint16_t* out,
+                          uint32_t first) {
   const uint64_t mixed = spread(random);
   const auto low = static_cast<uint32_t>(mixed), high = static_cast<uint32_t>(mixed >> 32);
   if (type == NumberType::kFloat16)
-    to_float16_stochastic(in.data(), in.size(), low, high, out);
+    to_float16_stochastic(in.data(), in.size(), low, high, first, out);
   else
-    to_bfloat16_stochastic(in.data(), in.size(), low, high, out);
+    to_bfloat16_stochastic(in.data(), in.size(), low, high, first, out);
 }
 
 void from_halves(NumberType type, const uint16_t* in, std::span<float> out) {

@@ -34,8 +34,9 @@ std::string_view name(Rounding rounding);  // "nearest", "stochastic"
 
 // out[i] = in[i], rounded to nearest; `out` has room for in.size() numbers.
 void to_halves(NumberType type, std::span<const float> in, uint16_t* out);
-// The same, but rounded stochastically, by bits that are a pure function of (random, i).
-void to_halves_stochastic(NumberType type, std::span<const float> in, uint64_t random, uint16_t* out);
+// The same, but rounded stochastically, by bits that are a pure function of (random, first + i).
+void to_halves_stochastic(NumberType type, std::span<const float> in, uint64_t random, uint16_t* out,
+                          uint32_t first = 0);
 // out[i] = in[i], exactly.
 void from_halves(NumberType type, const uint16_t* in, std::span<float> out);
 

@@ -21,7 +21,8 @@
 //                              or while all of them join at once, whichever is longer
 //   control.member_kib         of the master's resident memory, at most, over what it was with 10 workers
 //   control.scale              processor time of a lease with most workers over that with 100, in the same
-//                              round: always, or paced without what idle members cost, whichever is larger
+//                              round: always or paced, whichever is larger. Without what idle members cost,
+//                              which is measured in the same round, and reported (idle_cpu)
 // Values are medians over the rounds; the report has their ranges, too.
 #include <arpa/inet.h>
 
@@ -82,8 +83,8 @@ struct Side {
   std::unique_ptr<SimulatedOwners> owners;
   std::unique_ptr<Crowd> crowd;
   std::vector<Span> always, paced;
-  size_t bytes_before = 0;  // with kFirst workers
-  double idle_cpu = 0;      // share of a core
+  std::vector<double> idle_cpu;  // share of a core, while nobody leases; of each round
+  size_t bytes_before = 0;       // with kFirst workers
   Json joined;
 };
 
@@ -189,10 +190,12 @@ void join(CrowdLoop& loop, Side& side, double rate) {
   rest(loop, *side.crowd);
 }
 
+// What heartbeats, pings and order requests of a resting crowd cost.
 void measure_idle(CrowdLoop& loop, Side& side, double seconds) {
   const double cpu = side.master.cpu_seconds();
+  const auto begin = BenchClock::now();
   loop.run(std::chrono::duration<double>(seconds));
-  side.idle_cpu = (side.master.cpu_seconds() - cpu) / seconds;
+  side.idle_cpu.push_back((side.master.cpu_seconds() - cpu) / seconds_since(begin));
 }
 
 void print(const Side& side, const char* mode, const Span& s) {
@@ -228,14 +231,22 @@ std::vector<Span> measure_bare(const Size& size) {
   return spans;
 }
 
-// Processor time of a lease on both sides, round by round, without `idle`: the part of each side's that its
-// members take who only beat.
-std::vector<double> ratios(const std::vector<Span>& large, const std::vector<Span>& small,
-                           std::pair<double, double> idle = {}) {
+// Processor time of each round's leases, without what the members took who only beat: it grows with members
+// and seconds, and falls on the fewer leases the slower the clock makes them.
+std::vector<double> net_of_idle(const std::vector<Span>& spans, const std::vector<double>& idle) {
+  std::vector<double> net;
+  for (size_t i = 0; i < spans.size(); ++i)
+    net.push_back(spans[i].cpu_us - 1e6 * idle.at(i) / spans[i].per_second);
+  return net;
+}
+std::vector<double> gross(const std::vector<Span>& spans) {
+  return net_of_idle(spans, std::vector<double>(spans.size()));
+}
+
+// Round by round.
+std::vector<double> ratios(const std::vector<double>& large, const std::vector<double>& small) {
   std::vector<double> all;
-  const auto net = [](const Span& s, double share) { return s.cpu_us - 1e6 * share / s.per_second; };
-  for (size_t i = 0; i < large.size(); ++i)
-    all.push_back(net(large[i], idle.first) / net(small[i], idle.second));
+  for (size_t i = 0; i < large.size(); ++i) all.push_back(large[i] / small.at(i));
   return all;
 }
 
@@ -256,7 +267,6 @@ int bench_control(const BenchOptions& options) {
   for (const auto& side : sides) begin(loop, *side);
   for (const auto& side : sides)
     if (side->workers > kFirst) join(loop, *side, size.rate / 2);
-  for (const auto& side : sides) measure_idle(loop, *side, 2 * size.seconds);
   fmt::print("\n                us CPU    leases     heartbeat, ms          lease, ms\n");
   fmt::print("workers        a lease   a second   p50       p99       p50       p99\n");
   for (int round = 0; round < size.rounds; ++round)
@@ -268,12 +278,17 @@ int bench_control(const BenchOptions& options) {
       side.crowd->lease_at(size.rate);
       print(side, "paced", side.paced.emplace_back(measure(loop, *side.crowd, side.cpu(), size.seconds)));
       rest(loop, *side.crowd);
+      measure_idle(loop, side, size.seconds);
     }
   for (const auto& side : sides) {
     Json json{{"workers", side->workers},
               {"always", to_json(side->always)},
               {"paced", to_json(side->paced)},
-              {"idle_cpu", side->idle_cpu},
+              {"always_net_us", range(net_of_idle(side->always, side->idle_cpu))},
+              {"paced_net_us", range(net_of_idle(side->paced, side->idle_cpu))},
+              {"idle_cpu", range(side->idle_cpu)},
+              {"idle_us_per_member", 1e6 * range(side->idle_cpu)["median"].get<double>() /
+                                         static_cast<double>(side->workers + kOwners)},
               {"threads", side->master.thread_seconds()},
               {"open_files", side->master.open_files()}};
     if (side->workers > kFirst) {
@@ -286,11 +301,14 @@ int bench_control(const BenchOptions& options) {
   const Side& small = **std::find_if(sides.begin(), sides.end(),
                                      [&](const auto& side) { return side->workers == size.small; });
   const Json always = to_json(large.always), paced = to_json(large.paced);
-  const Json scale_always = range(ratios(large.always, small.always)),
-             scale_paced = range(ratios(large.paced, small.paced, {large.idle_cpu, small.idle_cpu}));
+  const auto net = [&](std::vector<Span> Side::*load) {
+    return range(ratios(net_of_idle(large.*load, large.idle_cpu), net_of_idle(small.*load, small.idle_cpu)));
+  };
+  const Json scale_always = net(&Side::always), scale_paced = net(&Side::paced);
   report["scale"] = {{"always", scale_always},
                      {"paced", scale_paced},
-                     {"paced_with_idle", range(ratios(large.paced, small.paced))}};
+                     {"always_with_idle", range(ratios(gross(large.always), gross(small.always)))},
+                     {"paced_with_idle", range(ratios(gross(large.paced), gross(small.paced)))}};
   report["rate_paced"] = size.rate;
   const auto most = [](const Json& a, const Json& b) { return std::max(a.get<double>(), b.get<double>()); };
   const double kib = kib_per_member(large);

@@ -1,6 +1,7 @@
 #include "bench/wire/owner.h"
 
 #include <algorithm>
+#include <array>
 #include <future>
 #include <numeric>
 #include <random>
@@ -82,8 +83,10 @@ void serve_bench_owner(const std::string& address, const std::string& optimizer,
   end_process(0);
 }
 
-BenchClient::BenchClient(const std::string& address, const std::string& optimizer, int64_t rows)
-    : keys_(rows), local_(address.empty()) {
+BenchClient::BenchClient(const std::string& address, const std::string& optimizer, int64_t rows, bool shares)
+    : shares_(shares), keys_(rows), local_(address.empty()) {
+  if (!shares) transport_.share_nothing();
+  owners_->memory = transport_.memory();
   owners_->handles.push_back(local_ ? make_bench_owner(system_, optimizer, rows)
                                     : remote_owner(transport_, "the owner", {address}, true,
                                                    {kBenchRun, 1, wire::Role::WORKER},
@@ -100,6 +103,14 @@ BenchClient::~BenchClient() {
 // --- pulls ---------------------------------------------------------------------------------------
 
 namespace {
+
+// Of all floats, in eight sums so that it takes no longer than reading them.
+double sum(std::span<const float> floats) {
+  std::array<float, 8> sums{};
+  for (size_t i = 0; i + sums.size() <= floats.size(); i += sums.size())
+    for (size_t k = 0; k < sums.size(); ++k) sums[k] += floats[i + k];
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
 
 using go_atom = caf::atom_constant<caf::atom("go")>;
 
@@ -122,7 +133,8 @@ BenchClient::Pulls BenchClient::pull(size_t trips) {
                     make_pull(origin(0), wire::ReadMode::LATEST, false, {&slices, 1}))
           .then(
               [=, &pulls, &ended](const Message<wire::PullReply>& reply) {
-                read_rows(reply.get(), 0, {0, kBenchDim, kBenchKeys});
+                const auto rows = read_rows(reply.get(), 0, {0, kBenchDim, kBenchKeys});
+                if (shares_) pulls.sum += sum(rows);
                 pulls.latencies.add(seconds_since(begin) * 1e3);
                 if (++self->state.answered == total) {
                   ended.set_value();

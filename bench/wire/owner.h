@@ -44,14 +44,17 @@ void serve_bench_owner(const std::string& address, const std::string& optimizer,
 class BenchClient {
  public:
   // A client of an owner process, or of an owner in this process (with that optimizer) if `address` is empty.
-  BenchClient(const std::string& address, const std::string& optimizer, int64_t rows);
+  // `shares`: large messages may travel in shared memory.
+  BenchClient(const std::string& address, const std::string& optimizer, int64_t rows, bool shares = true);
   ~BenchClient();
 
   // Pulls this many minibatches, kBenchOutstanding at a time, each as soon as one is answered; reads what
-  // read_rows reads of each reply, but not the rows.
+  // read_rows reads of each reply. Of rows that came over a socket, which has written them to this process's
+  // memory, no more; of others every float.
   struct Pulls {
     double seconds;
     Latencies latencies;
+    double sum = 0;  // of the floats that were read
   };
   Pulls pull(size_t trips);
 
@@ -63,6 +66,7 @@ class BenchClient {
   SystemConfig config_;
   caf::actor_system system_{config_};
   Transport transport_{system_};
+  const bool shares_;
   std::shared_ptr<Owners> owners_ = std::make_shared<Owners>();
   const KeyMinibatches keys_;
   size_t next_ = 0;  // minibatch; never twice the same identity

@@ -2,7 +2,9 @@
 //
 //   ours      an owner process (shard actor above an in-memory store of 16 384 rows, so that the wire and not
 //             memory is measured) and a client whose actor asks through a proxy, as a worker does: each
-//             request is built from its keys, each reply gathered from rows in random order
+//             request is built from its keys, each reply gathered from rows in random order; over the socket
+//   shared    the same, but the replies are in memory that both processes share, as they are in a job's
+//             processes of one host; the client reads every float of them
 //   asio      the same frames between two bare Asio programs, ready-made (sockets.h)
 //   blocking  the same with blocking send and recv
 //   rows, rows2  asio, but the server copies every row into its reply: the limit, since a bare program never
@@ -57,11 +59,11 @@ struct Side {
   }
 };
 
-Side ours(const std::string& socket) {
+Side ours(const std::string& name, const std::string& socket) {
   const std::string rows = std::to_string(kRows);
-  BenchChild server = BenchChild::part({"owner", address(socket, "owner"), "sgd", rows});
-  BenchChild client = BenchChild::part({"client", server.ready(), rows});
-  return {"ours", std::move(server), std::move(client), "pull ", {}, {}};
+  BenchChild server = BenchChild::part({"owner", address(socket, name), "sgd", rows});
+  BenchChild client = BenchChild::part({"client", server.ready(), rows, name == "ours" ? "sockets" : ""});
+  return {name, std::move(server), std::move(client), "pull ", {}, {}};
 }
 
 Side bare(const std::string& kind, const std::string& socket) {
@@ -81,8 +83,9 @@ double median(std::vector<double> values) {
 // Every side's figures over one kind of socket.
 Json measure(const std::string& socket, int rounds, size_t trips) {
   std::vector<Side> sides;
-  sides.push_back(ours(socket));
+  sides.push_back(ours("ours", socket));
   for (const char* const kind : {"asio", "blocking", "rows", "rows2"}) sides.push_back(bare(kind, socket));
+  if (socket == "unix") sides.push_back(ours("shared", socket));
   for (Side& side : sides) side.client.ask(side.question + std::to_string(trips / 4 + 1));  // warms up
   for (int round = 0; round < rounds; ++round)
     for (size_t i = 0; i < sides.size(); ++i) sides[round % 2 ? sides.size() - 1 - i : i].run(trips);
@@ -101,6 +104,12 @@ Json measure(const std::string& socket, int rounds, size_t trips) {
   for (int round = 0; round < rounds; ++round)
     limits.push_back(std::max(sides[3].rates[round], sides[4].rates[round]) / sides[1].rates[round]);
   json["limit_vs_asio"] = median(limits);
+  if (socket == "unix") {
+    std::vector<double> ratios;
+    for (int round = 0; round < rounds; ++round)
+      ratios.push_back(sides.back().rates[round] / sides[1].rates[round]);
+    json["shared_vs_asio"] = median(ratios);
+  }
   std::fflush(stdout);
   return json;
 }
@@ -157,6 +166,7 @@ int bench_wire(const BenchOptions& options) {
   };
   report["targets"] = {vs_asio("wire.unix_vs_asio", report["grid"][0]),
                        vs_asio("wire.tcp_vs_asio", report["grid"][1]),
+                       target("wire.shared_vs_asio", report["grid"][0]["shared_vs_asio"], 1.5),
                        target_at_most("wire.p99_over_p50", p99 / p50, 5)};
   end_report(report, options);
   return 0;

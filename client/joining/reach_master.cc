@@ -15,6 +15,7 @@
 namespace embers {
 namespace {
 
+constexpr double kMostSeconds = 1e9;
 constexpr auto kLookAgain = std::chrono::milliseconds(50);  // whether there is a master
 
 std::string variable(const char* name) {
@@ -47,6 +48,11 @@ JobLocation with_environment(JobLocation given) {
 JobLocation location_of(const client::Options& options, const char* type) {
   JobLocation location = with_environment(
       {options.master, options.job_dir, options.secret_file, options.insecure, options.connect_timeout});
+  for (const auto& [name, seconds] :
+       {std::pair("connect_timeout", options.connect_timeout), std::pair("timeout", options.timeout)})
+    if (!(seconds.count() >= 0 && seconds.count() <= kMostSeconds))
+      fail(ErrorCode::kInvalid, "{}::{} is {} s: it must be from 0 to {}", type, name, seconds.count(),
+           kMostSeconds);
   const bool two = !options.master.empty() && !options.job_dir.empty();
   if (two || (location.master.empty() && location.job_dir.empty()))
     fail(ErrorCode::kInvalid,
@@ -144,6 +150,7 @@ void connect_over(Transport& transport, const MasterLink& master, std::chrono::d
   config.drop_owner = [](const OwnerHandles& owner) {
     drop_remote_owner(owner, "the shard has moved to another process");
   };
+  config.memory = transport.memory();
 }
 
 }  // namespace embers

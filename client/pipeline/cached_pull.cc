@@ -12,7 +12,7 @@ void PullPlan::restore_positions() {
 RowCaches::RowCaches(const Owners& owners, size_t rows, uint64_t staleness) {
   for (const TableSpec& table : owners.tables) {
     dims_.push_back(table.dim);
-    tables_.push_back(is_reserved(table.name)
+    tables_.push_back(is_reserved(table.name) || is_split(table, owners.handles.size())
                           ? nullptr
                           : std::make_unique<RowCache>(table.key_kind, table.dim, rows, staleness));
   }

@@ -25,7 +25,7 @@ class RowCaches {
   void keep(const PullPlan& plan, size_t owner, uint64_t version);
 
  private:
-  std::vector<std::unique_ptr<RowCache>> tables_;  // by TableId; null for reserved tables
+  std::vector<std::unique_ptr<RowCache>> tables_;  // by TableId; null for reserved and split tables
   std::vector<uint32_t> dims_;                     // by TableId
   uint64_t step_ = 0;                              // training minibatches begun
 };

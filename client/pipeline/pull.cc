@@ -12,18 +12,27 @@ namespace {
 // Whether this owner is asked at all: it holds a key of the minibatch.
 bool is_asked(const PullPlan& plan, size_t owner) { return !plan.routed[owner].empty(); }
 
+// Each key once, though several owners may be asked for its columns.
 uint64_t keys_of(const PullPlan& plan, size_t owner) {
   uint64_t keys = 0;
-  for (const RoutedTable& part : plan.routed[owner]) keys += part.keys.size();
+  for (const RoutedTable& part : plan.routed[owner])
+    if (part.columns.begin == 0) keys += part.keys.size();
   return keys;
 }
 
 bool reads_directly(const Owners& owners, const Work& work) { return owners.direct && !work.exact; }
 
-DirectReadPtr direct_read(const PullPlan& plan) {
+// Rows whose columns are split have no place of their own at the servers: owners are asked for them.
+DirectReadPtr direct_read(const PullPlan& plan, const Owners& owners) {
   auto read = std::make_shared<DirectRead>();
   read->lists = plan.lists;
   read->places = plan.places;
+  for (size_t i = 0; i < read->lists.size(); ++i) {
+    const TableSpec& table = owners.tables[read->lists[i].table];
+    if (!is_split(table, owners.handles.size())) continue;
+    read->lists[i].keys = KeysView{table.key_kind, {}, {}, {}};
+    read->places[i] = {};
+  }
   return read;
 }
 
@@ -71,7 +80,7 @@ PullPlan plan_pull(Work& work, const Owners& owners, const ModelSpec& model, con
 }
 
 void route_pull(PullPlan& plan, const Owners& owners, std::span<const std::vector<uint8_t>> found) {
-  plan.routed = route(plan.lists, owners.map, owners.handles.size(), found);
+  plan.routed = route(plan.lists, owners.tables, owners.map, owners.handles.size(), found);
   if (!plan.rests.empty()) plan.restore_positions();
 }
 
@@ -86,8 +95,11 @@ void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::P
   for (size_t i = 0; i < plan.routed[owner].size(); ++i) {
     const RoutedTable& part = plan.routed[owner][i];
     const uint32_t dim = owners.tables[part.table].dim;
-    scatter(read_sent_rows(reply, i, {part.table, dim, part.keys.size()}), dim, part.positions,
-            plan.places[part.source]);
+    const SentRows rows = read_sent_rows(reply, i, {part.table, part.columns.size(), part.keys.size()});
+    if (part.columns.size() == dim)
+      scatter(rows, dim, part.positions, plan.places[part.source]);
+    else
+      scatter_columns(rows, dim, part.columns, part.positions, plan.places[part.source]);
   }
 }
 
@@ -150,7 +162,7 @@ struct PullerState {
   }
 
   void read_directly(const PullingPtr& pulling) {
-    const DirectReadPtr read = direct_read(pulling->plan);
+    const DirectReadPtr read = direct_read(pulling->plan, *owners);
     read->keepalive = std::make_shared<std::pair<WorkPtr, decltype(keys)>>(pulling->work, keys);
     self->request(owners->direct, caf::infinite, read)
         .then(
@@ -273,7 +285,7 @@ void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::ve
   std::optional<Error> error;
   std::vector<std::vector<uint8_t>> found;
   if (reads_directly(owners, work)) {
-    const DirectReadPtr read = direct_read(plan);
+    const DirectReadPtr read = direct_read(plan, owners);
     error = read_now(self, owners, work, *read);
     if (error && !is_unreachable(*error)) throw Error(*error);
     if (!error) found = std::move(read->found);

@@ -57,6 +57,7 @@ void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::P
 // minibatch, and by the first after an evaluated one. Training minibatches go through a cache of `cache_rows`
 // rows of each embedding table (0: none), which are used for `cache_staleness` more minibatches after the one
 // they were pulled for; what it does not have is asked of owners, even when rows are in servers.
+// Tables whose columns are split over owners are always asked of owners, and not cached.
 struct PullOptions {
   uint32_t get_model_steps = 1;
   uint64_t cache_rows = 0;

@@ -1,9 +1,47 @@
 #include "client/pipeline/push.h"
 
+#include <limits>
+#include <map>
+
 #include "actors/errors.h"
+#include "base/floats/finite.h"
 
 namespace embers {
 namespace {
+
+// One minibatch's gradients of a table whose columns are split over owners. A row that is not finite, or
+// would not be after it was sent, is refused or left out by all owners alike: each of them is shown a NaN.
+class SplitGradients {
+ public:
+  SplitGradients(std::span<const float> values, uint32_t dim, NumberType sent) : values_(values), dim_(dim) {
+    if (sent == NumberType::kFloat32) {
+      look_for_bad(values);
+      return;
+    }
+    FloatBuffer arrived(values.size());
+    std::copy(values.begin(), values.end(), arrived.data());
+    round_to(sent, arrived.span());
+    look_for_bad(arrived.span());
+  }
+
+  void collect(const RoutedTable& part, std::span<float> out) const {
+    collect_columns(values_, dim_, part.columns, part.positions, out);
+    for (size_t i = 0; !bad_.empty() && i < part.positions.size(); ++i)
+      if (bad_[part.positions[i]]) out[i * part.columns.size()] = std::numeric_limits<float>::quiet_NaN();
+  }
+
+ private:
+  void look_for_bad(std::span<const float> values) {
+    if (all_below(kInfiniteGradient, values)) return;
+    bad_.resize(values.size() / dim_);
+    for (size_t i = 0; i < bad_.size(); ++i)
+      bad_[i] = !all_below(kInfiniteGradient, values.subspan(i * dim_, dim_));
+  }
+
+  const std::span<const float> values_;
+  const uint32_t dim_;
+  std::vector<uint8_t> bad_;  // by row; empty if there is none
+};
 
 struct PusherState {
   static inline const char* name = "pusher";
@@ -69,24 +107,33 @@ std::vector<Message<wire::PushRequest>> push_requests(const Work& work, const Ow
   if (!keys.dense.empty()) add(model.table_id(kDenseTable), keys.dense, work.dense);
   if (!keys.buffers.empty()) add(model.table_id(kBufferTable), keys.buffers, work.buffers);
 
-  const Routed routed = route(lists, owners.map, owners.handles.size());
+  const Routed routed = route(lists, owners.tables, owners.map, owners.handles.size());
+  std::map<size_t, SplitGradients> split;  // by source
+  for (size_t i = 0; i < lists.size(); ++i) {
+    const TableSpec& table = owners.tables[lists[i].table];
+    if (is_split(table, routed.size()))
+      split.try_emplace(i, values[i], table.dim, sent_as(table, owners.wire));
+  }
   std::vector<Message<wire::PushRequest>> requests;
   for (size_t owner = 0; owner < routed.size(); ++owner) {
     std::vector<FloatBuffer> parts;
     std::vector<TableSlices> tables;
     for (const RoutedTable& part : routed[owner]) {
-      const uint32_t dim = owners.tables[part.table].dim;
+      const uint32_t dim = part.columns.size();
       std::span<const float> mine = values[part.source];
       if (routed.size() > 1) {
         parts.emplace_back(part.keys.size() * dim);
-        collect(values[part.source], dim, part.positions, parts.back().span());
+        if (const auto columns = split.find(part.source); columns != split.end())
+          columns->second.collect(part, parts.back().span());
+        else
+          collect(values[part.source], dim, part.positions, parts.back().span());
         mine = parts.back().span();
       }
       tables.push_back({part.table, part.keys, dim, mine, sent_as(owners.tables[part.table], owners.wire)});
     }
     Origin origin = work.origin;
     if (!work.exact) origin.version = work.versions[owner].value_or(0);
-    requests.push_back(make_push(origin, tables));
+    requests.push_back(make_push(origin, tables, owners.memory.get()));
   }
   return requests;
 }

@@ -107,6 +107,7 @@ struct SessionState {
     const auto& storage = config->job.storage;
     // Halves are precise enough to train on. Who looks rows up gets them as they are.
     if (is_worker()) o->wire = storage.wire_dtype;
+    o->memory = config->memory;
     o->may_return = storage.backend != "memory" && !storage.journal.empty() && storage.owner_timeout > 0;
     connect_to(*o, reply.getOwners());
     if (o->handles.empty()) fail(ErrorCode::kBadFrame, "the master did not name any owner");
@@ -423,9 +424,14 @@ struct SessionState {
     const Error why = from_caf(reason);
     if (!gave_up && remedy(why.code()) != Remedy::kRetry) return end(why);
     const bool away = why.code() == ErrorCode::kTimeout;  // rather than gone
-    if (failure) return end(Error(away ? why.code() : failure->code(), failure->what()));
-    end(Error(away ? why.code() : ErrorCode::kLost,
-              fmt::format("lost {}: {}", config->master_name, why.what())));
+    const std::string lost = fmt::format(
+        "lost {}: {}; {}", config->master_name, why.what(),
+        away ? "join again once it answers"
+             : "join again when the job goes on from its last checkpoint (embers master --resume)");
+    // An owner that was lost with it may have been noticed first.
+    const bool mine = failure && remedy(failure->code()) != Remedy::kRetry;
+    const ErrorCode code = away ? why.code() : mine ? failure->code() : ErrorCode::kLost;
+    end(Error(code, failure ? fmt::format("{}; {}", failure->what(), lost) : lost));
   }
 
   // A stage failed. If the fault is this process's, it ends the whole job. If an owner is gone, the master
@@ -482,8 +488,12 @@ struct SessionState {
                   }))
         .then([gone](const Message<wire::Empty>&) { gone(); },
               [this, error](caf::error& e) {
-                const bool away = error && from_caf(e).code() == ErrorCode::kTimeout;
-                end(away ? Error(ErrorCode::kTimeout, error->what()) : error);
+                const Error why = from_caf(e);
+                if (!error || remedy(why.code()) != Remedy::kRetry) return end(error);
+                const bool away = why.code() == ErrorCode::kTimeout;
+                end(Error(away ? why.code() : error->code(),
+                          fmt::format("{}; {} is not reached any more: {}", error->what(),
+                                      config->master_name, why.what())));
               });
   }
 

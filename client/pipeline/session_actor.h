@@ -59,6 +59,7 @@ struct SessionConfig {
       connect_owner;
   // Ends such handles: what they were asked is answered with an error. Null for none.
   std::function<void(const OwnerHandles& owner)> drop_owner;
+  WordsMemoryPtr memory;  // where large messages to owners are built; null for the heap
 
   // Called in the session's thread.
   std::function<void(std::shared_ptr<const Owners>)>

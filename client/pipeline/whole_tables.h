@@ -12,8 +12,9 @@
 namespace embers {
 
 // Calls visit(keys, rows without slots) for all rows of the table, part by part, owner by owner. `timeout` is
-// for each part.
-void scan_table(caf::scoped_actor& self, const Owners& owners, TableId table, caf::duration timeout,
+// for each part, `job` the number of the job's run.
+void scan_table(caf::scoped_actor& self, const Owners& owners, uint64_t job, TableId table,
+                caf::duration timeout,
                 const std::function<void(KeysView keys, std::span<const float> rows)>& visit);
 
 // Sets rows of an embedding table, keys x dim; their slots begin anew.

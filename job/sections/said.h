@@ -10,7 +10,7 @@ namespace embers::job {
 // [storage.tables]; "" leaves the spec as it is. kInvalid for other keys, or what is none of these values.
 struct SaidOfTable {
   std::string initializer, optimizer, constraint;
-  std::string partition = {};  // a name, without quotes
+  std::string partition = {}, dtype = {};  // names, without quotes
 };
 void read_said(const std::string& of, const SaidOfTable& said, TableSpec& table);
 

@@ -15,6 +15,12 @@ ScheduleSpec read_schedule(Section section) {
   return spec;
 }
 
+NumberType number_type_named(const std::string& text) {
+  for (const NumberType type : {NumberType::kFloat32, NumberType::kFloat16, NumberType::kBfloat16})
+    if (text == name(type)) return type;
+  fail(ErrorCode::kInvalid, "dtype must be float32, float16 or bfloat16, not '{}'", text);
+}
+
 }  // namespace
 
 void read_said(const std::string& of, const SaidOfTable& said, TableSpec& table) {
@@ -29,8 +35,10 @@ void read_said(const std::string& of, const SaidOfTable& said, TableSpec& table)
   read("initializer", said.initializer, table.initializer);
   read("optimizer", said.optimizer, table.update_rule);
   read("constraint", said.constraint, table.constraint);
-  if (said.partition.empty()) return;
-  at_place(of, [&] { table.partition = partition_named(said.partition); });
+  at_place(of, [&] {
+    if (!said.partition.empty()) table.partition = partition_named(said.partition);
+    if (!said.dtype.empty()) table.number_type = number_type_named(said.dtype);
+  });
 }
 
 template <>

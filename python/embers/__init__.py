@@ -14,8 +14,9 @@ from ._core import __version__, unique, unique_strings
 from .batch import Batch
 from .connect import connect, local
 from .errors import (BadFrame, BadInput, Corrupt, Denied, DiskError, Ended, Error, Fenced, GiveUp, Internal, JobFailed, Lost,
-                     Mismatch, MissingKey, Refresh, Retry, StaleLease, StaleMap, StaleVersion, Timeout, Unavailable,
-                     UnknownTable, Unreachable, UsageError)
+                     Mismatch, MissingKey, NotRegistered, OutOfRange, Refresh, Retry, StaleLease, StaleMap, StaleVersion,
+                     Timeout, Unavailable, UnknownTable, Unreachable, UsageError)
+from .host_embedding import HostEmbedding, HostEmbeddingOptimizerSpec, create_host_embedding, register
 from .job import Job
 from .optimizers import (SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Ftrl, GroupFtrl, Lion, Nadam, RMSprop,
                          RowwiseAdagrad, UpdateRule)
@@ -24,9 +25,10 @@ from .table import Parameter, Table
 
 __all__ = [
     "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "BadFrame", "BadInput", "Batch", "Corrupt", "Denied", "DiskError",
-    "Ended", "Error", "Fenced", "Ftrl", "GiveUp", "GroupFtrl", "Internal", "Job", "JobFailed", "Lion", "Lost", "Mismatch",
-    "MissingKey", "Nadam", "Parameter", "RMSprop", "Refresh", "Retry", "RowwiseAdagrad", "SGD", "StaleLease", "StaleMap",
-    "StaleVersion", "Table", "Timeout", "Unavailable", "UnknownTable", "Unreachable", "UpdateRule", "UsageError",
-    "__version__", "connect", "constraints", "initializers", "local", "optimizers", "record_seed", "schedules", "unique",
+    "Ended", "Error", "Fenced", "Ftrl", "GiveUp", "GroupFtrl", "HostEmbedding", "HostEmbeddingOptimizerSpec", "Internal",
+    "Job", "JobFailed", "Lion", "Lost", "Mismatch", "MissingKey", "Nadam", "NotRegistered", "OutOfRange", "Parameter",
+    "RMSprop", "Refresh", "Retry", "RowwiseAdagrad", "SGD", "StaleLease", "StaleMap", "StaleVersion", "Table", "Timeout",
+    "Unavailable", "UnknownTable", "Unreachable", "UpdateRule", "UsageError", "__version__", "connect", "constraints",
+    "create_host_embedding", "initializers", "local", "optimizers", "record_seed", "register", "schedules", "unique",
     "unique_strings",
 ]

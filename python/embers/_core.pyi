@@ -52,7 +52,8 @@ def tune_malloc() -> None:
     """Makes malloc keep large blocks, which otherwise cost page faults each time."""
 
 class TableSpec:
-    """An embedding table: keys are "int64" or "bytes"; the others are values of a job file, "" for the job's."""
+    """An embedding table: keys are "int64" or "bytes", and below `rows` unless that is 0; the others are values of a job file, ""
+    for the job's. Those of a session are what the job has."""
 
     name: str
     dim: int
@@ -61,8 +62,10 @@ class TableSpec:
     optimizer: str
     constraint: str
     partition: str
+    rows: int
+    dtype: str
     def __init__(self, name: str, dim: int, keys: str = "int64", initializer: str = "", optimizer: str = "",
-                 constraint: str = "", partition: str = "") -> None: ...
+                 constraint: str = "", partition: str = "", rows: int = 0, dtype: str = "") -> None: ...
 
 class ParameterSpec:
     """A dense parameter, or a buffer. The first worker's `initial` starts the job; None: zeros."""
@@ -144,6 +147,8 @@ class Session:
     def lease(self, timeout: Optional[float] = None) -> Optional[Minibatch]:
         """The next minibatch, once there is one; None when the job has no more work. Raises Timeout: with a window also, and at
         once, if there is nothing more before what this program has drawn is pushed or given back."""
+    def settle(self) -> None:
+        """Waits until the shards have acknowledged what this program has pushed: what it pulls then is computed on it."""
     def fail_job(self, message: str) -> None:
         """Ends the job, which fails with this: its data or its model are wrong, and no other worker would get any further."""
     def give_back_undrawn(self) -> None:

@@ -1,12 +1,12 @@
 """A minibatch in the hands of a program that computes with NumPy."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from . import _core
-from .errors import BadInput, StaleVersion, UsageError
+from .errors import BadInput, OutOfRange, StaleVersion, UsageError
 
 
 def unique(keys: Any) -> Any:
@@ -22,7 +22,7 @@ def _integers(keys: Any) -> np.ndarray:
     try:
         array = np.asarray(keys)
     except (ValueError, OverflowError) as e:
-        raise BadInput(f"a list of keys is no array of integers: {e}") from e
+        raise BadInput(f"a list of keys is no array of integers: its lists must have one length, or be joined into one ({e})") from e
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -37,6 +37,19 @@ def _copy(keys: Any) -> Any:
 
 def _equal(keys: Any, copy: Any) -> bool:
     return bool(np.array_equal(keys, copy) if isinstance(keys, np.ndarray) else list(keys) == copy)
+
+
+def within(table: str, tokens: int, flat: np.ndarray, shape: Tuple[int, ...], clip: bool = False) -> np.ndarray:
+    """Ids of this shape, given as a flat array, as keys of a table that has this many. Raises OutOfRange, naming the first that
+    is none."""
+    if flat.size == 0 or (flat.min() >= 0 and flat.max() < tokens):
+        return flat
+    if clip:
+        return flat.clip(0, tokens - 1)
+    first = int(np.flatnonzero((flat < 0) | (flat >= tokens))[0])
+    place = f" at {[int(i) for i in np.unravel_index(first, shape)]}" if shape else ""
+    raise OutOfRange(f"id {flat[first]}{place} is outside of host embedding '{table}', which has {tokens} tokens: give ids from 0 "
+                     f"to {tokens - 1}, or lookup(ids, clip_indices=True), which takes the nearest")
 
 
 class _Pulled:
@@ -134,10 +147,15 @@ class Batch:
         """Rows of all tables that this minibatch needs, in one request to each shard: batch.pull(user=..., item=...), or a dict
         where names of tables are not Python's. Keys as table.lookup() takes them; so are the rows."""
         self._check_open()
+        if not isinstance(keys or {}, Mapping):
+            raise BadInput(f"pull() takes keys by table, batch.pull(user=...), or a dict, not a {type(keys).__name__}")
         keys = {**(keys or {}), **more}
         for table in keys:
             if table not in self._specs:
                 raise BadInput(f"this program has not defined a table '{table}': job.table('{table}', dim=...) does")
+            if self._specs[table].rows:
+                given = np.asarray(keys[table])
+                within(table, self._specs[table].rows, given.reshape(-1), given.shape)
         pulled = {table: self._pulled.setdefault(table, _Pulled(self._specs[table].dim)) for table in keys}
         lists = []
         for table, given in keys.items():
@@ -200,7 +218,10 @@ class Batch:
     def report(self, loss: float, scores: Any = None, labels: Any = None) -> None:
         """What the job's progress and report say of this minibatch: its mean loss; and, for the AUC, a score and a label
         (0 or 1) of each record."""
-        self._report = {"loss_sum": float(loss) * len(self.records), "scores": scores, "labels": labels}
+        try:
+            self._report = {"loss_sum": float(loss) * len(self.records), "scores": scores, "labels": labels}
+        except (TypeError, ValueError) as e:
+            raise BadInput(f"the loss is {loss!r}: it must be one number, the mean over the minibatch's records") from e
 
     def skip(self) -> None:
         """Its records count, but change nothing: no push will follow."""

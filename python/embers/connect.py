@@ -1,15 +1,19 @@
 """How a program gets its job."""
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+import os
+from typing import Any, Dict, Mapping, Optional, Union
 
 from . import _core
+from .arguments import check_count, check_flag, check_path, check_seconds, check_section, check_text
 from .errors import BadInput
 from .job import Job
 from .toml import text_of
 
+Path = Union[str, "os.PathLike[str]"]
 
-def connect(master: Optional[str] = None, *, job_dir: Optional[str] = None, secret_file: Optional[str] = None,
+
+def connect(master: Optional[str] = None, *, job_dir: Optional[Path] = None, secret_file: Optional[Path] = None,
             insecure: bool = False, connect_timeout: float = 20, timeout: float = 60) -> Job:
     """A job that runs elsewhere: `embers launch`, or `embers master` with `embers shard` processes.
 
@@ -19,15 +23,19 @@ def connect(master: Optional[str] = None, *, job_dir: Optional[str] = None, secr
     without, beyond this host. connect_timeout: seconds to wait for the master, and for each shard. timeout: seconds for
     joining, for a look-up and for leaving.
 
-    Nothing is connected yet: that is done by the first call that needs it."""
+    Nothing is connected yet: that is done by the first call that needs it. Raises BadInput for arguments of the wrong
+    type, empty ones, and seconds below 0."""
     if master is not None and job_dir is not None:
         raise BadInput("give the master's address or the job's directory, not both")
-    return Job(dict(master=master or "", job_dir=job_dir or "", secret_file=secret_file or "", insecure=insecure,
-                    connect_timeout=connect_timeout, timeout=timeout))
+    return Job(dict(master="" if master is None else check_text("master", master),
+                    job_dir="" if job_dir is None else check_path("job_dir", job_dir),
+                    secret_file="" if secret_file is None else check_path("secret_file", secret_file),
+                    insecure=check_flag("insecure", insecure), connect_timeout=check_seconds("connect_timeout", connect_timeout),
+                    timeout=check_seconds("timeout", timeout)))
 
 
 def local(shards: int = 1, *, mode: str = "async", optimizer: Any = None, seed: int = 1, workers: int = 1,
-          name: str = "local", output: Optional[str] = None, resume: Optional[str] = None,
+          name: str = "local", output: Optional[Path] = None, resume: Optional[Path] = None,
           timeout: float = 60, **sections: Dict[str, Any]) -> Job:
     """A job whose master and shards are threads of this process. It ends with job.close(), or with the program.
 
@@ -38,11 +46,17 @@ def local(shards: int = 1, *, mode: str = "async", optimizer: Any = None, seed: 
     storage={"dtype": "float16"}.
 
     Raises BadInput for values that a job file may not have."""
+    def given(section: str) -> Mapping[str, Any]:
+        return check_section(section, sections.pop(section, {}))
+
     text: Dict[str, Dict[str, Any]] = {
-        "job": {"name": name, "seed": seed, **sections.pop("job", {})},
-        "training": {"mode": mode, "workers": workers, **sections.pop("training", {})},
-        "storage": {"shards": shards, **sections.pop("storage", {})},
+        "job": {"name": check_text("name", name), "seed": seed, **given("job")},
+        "training": {"mode": check_text("mode", mode), "workers": check_count("workers", workers), **given("training")},
+        "storage": {"shards": check_count("shards", shards), **given("storage")},
     }
+    output_dir = "" if output is None else check_path("output", output)
+    resume_dir = "" if resume is None else check_path("resume", resume)
+    timeout = check_seconds("timeout", timeout)
     if sections:
         raise BadInput(f"local() has no section '{next(iter(sections))}': there are job, training and storage")
     lines = []
@@ -53,6 +67,6 @@ def local(shards: int = 1, *, mode: str = "async", optimizer: Any = None, seed: 
     job_file = "\n".join(lines) + "\n"
 
     def cluster(checkpoint: str) -> Any:
-        return _core.LocalJob(job_file, output or "", checkpoint)
+        return _core.LocalJob(job_file, output_dir, checkpoint)
 
-    return Job(dict(job_dir="", secret_file="", insecure=False, connect_timeout=20, timeout=timeout), cluster, resume or "")
+    return Job(dict(job_dir="", secret_file="", insecure=False, connect_timeout=20, timeout=timeout), cluster, resume_dir)

@@ -18,7 +18,8 @@ import collections
 import contextlib
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Optional
 
-from .errors import Error, UsageError
+from .arguments import is_integer
+from .errors import BadInput, Error, UsageError
 from .progress import Progress
 from .sampler import Batches, Part
 from .trainer import Step
@@ -44,7 +45,11 @@ class EpochLoop:
         self._loader = loader
         self._sampler = sampler
         self._keys = keys
+        if not is_integer(ahead) or ahead < 0:
+            raise BadInput(f"ahead is {ahead!r}: it must be an integer of at least 0")
         self._ahead = ahead if keys is not None else 0
+        # A lookup is to see every update of this program: nothing is pulled before the last push has arrived.
+        self._settles = bool(job._host_embeddings) and ahead == 0
         self._show = progress
         self._epoch = 0
         self._open: Deque[Step] = collections.deque()  # begun and pulled, in order
@@ -148,6 +153,8 @@ class EpochLoop:
                 self._drop_next()
                 return True
             self._unbegun = None
+            if self._settles:
+                self._job._worker_session.settle()
             step.rows.pull()
             self._open.append(step)
         return False

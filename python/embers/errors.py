@@ -100,8 +100,16 @@ class Denied(BadInput):
     code = "denied"
 
 
+class OutOfRange(BadInput, IndexError):
+    """An id outside of a host embedding."""
+
+
 class UsageError(Error, RuntimeError):
     """A call came at the wrong time."""
+
+
+class NotRegistered(UsageError):
+    """A host embedding is used outside of the scope in which it is registered with a job."""
 
 
 # --- give up -----------------------------------------------------------------------------------------

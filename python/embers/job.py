@@ -7,17 +7,21 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 
 from . import _core
+from .arguments import check_count, check_path, check_text, is_integer
 from .batch import Batch, check_rows
-from .errors import BadInput, Error, UsageError
+from .errors import BadInput, Error, Mismatch, UsageError
 from .loop import Training
-from .sampler import Batches, check_count
+from .sampler import Batches
 from .table import Parameter, Table
 from .toml import text_of
+
+if TYPE_CHECKING:
+    from .host_embedding import HostEmbedding
 
 _open: "weakref.WeakSet[Job]" = weakref.WeakSet()
 _PATIENCE = 0.3  # seconds: whoever has pressed Ctrl-C does not wait for a master or a shard that is gone
@@ -44,6 +48,7 @@ class Job(Training):
         self._specs: Dict[str, Any] = {}  # of tables that this program defines
         self._parameter_specs: List[Any] = []
         self._imports: List[Tuple[str, Any, np.ndarray]] = []  # until it has joined as a worker
+        self._checked: "weakref.WeakSet[HostEmbedding]" = weakref.WeakSet()  # that are the job's tables
         self._batch: Optional[Batch] = None
         self._loop: Optional[Iterator[Batch]] = None
         self._is_closed = False
@@ -71,7 +76,8 @@ class Job(Training):
     @property
     def tables(self) -> Dict[str, Table]:
         """The job's embedding tables by their names."""
-        specs = self._specs if self._worker_session is None and self._specs else {t.name: t for t in self._reading_session().tables}
+        specs = self._all_specs() if self._worker_session is None else {}
+        specs = specs or {t.name: t for t in self._reading_session().tables}
         return {name: Table(self, name) for name in specs}
 
     def table(self, name: str, dim: Optional[int] = None, *, keys: Optional[str] = None, initializer: Any = None,
@@ -92,13 +98,15 @@ class Job(Training):
                 if value is not None:
                     raise BadInput(f"table '{name}' is given {what}, but no dim: job.table('{name}', dim=...) defines it")
             return Table(self, name)
-        if not isinstance(name, str):
-            raise BadInput(f"the name of a table is {name!r}: it must be a str")
-        if not isinstance(dim, (int, np.integer)) or dim < 1:
+        check_text("the name of a table", name)
+        if not is_integer(dim) or dim < 1:
             raise BadInput(f"dim of table '{name}' is {dim!r}: it is the floats of a row, at least 1")
         check_count(f"dim of table '{name}'", dim)
+        for what, text in (("keys", keys), ("partition", partition)):
+            if text is not None:
+                check_text(f"{what} of table '{name}'", text)
         spec = _core.TableSpec(name, int(dim), keys or "int64", _toml(initializer), _toml(optimizer), _toml(constraint),
-                               partition or "")
+                                partition or "")
         known = self._specs.get(name)
         if known is not None:
             for what in ("dim", "keys", "initializer", "optimizer", "constraint", "partition"):
@@ -113,10 +121,16 @@ class Job(Training):
     def parameter(self, name: str, initial: Any, *, buffer: bool = False) -> Parameter:
         """Defines a dense parameter, or a buffer (whose last value wins, as a running mean's). `initial`: its first value,
         which is converted to float32; the first worker's starts the job."""
+        check_text("the name of a parameter", name)
         self._check_may_define(f"parameter '{name}'")
         if any(spec.name == name for spec in self._parameter_specs):
             raise BadInput(f"parameter '{name}' is defined twice")
-        first = np.array(initial, dtype=np.float32, order="C")
+        try:
+            first = np.array(initial, dtype=None if initial is None else np.float32, order="C")
+        except (TypeError, ValueError) as e:
+            raise BadInput(f"the first value of '{name}' is no array of float32: {e}") from e
+        if first.dtype != np.float32:
+            raise BadInput(f"the first value of '{name}' is {initial!r}: give numbers, such as numpy.zeros(shape)")
         if self._parameter_specs and self._parameter_specs[-1].buffer and not buffer:
             raise BadInput(f"parameter '{name}' comes after buffers: define all parameters before the first buffer")
         self._parameter_specs.append(_core.ParameterSpec(name, list(first.shape), buffer, first))
@@ -148,16 +162,21 @@ class Job(Training):
         return self._loop
 
     def _minibatches(self, order: Batches, epochs: int, optimizer: str) -> Iterator[Batch]:
-        session = self._join_as_worker(list(self._specs.values()), self._parameter_specs, [], order.signature(),
+        hosts = self._host_embeddings
+        session = self._join_as_worker([*self._specs.values(), *hosts.join(self._specs)], self._parameter_specs, [],
+                                       order.signature(),
                                        _core.Work(order.records, order.batch_size, epochs, order.drop_last), optimizer)
+        hosts.joined()
         while True:
             minibatch = session.lease()
             if minibatch is None:
                 return
+            if hosts and hosts.lookahead == 0:
+                session.settle()
             if minibatch.evaluate or not minibatch.begin():
                 minibatch.give_back()
                 continue
-            batch = self._batch = Batch(minibatch, order.of(minibatch.epoch, minibatch.number), self._specs,
+            batch = self._batch = Batch(minibatch, order.of(minibatch.epoch, minibatch.number), self._all_specs(),
                                         self._parameter_specs)
             try:
                 yield batch
@@ -184,6 +203,7 @@ class Job(Training):
         Raises UsageError in the middle of a minibatch, BadInput for a directory that cannot be written and while another
         program saves the job, DiskError when the disk is full, Ended when the job is over."""
         self._check_open()
+        directory = check_path("the directory to save to", directory)
         where = "opt.step()"
         name = None if self._step is None or self._step.is_taken else self._step.name
         if self._batch is not None and not self._batch.is_over:
@@ -193,7 +213,7 @@ class Job(Training):
                              "outside of the loop")
         if self._run is not None:
             self._run.give_back_begun()
-        self._reading_session().save(os.fspath(directory))
+        self._reading_session().save(directory)
 
     def load(self, directory: Union[str, "os.PathLike[str]"]) -> None:
         """Has a job of embers.local() go on from a checkpoint, as embers.local(resume=directory) does: with the state of
@@ -202,7 +222,7 @@ class Job(Training):
         Raises BadInput for what is no checkpoint, UsageError for a job that has begun, or that runs elsewhere: its master is
         told where to begin (embers master --resume DIR, embers launch --resume DIR)."""
         self._check_open()
-        checkpoint = os.fspath(directory)
+        checkpoint = check_path("the directory to load", directory)
         if self._cluster is None:
             raise UsageError(f"the master of this job runs elsewhere: begin the job with embers master --resume {checkpoint}, or "
                              "embers launch --resume; to set rows alone, there is table.import_()")
@@ -295,6 +315,7 @@ class Job(Training):
                 self._worker_session = _core.Session.join_as_worker(**self._place, tables=tables, parameters=parameters,
                                                             numeric=numeric, data=data, work=work, optimizer=optimizer,
                                                             window=window)
+                self._check_host_embeddings()
             for table, keys, rows in self._imports:
                 self._worker_session.import_(table, keys, rows)
             self._imports.clear()
@@ -323,8 +344,33 @@ class Job(Training):
         rows: np.ndarray = self._reading_session().lookup(table, keys, out)
         return rows
 
+    def _all_specs(self) -> Dict[str, Any]:
+        """Of tables that this program defines, host embeddings too."""
+        return {**self._specs, **self._host_embeddings.specs()}
+
+    def _check_host_embeddings(self) -> None:
+        """Raises Mismatch, and has not joined, if a table of the job is another one."""
+        try:
+            for embedding in self._host_embeddings.now():
+                self._check_host_embedding(embedding)
+        except Mismatch:
+            session, self._worker_session = self._worker_session, None
+            session.close()
+            raise
+
+    def _check_host_embedding(self, embedding: "HostEmbedding") -> None:
+        if embedding in self._checked or self._worker_session is None and self._cluster is not None:
+            return  # a job that has not begun has no tables yet
+        for table in self._reading_session().tables:
+            if table.name == embedding.name:
+                embedding.check_table(table)
+                self._checked.add(embedding)
+                return
+        self._reading_session().lookup(embedding.name, np.empty(0, np.int64))  # raises UnknownTable
+
     def _spec_of(self, table: str) -> Any:
-        for spec in (*self._specs.values(), *(() if table in self._specs else self._reading_session().tables)):
+        specs = self._all_specs()
+        for spec in (*specs.values(), *(() if table in specs else self._reading_session().tables)):
             if spec.name == table:
                 return spec
         self._reading_session().lookup(table, np.empty(0, np.int64))  # raises UnknownTable
@@ -343,10 +389,11 @@ class Job(Training):
         self._check_open()
         if self._worker_session is not None:
             return self._worker_session.import_(table, keys, rows)  # type: ignore[no-any-return]
-        if table not in self._specs:
+        specs = self._all_specs()
+        if table not in specs:
             raise UsageError(f"table '{table}' cannot be imported yet: define it (job.table('{table}', dim=...)); a program that "
                              "only looks rows up changes none")
-        check_rows(f"the array of rows for table '{table}'", rows, (len(keys), self._specs[table].dim))
+        check_rows(f"the array of rows for table '{table}'", rows, (len(keys), specs[table].dim))
         self._imports.append((table, keys, rows.copy()))  # until this program joins as a worker
         return None
 

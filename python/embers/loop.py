@@ -3,13 +3,19 @@ itself."""
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+import functools
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional
 
+from .arguments import check_count
 from .epoch_loop import EpochLoop
 from .errors import Timeout, UsageError
 from .metrics import Metrics, Predict, default_predict, evaluating, measure
-from .sampler import Batches, check_count
+from .registry import HostEmbeddings
+from .sampler import Batches
 from .trainer import Step, Trainer
+
+if TYPE_CHECKING:
+    from .host_embedding import HostEmbedding
 
 
 class Training:
@@ -48,10 +54,11 @@ class Training:
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are to be trained, from 1 on; those that the job has behind it are left out. Each needs a loop
         over job.train(loader) in its body."""
+        count = check_count("epochs", count)
         if self._worker_session is not None and count != self._epochs:
             raise UsageError(f"the job was begun with {self._epochs} epochs, so epochs({count}) comes too late: call it "
                              "before the first job.train()")
-        self._epochs = check_count("epochs", count)
+        self._epochs = count
         self._end_run()
         last = 0
         while True:
@@ -65,22 +72,23 @@ class Training:
             yield last
             self._end_run()
 
-    def train(self, loader: Iterable[Any], keys: Optional[Callable[[Any], Dict[str, Any]]] = None, *, ahead: int = 1,
-              progress: Optional[bool] = None) -> Iterator[Any]:
+    def train(self, loader: Iterable[Any], keys: Optional[Callable[[Any], Dict[str, Any]]] = None, *,
+              ahead: Optional[int] = None, progress: Optional[bool] = None) -> Iterator[Any]:
         """The batches of `loader`, whose batch_sampler is job.batches(...), for one epoch; each with its rows and dense
         parameters in place, and each to be followed by one opt.step(). A dataset that reads a whole batch at once, given a
         list of records, goes with DataLoader(dataset, sampler=job.batches(...), batch_size=None).
 
         keys: of a batch, the ids of each table: lambda batch: {"user": batch["user"]}; a tuple of ids where several
         layers look the table up. Then the rows of `ahead` more minibatches are on their way while one trains, and all
-        tables come in one pull. Without it, layers pull what they need when they need it.
+        tables come in one pull. Without it, layers pull what they need when they need it. ahead: 1 by default; where host
+        embeddings are registered, their lookahead.
 
         progress: a bar by tqdm; by default if it is there and stderr is a terminal.
 
         Leaving the loop by break or an exception gives back what was not stepped. Raises UsageError if a step is left
         out or taken twice."""
         self._end_run()
-        self._run = EpochLoop(self, loader, keys, ahead, progress)
+        self._run = EpochLoop(self, loader, keys, self._host_embeddings.ahead(ahead, keys is not None), progress)
         return self._run.batches()
 
     @property
@@ -120,6 +128,19 @@ class Training:
             raise UsageError("there is no minibatch: this belongs into the loop over job.train(loader)")
         return self._step
 
+    # --- for host embeddings -----------------------------------------------------------------------
+
+    @functools.cached_property
+    def _host_embeddings(self) -> HostEmbeddings:
+        """Those that are registered."""
+        return HostEmbeddings()
+
+    def _check_host_embedding(self, embedding: "HostEmbedding") -> None:
+        """Raises Mismatch if the job's table is another one."""
+
+    def _check_open(self) -> None:
+        """Raises what it is that keeps the job from being used."""
+
     # --- its own -----------------------------------------------------------------------------------
 
     def _join_worker(self, declaration: Trainer.Declaration, data: List[str], work: Dict[str, Any], window: int) -> Any:
@@ -149,6 +170,7 @@ class Training:
                         drop_last=sampler.drop_last)
             self._worker_session = self._join_worker(declaration, declaration.data + sampler.signature(), work,
                                                      sampler.window)
+            self._host_embeddings.joined()
         return self._worker_session
 
     def _peek(self) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Callable, Deque, Iterator, List, NamedTuple, Optional, T
 
 import numpy as np
 
+from .arguments import check_count, check_flag, is_integer
 from .errors import BadInput, UsageError
 
 WHOLE = 1 << 20  # records of an epoch whose order is kept in memory
@@ -103,15 +104,6 @@ def record_seed() -> int:
     return mix(*_reading.record)
 
 
-def check_count(name: str, value: Any, most: int = (1 << 31) - 1) -> int:
-    """The value, as an int. Raises BadInput for what is no integer from 1 to `most`."""
-    if not isinstance(value, (int, np.integer)) or value < 1:
-        raise BadInput(f"{name} is {value!r}: it must be an integer of at least 1")
-    if value > most:
-        raise BadInput(f"{name} is {value!r}: it must be at most {most}")
-    return int(value)
-
-
 class Part(NamedTuple):
     """A batch that was drawn: the `number`-th of `parts` of a leased minibatch, with so many records of its own."""
 
@@ -130,13 +122,13 @@ class Batches:
         check_count("the number of records", records, (1 << 63) - 1)
         for name, value in (("batch_size", batch_size), ("accumulate", accumulate), ("window", window)):
             check_count(name, value)
-        if not isinstance(seed, (int, np.integer)):
+        if not is_integer(seed):
             raise BadInput(f"seed is {seed!r}: it must be an integer")
         self.records = int(records)
         self.batch_size = int(batch_size)
-        self.shuffle = bool(shuffle)
+        self.shuffle = check_flag("shuffle", shuffle)
         self.seed = int(seed)
-        self.drop_last = bool(drop_last)
+        self.drop_last = check_flag("drop_last", drop_last)
         self.accumulate = int(accumulate)
         self.window = int(window)  # leases that a worker may hold
         if self.minibatches == 0:

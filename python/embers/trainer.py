@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, NamedTuple, Optional
 
 from .errors import UsageError
 from .sampler import Part
+
+if TYPE_CHECKING:
+    from .host_embedding import HostEmbedding
 
 
 class Step:
@@ -65,6 +68,12 @@ class Trainer:
 
     def end(self, step: Step) -> None:
         """User code is done with it, or has failed."""
+
+    def look_up(self, embedding: "HostEmbedding", ids: Any, clip_indices: bool, training: bool,
+                lookup: Callable[[str, Any], Any]) -> Any:
+        """Rows of a registered host embedding: of the minibatch that is under way, differentiable; or with training=False, those
+        that `lookup` reads."""
+        raise NotImplementedError
 
     @contextlib.contextmanager
     def reading(self, model: Any, lookup: Callable[[str, Any], Any]) -> Iterator[None]:

@@ -68,9 +68,10 @@ def pair_products_gradient(fields, gradient, out, threads=1):
 
 
 class TableSpec:
-    def __init__(self, name, dim, keys="int64", initializer="", optimizer="", constraint=""):
+    def __init__(self, name, dim, keys="int64", initializer="", optimizer="", constraint="", partition="", rows=0, dtype=""):
         self.name, self.dim, self.keys = name, dim, keys
         self.initializer, self.optimizer, self.constraint = initializer, optimizer, constraint
+        self.partition, self.rows, self.dtype = partition, rows, dtype
 
 
 class ParameterSpec:
@@ -288,6 +289,9 @@ class Session:
                 c.changed.wait(left)
 
     def give_back_undrawn(self):
+        pass
+
+    def settle(self):
         pass
 
     def parameters(self):

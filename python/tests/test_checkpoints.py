@@ -1,4 +1,5 @@
 """job.save() and job.load(): jobs that are saved in the middle of their work, and such that go on from there."""
+import shutil
 import threading
 
 import embers
@@ -153,3 +154,27 @@ def test_what_cannot_be_saved_or_loaded(tmp_path):
                 reader.load(tmp_path / "saved")
     with pytest.raises(embers.UsageError, match="was closed"):
         job.save(tmp_path / "saved")
+
+
+def test_checkpoints_that_are_damaged_or_of_another_model_are_named(tmp_path):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    options = dict(shards=2, optimizer=embers.Adam(0.1))
+    with embers.local(**options, output=good) as job:
+        train(job, job.table("user", dim=2))
+    for path in [path for path in good.rglob("*") if path.is_file()]:
+        for damage in (lambda damaged: damaged.write_bytes(b""), lambda damaged: damaged.unlink(),
+                       lambda damaged: damaged.write_bytes(path.read_bytes()[:-9]),
+                       lambda damaged: (damaged.unlink(), damaged.mkdir())):
+            shutil.copytree(good, bad)
+            damage(bad / path.relative_to(good))
+            with pytest.raises((embers.Corrupt, embers.BadInput), match=str(bad)):
+                with embers.local(**options, resume=bad) as job:
+                    train(job, job.table("user", dim=2))
+            shutil.rmtree(bad)
+    for table, changes in (("user", dict(dim=3)), ("item", dict(dim=2)), ("user", dict(dim=2, keys="bytes"))):
+        with embers.local(**options, resume=good) as job:
+            with pytest.raises(embers.Mismatch, match=f"{good} was saved by another model"):
+                train(job, job.table(table, **changes))
+    with pytest.raises(embers.JobFailed, match="saved with the slots of optimizer adam"):
+        with embers.local(shards=2, optimizer=rule(), resume=good) as job:
+            train(job, job.table("user", dim=2))

@@ -113,3 +113,59 @@ def test_char_gru_ends_the_same_with_one_and_two_replicas(tmp_path):
                 output(p)
             last.append(server.report()["loss"])
     assert last[0] == last[1]
+
+
+STRATEGIES = ["TOKEN", "ENCODING"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_host_embedding_trains_as_torch_does(tmp_path, strategy):
+    text(tmp_path)
+    import host_embedding
+
+    data = host_embedding.Sequences(str(tmp_path), 10)
+    options = dict(epochs=2, units=16, rate=2e-3)
+    plain = host_embedding.train_plain(data, **options)
+    with embers.local(2, mode="sync", training={"grads_to_wait": 2}) as job:
+        losses = host_embedding.train(job, data, strategy, **options)
+    assert losses[0] > 5 and host_embedding.mean(losses[-20:]) < 2.5
+    assert max(abs(a - b) for a, b in zip(losses, plain)) < 1e-4 and len(losses) == len(plain)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_host_embedding_ends_the_same_with_one_and_two_replicas(tmp_path, strategy):
+    text(tmp_path)
+    last = []
+    for replicas in (1, 2):
+        with Server(mode="sync", shards=2, workers=replicas, training={"grads_to_wait": 2}) as server:
+            programs = [run("host_embedding.py", str(tmp_path), "--strategy", strategy, "--length", "10", "--units", "16",
+                            "--rate", "2e-3", "--lookahead", "1", master=server.address) for _ in range(replicas)]
+            for p in programs:
+                assert "epoch 1: mean loss" in output(p)
+            last.append(server.report()["loss"])
+    assert last[0] == last[1]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_board_game_is_learned(strategy):
+    import board_game
+
+    said = []
+    with embers.local(2, mode="sync", training={"grads_to_wait": 2}) as job:
+        won = board_game.train(job, games=3000, width=256, strategy=strategy, report=said.append)
+    assert sum(won[:3]) / 3 < 0.7 < 0.75 < sum(won[-5:]) / 5 and "of 1000 games without exploration" in said[0]
+
+
+def test_board_game_knows_who_has_won():
+    import board_game
+
+    games = board_game.Games(3)
+    for player, cells in ((1, [0, 0, 0]), (-1, [3, 3, 1]), (1, [1, 1, 4]), (-1, [4, 4, 2]), (1, [2, 8, 3]), (-1, [8, 5, 5]),
+                          (1, [8, 2, 7]), (-1, [8, 6, 6]), (1, [8, 7, 8])):
+        games.move(player, torch.tensor(cells))
+    assert games.result.tolist() == [1, -1, 1] and games.is_over.all()
+    drawn = board_game.Games(1)
+    for i, cell in enumerate([0, 1, 2, 4, 3, 5, 7, 6, 8]):
+        assert not drawn.is_over.any()
+        drawn.move(1 - 2 * (i % 2), torch.tensor([cell]))
+    assert drawn.result.tolist() == [0] and drawn.is_over.all()

@@ -13,11 +13,11 @@ import embers.torch as et
 import test_loop
 import torch_worker
 from embers.errors import Mismatch, UsageError
-from jobs import program
+from jobs import line, program, server
 
 # Forked from a process that has imported everything and does nothing else: importing torch is most of what a worker costs.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["pytest.__main__", "torch_worker"])
+PROCESSES.set_forkserver_preload(["pytest.__main__", "torch_worker", "host_worker"])
 
 SERVER = """
     import sys, json, embers
@@ -50,14 +50,14 @@ class Server:
 class Workers:
     """Worker processes of a job; those that are left at the end are killed."""
 
-    def __init__(self, address, *options):
-        self.address, self.options = address, options
+    def __init__(self, address, *options, work=None):
+        self.address, self.options, self.work = address, options, work
 
     def __enter__(self):
         self.processes, self.answers = [], []
         for options in self.options:
             answer, theirs = PROCESSES.Pipe(duplex=False)
-            process = PROCESSES.Process(target=torch_worker.main, args=(theirs, self.address, options))
+            process = PROCESSES.Process(target=torch_worker.main, args=(theirs, self.address, options, self.work))
             process.start()
             theirs.close()
             self.processes.append(process)
@@ -271,3 +271,55 @@ def test_a_job_that_is_not_there_says_so():
     job.close()
     with pytest.raises(UsageError, match="closed"):
         next(job.train(probe_loader(job)))
+
+
+# The master goes away at ready(), with processes of a loader at work. These hold the pipe to this test: were one left, it
+# would not end.
+LOADERS = """
+    import sys, embers, embers.torch as et, torch
+    from torch.utils.data import DataLoader, TensorDataset
+    torch.set_num_threads(1)
+    state = sys.argv[2]
+    data = TensorDataset(torch.arange(400), torch.arange(400) % 2)
+    plain = DataLoader(data, batch_size=20, num_workers=2)
+    def ready():
+        print("ready", flush=True)
+        sys.stdin.readline()
+    job = embers.connect(sys.argv[1], connect_timeout=3, timeout=5)
+    net = torch.nn.Sequential(et.Embedding(None, 4, table="t"), torch.nn.Linear(4, 1), torch.nn.Flatten(0))
+    opt = et.Optimizer(net, job)
+    loader = DataLoader(data, batch_sampler=job.batches(400, 8), num_workers=2, persistent_workers=state == "persistent")
+    try:
+        if state == "before it joins":
+            held = iter(plain)
+            next(held)
+            ready()
+        for epoch in job.epochs(1000):
+            for i, (ids, y) in enumerate(job.train(loader, keys=(lambda b: {"t": b[0]}) if state == "ahead" else None)):
+                torch.nn.functional.binary_cross_entropy_with_logits(net(ids), y.float()).backward()
+                if i == 5 and state in ("in a step", "ahead", "persistent"):
+                    ready()
+                opt.step()
+            if state == "between epochs":
+                ready()
+            elif state == "while it evaluates":
+                ready()
+                while True:
+                    job.evaluate(net, plain)
+    except embers.Error as e:
+        print(e, flush=True)
+    job.close()
+"""
+
+
+@pytest.mark.parametrize("state", ["before it joins", "in a step", "ahead", "persistent", "between epochs", "while it evaluates"])
+def test_a_master_that_goes_away_leaves_no_loader_process(state):
+    with server() as (killed, one), server() as (silent, two):
+        with program(LOADERS, one, state) as first, program(LOADERS, two, state) as second:
+            assert line(first) == line(second) == "ready"
+            killed.kill()
+            killed.wait()
+            silent.send_signal(signal.SIGSTOP)
+            for process, master in ((first, one), (second, two)):
+                said, error = process.communicate("go on\n", timeout=60)
+                assert process.returncode == 0 and master in said, said + error

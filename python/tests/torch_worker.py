@@ -26,11 +26,11 @@ def digest(job, net):
     return found.hexdigest()
 
 
-def main(answer, master, options):
+def main(answer, master, options, work=None):
     """Sends (what it found, None), or (None, how it failed)."""
     multiprocessing.set_start_method("fork", force=True)  # of its loader's processes, as in a user's script
     try:
-        answer.send((train(master, **options), None))
+        answer.send(((work or train)(master, **options), None))
     except BaseException:  # noqa: BLE001  the test says it
         answer.send((None, traceback.format_exc()))
 

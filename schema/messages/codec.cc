@@ -15,7 +15,8 @@ constexpr size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 // structs, be written in full, and go through padded().
 class FlatBuilder {
  public:
-  FlatBuilder(size_t structure, size_t blobs) : words_(checked(1 + structure + blobs)) {
+  FlatBuilder(size_t structure, size_t blobs, WordsMemory* memory = nullptr)
+      : words_(allocated(1 + structure + blobs, memory)) {
     std::memset(words_.data(), 0, (1 + structure) * 8);
   }
 
@@ -34,11 +35,11 @@ class FlatBuilder {
   }
 
  private:
-  // Called before anything of this size is allocated: a small request may ask for a huge reply.
-  static size_t checked(size_t words) {
+  // Checked before anything is allocated: a small request may ask for a huge reply.
+  static Words allocated(size_t words, WordsMemory* memory) {
     if (words > kMaxMessageWords)
       fail(ErrorCode::kInvalid, "a message of {} MiB is too large: use a smaller batch_size", words >> 17);
-    return words;
+    return memory != nullptr ? memory->words(words) : Words(words);
   }
 
   Words words_;
@@ -156,10 +157,11 @@ Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, 
 }
 
 Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsShape> shapes,
-                                         const std::function<void(size_t, std::span<float>)>& fill) {
+                                         const std::function<void(size_t, std::span<float>)>& fill,
+                                         WordsMemory* memory) {
   size_t blobs = 0;
   for (const RowsShape& s : shapes) blobs += words_of(s.keys * s.dim * bytes_of(s.number_type));
-  FlatBuilder builder(structure_words(shapes.size()), blobs);
+  FlatBuilder builder(structure_words(shapes.size()), blobs, memory);
   auto root = builder.init_root<wire::PullReply>();
   root.setVersion(version);
   auto tables = root.initTables(shapes.size());
@@ -182,8 +184,9 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
   return builder.finish<wire::PullReply>();
 }
 
-Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables) {
-  FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
+Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables,
+                                     WordsMemory* memory) {
+  FlatBuilder builder(structure_words(tables.size()), blob_words(tables), memory);
   auto root = builder.init_root<wire::PushRequest>();
   write(root.initOrigin(), origin);
   write(root.initTables(tables.size()), tables);

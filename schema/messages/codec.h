@@ -58,11 +58,13 @@ struct RowsShape {
   NumberType number_type = NumberType::kFloat32;  // what they are sent as
 };
 // fill(i, rows) writes keys x dim floats of shapes[i] into the outgoing buffer, or into one from which they
-// are copied there as halves.
+// are copied there as halves. `memory`: where the message is built.
 Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsShape> shapes,
-                                         const std::function<void(size_t i, std::span<float> rows)>& fill);
+                                         const std::function<void(size_t i, std::span<float> rows)>& fill,
+                                         WordsMemory* memory = nullptr);
 
-Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables);
+Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables,
+                                     WordsMemory* memory = nullptr);
 Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, bool only_absent);
 Message<wire::ImportRequest> make_import(uint32_t map_version, std::span<const TableSlices> tables);
 Message<wire::ScanReply> make_scan_reply(uint64_t next, const TableSlices& rows);

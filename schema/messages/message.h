@@ -18,6 +18,9 @@ class Words {
   Words() = default;
   // Uninitialised.
   explicit Words(size_t words) : data_(new capnp::word[words]), size_(words) {}
+  // Words that `keeper` keeps.
+  Words(capnp::word* data, size_t words, std::shared_ptr<const void> keeper)
+      : data_(data, Release{std::move(keeper)}), size_(words) {}
   capnp::word* data() { return data_.get(); }
   const capnp::word* data() const { return data_.get(); }
   size_t size() const { return size_; }
@@ -29,9 +32,26 @@ class Words {
   kj::ArrayPtr<const capnp::word> array() const { return {data_.get(), size_}; }
 
  private:
-  std::unique_ptr<capnp::word[]> data_;
+  struct Release {
+    std::shared_ptr<const void> keeper;  // null: the heap
+    void operator()(capnp::word* data) const {
+      if (!keeper) delete[] data;
+    }
+  };
+  std::unique_ptr<capnp::word[], Release> data_;
   size_t size_ = 0;
 };
+
+// Where large messages are built; null stands for the heap.
+//
+// *Thread safety*: all members from any thread.
+class WordsMemory {
+ public:
+  virtual ~WordsMemory() = default;
+  // Uninitialised; of the heap where there is no room.
+  virtual Words words(size_t words) = 0;
+};
+using WordsMemoryPtr = std::shared_ptr<WordsMemory>;
 
 // The largest message accepted or sent, in words (1 GiB).
 inline constexpr size_t kMaxMessageWords = size_t{1} << 27;
@@ -51,6 +71,8 @@ class Arrival {
   // Whether an answer of many bytes would find room on its way. If not, `room` is called, in any thread, when
   // it is time to ask again. (It may be called as well if there was.)
   virtual bool has_room(const std::function<void()>& room) = 0;
+  // Where a large answer is to be built, so that the asker can read it in place; null for the heap.
+  virtual WordsMemoryPtr memory() { return nullptr; }
 };
 
 // One immutable message of type T, shared: copies refer to the same buffer. Within a process it travels by

@@ -150,8 +150,9 @@ std::string difference(const ToldModel& mine, const ToldModel& theirs) {
       return differs(of("optimizer"), text(a.update_rule), text(b.update_rule));
     if (a.constraint != b.constraint)
       return differs(of("constraint"), text(a.constraint), text(b.constraint));
-    if (a.partition != b.partition)
-      return differs(of("partition"), name(a.partition), name(b.partition));
+    if (a.input_dim != b.input_dim) return differs(of("rows"), a.input_dim, b.input_dim);
+    if (a.number_type != b.number_type) return differs(of("dtype"), name(a.number_type), name(b.number_type));
+    if (a.partition != b.partition) return differs(of("partition"), name(a.partition), name(b.partition));
     if (a != b) return fmt::format("table '{}' has other settings at the worker", a.name);
   }
   if (mine.records != theirs.records) return differs("records", mine.records, theirs.records);

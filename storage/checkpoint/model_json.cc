@@ -60,6 +60,7 @@ json table_to_json(const TableSpec& table) {
           {"slots", slots_of(table)},
           {"dtype", embers::name(table.number_type)},
           {"rounding", embers::name(table.rounding)},
+          {"partition", embers::name(table.partition)},
           {"accumulation", table.accumulation == Accumulation::kSum ? "sum" : "last"}};
 }
 
@@ -77,6 +78,7 @@ TableSpec table_from_json(const json& j) {
   for (const auto t : {NumberType::kFloat16, NumberType::kBfloat16})
     if (type == embers::name(t)) table.number_type = t;
   if (j.value("rounding", "") == embers::name(Rounding::kStochastic)) table.rounding = Rounding::kStochastic;
+  if (j.value("partition", "") == embers::name(Partition::kEncoding)) table.partition = Partition::kEncoding;
   return table;
 }
 

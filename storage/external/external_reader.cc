@@ -10,7 +10,7 @@ namespace embers::storage {
 ExternalReader::ExternalReader(KeyValueServers servers, const ReaderOptions& options,
                                std::span<const TableSpec> tables)
     : options_(options), reads_(std::move(servers)) {
-  for (const TableSpec& spec : tables) tables_.push_back({spec, StoredNames(options.job, spec.name), false});
+  for (const TableSpec& spec : tables) tables_.push_back({spec, StoredNames(options.job, spec), false});
   for (uint32_t owner = 0; owner < options.owners; ++owner)
     version_names_.push_back(StoredNames::version(options.job, owner));
 }

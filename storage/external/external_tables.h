@@ -23,7 +23,7 @@ struct ExternalTable {
         dim(spec.dim),
         slot_init(slots.begin(), slots.end()),
         kind(spec.key_kind),
-        names(job, spec.name),
+        names(job, spec),
         created(spec.key_kind, filler) {}
 
   bool has_slots() const { return !slot_init.empty(); }

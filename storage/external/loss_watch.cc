@@ -79,7 +79,7 @@ LossWatch::Survey LossWatch::survey(size_t server) {
   for (ExternalTable& table : tables_)
     for (uint32_t begin = 0; begin < table.created.size(); begin += kSurveyRows) {
       const KeysView keys = table.created.view(begin, std::min(kSurveyRows, table.created.size() - begin));
-      StoredNames names(options_.job, table.name);
+      StoredNames names = table.names;
       names.assign(keys, table.has_slots());
       const size_t n = keys.size();
       std::vector<uint8_t> there(names.names().size());

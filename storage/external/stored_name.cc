@@ -41,17 +41,18 @@ std::string name_of_owner(std::string_view job, std::string_view what, uint32_t 
 
 }  // namespace
 
-StoredNames::StoredNames(std::string_view job, std::string_view table) {
+StoredNames::StoredNames(std::string_view job, const TableSpec& table) {
   append_escaped(prefix_, job, false);
   prefix_ += '/';
-  append_escaped(prefix_, table, true);
+  append_escaped(prefix_, table.name, true);
+  if (table.is_part()) prefix_ += fmt::format("#{}", table.first_column);
   prefix_ += '/';
   if (prefix_.size() + kHashed + kSlots.size() > KeyValueServer::kLongestName)
     fail(
         ErrorCode::kInvalid,
         "the names of job '{}' and table '{}' are too long for keys of an external store ({} bytes): shorten "
         "them to {} bytes together",
-        job, table, prefix_.size(), KeyValueServer::kLongestName - kHashed - kSlots.size() - 2);
+        job, table.name, prefix_.size(), KeyValueServer::kLongestName - kHashed - kSlots.size() - 2);
 }
 
 bool StoredNames::is_long(std::string_view key) const {

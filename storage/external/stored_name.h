@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "schema/ids.h"
+#include "schema/table_spec.h"
 
 namespace embers::storage {
 
@@ -13,6 +14,7 @@ namespace embers::storage {
 //   row   <job>/<table>/<key>
 //   slots <job>/<table>/<key>#slots
 //
+// <table> is "<table>#<first column>" for an owner's columns of a table whose columns are spread over owners.
 // An int64 key is its decimal text. Bytes that are not printable ASCII, and "%", "#", " " and (except in a
 // table's name) "/", are written %XX, so that no two keys share a name and every protocol accepts them. A key
 // whose name would exceed KeyValueServer::kLongestName is written as "#" and 32 hexadecimal digits of its
@@ -20,7 +22,7 @@ namespace embers::storage {
 class StoredNames {
  public:
   // kInvalid when job and table leave no room for a hashed key.
-  StoredNames(std::string_view job, std::string_view table);
+  StoredNames(std::string_view job, const TableSpec& table);
 
   // Replaces the list with the names of the rows of `keys`, followed by those of their slots if `slots`.
   void assign(KeysView keys, bool slots);

@@ -17,13 +17,16 @@ namespace {
 class RowInitializer : public Initializer {
  public:
   explicit RowInitializer(const TableSpec& table)
-      : table_(table.name), kind_(table.key_kind), dim_(table.dim) {}
+      : first_column_(table.first_column), table_(table.name), kind_(table.key_kind), dim_(table.dim) {}
 
   void fill(KeysView keys, std::span<float> out, std::span<const uint8_t> skip) const final {
     check(keys, out.size(), skip.size());
     for (size_t i = 0; i < keys.size(); ++i)
       if (skip.empty() || !skip[i]) fill_row(hash_key(keys, i), out.subspan(i * dim_, dim_));
   }
+
+ protected:
+  const size_t first_column_;  // whose value row[0] is
 
  private:
   virtual void fill_row(uint64_t key_hash, std::span<float> row) const = 0;
@@ -72,10 +75,11 @@ class Random final : public RowInitializer {
 
   void fill_row(uint64_t key_hash, std::span<float> row) const override {
     const auto [low, high] = words(key_hash);
-    for (size_t begin = 0; begin < row.size(); begin += 4) {
-      const auto random = philox({low, high, static_cast<uint32_t>(begin / 4), 0}, stream_);
-      const size_t n = std::min<size_t>(4, row.size() - begin);
-      for (size_t i = 0; i < n; ++i) row[begin + i] = distribution_(random[i]);
+    for (size_t done = 0, n = 0; done < row.size(); done += n) {
+      const size_t column = first_column_ + done, word = column % 4;
+      const auto random = philox({low, high, static_cast<uint32_t>(column / 4), 0}, stream_);
+      n = std::min<size_t>(4 - word, row.size() - done);
+      for (size_t i = 0; i < n; ++i) row[done + i] = distribution_(random[word + i]);
     }
   }
 
@@ -176,7 +180,7 @@ enum class Fan : uint8_t { kIn, kAverage };
 
 // scale / fan, as Keras' VarianceScaling.
 double variance(const TableSpec& table, double scale, Fan fan) {
-  const double fan_out = table.dim;
+  const double fan_out = table.is_part() ? table.row_dim : table.dim;
   const double fan_in = table.input_dim > 0 ? static_cast<double>(table.input_dim) : fan_out;
   return scale / std::max(1.0, fan == Fan::kIn ? fan_in : (fan_in + fan_out) / 2);
 }

@@ -13,7 +13,8 @@ namespace embers::storage {
 // First values of a table's rows: a pure function of (seed, table name, key, column), never of order, worker,
 // shard count or strategy. Names, definitions and defaults are Keras's (tf.keras.initializers). Fans: a lazy
 // table has no vocabulary size, so fan_in and fan_out are both the dim unless input_dim is given (then fan_in
-// = input_dim, fan_out = dim, as Keras computes them for an embeddings matrix).
+// = input_dim, fan_out = dim, as Keras computes them for an embeddings matrix). Of an owner's part of a table
+// (TableSpec::first_column), columns and the dim for fans are those of whole rows.
 class Initializer {
  public:
   // kInvalid naming table and the nearest known initializer or parameter.

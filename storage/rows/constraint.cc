@@ -25,6 +25,7 @@ void scale_to(double desired, double norm, std::span<float> row) {
 
 class NonNegative : public Constraint {
  public:
+  bool needs_whole_rows() const override { return false; }
   void apply(std::span<float> row) const override {
     for (float& x : row) x = x < 0 ? 0.0f : x;
   }

@@ -20,6 +20,7 @@ class Constraint {
   // value out of range.
   static std::unique_ptr<const Constraint> make(const ConstraintSpec& spec);
   virtual ~Constraint() = default;
+  virtual bool needs_whole_rows() const { return true; }  // it depends on more than one element
   virtual void before(std::span<float> /*row*/) const {}  // it is changed
   virtual void apply(std::span<float> /*row*/) const {}   // after it was changed
 };

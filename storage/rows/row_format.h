@@ -13,7 +13,11 @@ namespace embers::storage {
 class RowFormat {
  public:
   explicit RowFormat(const TableSpec& spec)
-      : type_(spec.number_type), rounding_(spec.rounding), dim_(spec.dim), table_(hash_key(spec.name)) {}
+      : type_(spec.number_type),
+        rounding_(spec.rounding),
+        dim_(spec.dim),
+        table_(hash_key(spec.name)),
+        first_column_(spec.first_column) {}
 
   bool is_float32() const { return type_ == NumberType::kFloat32; }
   // The memory of a row, in floats.
@@ -36,7 +40,7 @@ class RowFormat {
     if (rounding_ == Rounding::kNearest)
       to_halves(type_, {in, dim_}, halves);
     else
-      to_halves_stochastic(type_, {in, dim_}, key_hash ^ std::rotl(table_ + step, 32), halves);
+      to_halves_stochastic(type_, {in, dim_}, key_hash ^ std::rotl(table_ + step, 32), halves, first_column_);
   }
 
  private:
@@ -44,6 +48,7 @@ class RowFormat {
   Rounding rounding_;
   size_t dim_;
   uint64_t table_;  // a hash of its name
+  uint32_t first_column_;
 };
 
 }  // namespace embers::storage

@@ -46,7 +46,9 @@ UpdateFormula group_ftrl() {
            {"l2_regularization_strength", 0}},
           WeightDecay::kNone,
           ftrl_slots,
-          kernel};
+          kernel,
+          nullptr,
+          true};
 }
 
 }  // namespace embers::storage

@@ -36,7 +36,9 @@ UpdateFormula rowwise_adagrad() {
       {{"learning_rate", 0.01}, {"initial_accumulator_value", 0}, {"epsilon", 1e-10}, {"weight_decay", 0}},
       WeightDecay::kCoupled,
       slots,
-      kernel};
+      kernel,
+      nullptr,
+      true};
 }
 
 }  // namespace embers::storage

@@ -27,6 +27,7 @@ struct UpdateFormula {
   // The same step as a loop over rows, for rules where that pays off: it saves calls, and a copy and a check
   // of each row. May be empty.
   GuardedKernel (*guarded)(const Params& params, const UpdateRule::Step& step) = nullptr;
+  bool needs_whole_rows = false;  // an element's step depends on the others of its row
 };
 
 UpdateFormula sgd();

@@ -114,6 +114,8 @@ double UpdateRule::learning_rate(uint64_t step) const {
   return schedule_ ? schedule_->at(step - 1) : value_or_zero(params_, "learning_rate");
 }
 
+bool UpdateRule::needs_whole_rows() const { return rule_->needs_whole_rows; }
+
 UpdateKernel UpdateRule::kernel(const Step& step) const {
   UpdateKernel update = rule_->kernel(params_, step);
   const double decay = value_or_zero(params_, "weight_decay");

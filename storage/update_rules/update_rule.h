@@ -54,6 +54,8 @@ class UpdateRule {
   const std::vector<Slot>& slots() const { return slots_; }
   // The learning rate of the spec, or of its schedule at this step of the model (1 for the first apply).
   double learning_rate(uint64_t step) const;
+  // Whether a row's elements cannot be changed apart from each other.
+  bool needs_whole_rows() const;
   // How gradients are clipped before they get here.
   const Clipping& clipping() const { return clipping_; }
   // The kernel of one step, for any number of rows: what the step's rows share (Adam's bias correction) is

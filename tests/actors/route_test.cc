@@ -24,6 +24,12 @@ Keys random_keys(std::mt19937_64& random, KeyKind kind, size_t n) {
   return keys;
 }
 
+std::vector<TableSpec> specs() {
+  std::vector<TableSpec> tables(6);
+  for (TableSpec& t : tables) t.dim = 3;
+  return tables;
+}
+
 TEST(Route, GivesEveryKeyToTheOwnerOfItsBucketInOrder) {
   std::mt19937_64 random(1);
   for (const size_t owners : {1, 2, 3, 7}) {
@@ -31,7 +37,7 @@ TEST(Route, GivesEveryKeyToTheOwnerOfItsBucketInOrder) {
     const Keys ints = random_keys(random, KeyKind::kInt64, 300),
                strings = random_keys(random, KeyKind::kBytes, 200);
     const std::vector<TableKeyList> lists{{5, ints}, {2, strings}};
-    const Routed routed = route(lists, map, owners);
+    const Routed routed = route(lists, specs(), map, owners);
     ASSERT_EQ(routed.size(), owners);
     std::vector<size_t> seen(2);
     for (size_t owner = 0; owner < owners; ++owner) {
@@ -54,7 +60,7 @@ TEST(Route, GivesEveryKeyToTheOwnerOfItsBucketInOrder) {
 TEST(Route, LeavesOutTablesWithoutAKeyAndKeepsOwnersWithNone) {
   const Keys one(std::vector<int64_t>{42}), none;
   const std::vector<TableKeyList> lists{{0, none}, {1, one}};
-  const Routed routed = route(lists, even_owner_map(4, 64), 4);
+  const Routed routed = route(lists, specs(), even_owner_map(4, 64), 4);
   size_t parts = 0;
   for (const auto& owner : routed) parts += owner.size();
   EXPECT_EQ(routed.size(), 4);
@@ -70,7 +76,7 @@ TEST(Route, WhatIsCollectedAndScatteredIsBackInItsPlace) {
   const TableKeyList list{0, keys};
   for (const uint32_t owners : {1, 2, 3}) {
     std::vector<float> back(values.size(), -1);
-    for (const auto& owner : route({&list, 1}, even_owner_map(owners, 64), owners))
+    for (const auto& owner : route({&list, 1}, specs(), even_owner_map(owners, 64), owners))
       for (const RoutedTable& part : owner) {
         std::vector<float> rows(part.keys.size() * dim);
         collect(values, dim, part.positions, rows);

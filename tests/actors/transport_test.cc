@@ -28,6 +28,32 @@ INSTANTIATE_TEST_SUITE_P(Over, Transports, testing::Values("tcp", "unix", "abstr
 
 TEST_P(Transports, ARequestGetsItsReply) { EXPECT_EQ(client_.pull(5, 100), 5); }
 
+// As of an owner that recovers for longer than its peers try to connect.
+TEST(Server, RequestsWaitForAnActorThatComesLater) {
+  constexpr auto kThere = Destination::kOptimizer, kToCome = Destination::kShard;
+  ServingSide side;
+  const auto server = Server::listen(side.transport, {parse_endpoint("127.0.0.1:0")}, {7, false});
+  server->serve<ShardInterface>(kThere, side.shard);
+  server->expect<ShardInterface>(kToCome);
+  server->start();
+  AskingSide client(server->endpoints()), gone(server->endpoints());
+  caf::scoped_actor self{client.system};
+  for (uint32_t i = 0; i < 3; ++i) self->send(client.shard, AskingSide::pull_request(i, 1));
+  caf::anon_send(gone.shard, AskingSide::pull_request(3, 1));
+  for (AskingSide* asking : {&client, &gone}) {  // what is answered at once has come behind what waits
+    const auto there = asking->link->proxy<ShardInterface>(kThere);
+    EXPECT_EQ(AskingSide::value_of(ask(self.ptr(), there, AskingSide::pull_request(9, 1)), 1), 9);
+  }
+  gone.transport.stop();
+  EXPECT_FALSE(self->has_next_message());
+  server->provide<ShardInterface>(kToCome, side.shard);
+  std::vector<float> values;
+  for (uint32_t seen = 0; seen < 3; ++seen)
+    self->receive([&](const Message<wire::PullReply>& m) { values.push_back(AskingSide::value_of(m, 1)); });
+  EXPECT_EQ(values, (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(client.pull(4, 1), 4);
+}
+
 TEST_P(Transports, AnErrorArrivesWithItsCodeAndMessage) {
   AskingSide master(server_.endpoints(), kMaster);
   const auto refused = [&] { master.ask_shard(make_restore({}, false)); };

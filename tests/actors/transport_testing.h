@@ -34,9 +34,11 @@ inline ShardActor::behavior_type fake_shard(ShardActor::stateful_pointer<FakeSha
         return guarded(Kind::kPullRequest, [&] {
           const Origin o = read(m.get().getOrigin());
           const RowsShape shape{0, 1, std::min(o.examples, 1u << 24)};
-          return make_pull_reply(o.version, {&shape, 1}, [&](size_t, std::span<float> rows) {
+          const auto fill = [&](size_t, std::span<float> rows) {
             std::fill(rows.begin(), rows.end(), static_cast<float>(o.minibatch));
-          });
+          };
+          const WordsMemoryPtr memory = m.arrival() ? m.arrival()->memory() : nullptr;
+          return make_pull_reply(o.version, {&shape, 1}, fill, memory.get());
         });
       },
       [refusal](const Message<wire::RestoreRequest>&) -> caf::result<Message<wire::Empty>> {
@@ -164,10 +166,10 @@ class RawPeer {
     return std::string(reinterpret_cast<const char*>(&header), sizeof header) +
            std::string(reinterpret_cast<const char*>(body.data()), body.size());
   }
-  // The next message that is no Ping; nothing when the server has hung up.
+  // The next message that is not one between connections; nothing when the server has hung up.
   std::optional<InFrame> receive() {
     auto in = receive_any();
-    while (in && in->kind() == Kind::kPing) in = receive_any();
+    while (in && is_of_connection(in->kind())) in = receive_any();
     return in;
   }
   std::optional<InFrame> receive_any() {

@@ -1,7 +1,11 @@
 // What a minibatch pulls and pushes, against the naive way: key by key.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "client/pipeline/push.h"
@@ -99,6 +103,103 @@ TEST_F(Plan, EveryGradientGoesOnceToTheOwnerOfItsKey) {
       }
   }
   EXPECT_EQ(seen.size(), 50 + 20 + 3);
+}
+
+// The counts of IPU host embeddings: with the token strategy each key goes to one shard, and e numbers of a
+// row come back; with the encoding strategy each key goes to all r shards, of which each sends ceil(e / r).
+TEST_F(Plan, TrafficOfATableThatIsSplitByColumnsIsOneRangeOfThemPerOwner) {
+  const auto traffic = [&](Partition partition) {
+    owners_.tables[0].partition = partition;
+    Work work;
+    work.keys = {{0, unique_[0]}};
+    work.versions.resize(3);
+    work.pulls_dense = false;
+    FloatBuffer gradients(50 * 10);
+    std::iota(gradients.data(), gradients.data() + gradients.size(), 0.0f);
+    work.gradients = {{0, unique_[0], gradients.span()}};
+    PullPlan plan = plan_pull(work, owners_, model_, keys_);
+    route_pull(plan, owners_);
+    const auto pushes = push_requests(work, owners_, model_, keys_);
+    std::vector<std::array<size_t, 4>>
+        counts;  // of each owner: keys asked, floats back, keys pushed, floats pushed
+    for (size_t owner = 0; owner < 3; ++owner) {
+      auto& [asked, back, keys, floats] = counts.emplace_back();
+      const auto request = pull_request(plan, owner, work.origin, true, true);
+      const auto tables = read_slices(request.get().getTables(), 3);
+      const TableSpec part = part_of(owners_.tables[0], static_cast<uint32_t>(owner), 3);
+      for (const TableSlices& t : tables) asked += t.keys.size();
+      const RowsShape shape{0, part.dim, asked};
+      const auto reply = make_pull_reply(9, {&shape, 1}, [&](size_t, std::span<float> rows) {
+        back = rows.size();
+        for (size_t i = 0; i < rows.size(); ++i)
+          rows[i] =
+              value(0, tables[0].keys, i / part.dim, part.first_column + static_cast<uint32_t>(i % part.dim));
+      });
+      take_rows(plan, owner, owners_, reply.get());
+      for (const TableSlices& t : read_slices(pushes[owner].get().getTables(), 3)) {
+        keys += t.keys.size();
+        floats += t.values.size();
+        for (size_t i = 0; i < t.keys.size(); ++i)
+          for (size_t c = 0; c < t.width; ++c) {
+            const auto row = static_cast<size_t>((t.keys.ints[i] + 7) / 1000003);
+            EXPECT_EQ(t.values[i * t.width + c], static_cast<float>(row * 10 + part.first_column + c));
+          }
+      }
+    }
+    for (size_t i = 0; i < 50; ++i)
+      for (uint32_t c = 0; c < 10; ++c)
+        EXPECT_EQ(work.rows.bets[0].span()[i * 10 + c], value(0, unique_[0], i, c)) << "row " << i;
+    return counts;
+  };
+  model_.tables[0].dim = owners_.tables[0].dim = 10;
+  using Counts = std::vector<std::array<size_t, 4>>;
+  EXPECT_EQ(traffic(Partition::kEncoding),
+            (Counts{{50, 50 * 4, 50, 50 * 4}, {50, 50 * 4, 50, 50 * 4}, {50, 50 * 2, 50, 50 * 2}}));
+  size_t all = 0;
+  for (const auto& [asked, back, keys, floats] : traffic(Partition::kToken)) {
+    EXPECT_EQ(back, asked * 10);
+    EXPECT_EQ(keys, asked);
+    EXPECT_EQ(floats, asked * 10);
+    all += asked;
+  }
+  EXPECT_EQ(all, 50u);
+}
+
+TEST_F(Plan, AnOwnerWithoutColumnsIsAskedNothing) {
+  model_.tables[1].dim = owners_.tables[1].dim = 2;
+  owners_.tables[1].partition = Partition::kEncoding;
+  work_.keys = {{1, unique_[1]}};
+  work_.pulls_dense = false;
+  PullPlan plan = plan_pull(work_, owners_, model_, keys_);
+  route_pull(plan, owners_);
+  EXPECT_EQ(plan.routed[0].size(), 1u);
+  EXPECT_EQ(plan.routed[1].size(), 1u);
+  EXPECT_TRUE(plan.routed[2].empty());
+  std::vector<std::vector<uint8_t>> found{std::vector<uint8_t>(20, 1)};
+  found[0][3] = 0;
+  route_pull(plan, owners_, found);
+  EXPECT_EQ(plan.routed[1][0].positions, std::vector<uint32_t>{3});
+}
+
+// Every owner sees a bad row, though only one has the bad column.
+TEST_F(Plan, ARowThatIsNotFiniteIsBadAtAllOwnersOfItsColumns) {
+  owners_.tables[0].partition = Partition::kEncoding;
+  for (const NumberType wire : {NumberType::kFloat32, NumberType::kBfloat16}) {
+    owners_.wire = wire;
+    FloatBuffer gradients(50 * 3);
+    std::fill(gradients.span().begin(), gradients.span().end(), 1.0f);
+    gradients.data()[7 * 3 + 2] = std::numeric_limits<float>::infinity();
+    gradients.data()[9 * 3] = 1e19f;
+    work_.gradients = {{0, unique_[0], gradients.span()}};
+    const auto requests = push_requests(work_, owners_, model_, keys_);
+    for (size_t owner = 0; owner < 3; ++owner)
+      for (const TableSlices& t : read_slices(requests[owner].get().getTables(), 3, true)) {
+        FloatBuffer room;
+        const TableSlices floats = wire == NumberType::kFloat32 ? t : in_floats(t, room);
+        ASSERT_EQ(floats.values.size(), 50u);
+        for (size_t i = 0; i < 50; ++i) EXPECT_EQ(std::isnan(floats.values[i]), i == 7 || i == 9) << i;
+      }
+  }
 }
 
 TEST_F(Plan, AnOwnerWithoutGradientsGetsAnEmptyPushOfTheVersionPulled) {

@@ -52,6 +52,9 @@ TEST(Reader, ReadsWhatOwnersHoldAndInitialValuesElse) {
   ASSERT_EQ(reader.tables().size(), 2u) << "without the tables of the dense model";
   EXPECT_EQ(reader.table("word").keys, client::KeyType::kBytes);
   EXPECT_EQ(reader.table("user").dim, kUserDim);
+  EXPECT_EQ(reader.table("user").rows, 0);
+  EXPECT_EQ(reader.table("user").dtype, "float32");
+  EXPECT_EQ(reader.table("user").partition, "token");
 
   const std::vector<int64_t> keys = some_keys(20), trained(keys.begin(), keys.begin() + 10);
   const std::vector<float> before = lookup(reader, keys);

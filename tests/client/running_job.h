@@ -30,6 +30,7 @@ struct JobOptions {
   uint32_t shards = 2, workers = 1, minibatches = 4, test_minibatches = 0, epochs = 1;
   bool keeps_journal = false;  // a lost owner's next process takes its place
   double heartbeat_timeout = 30;
+  Partition partition = Partition::kToken;  // of table "user"
   std::string secret_file = {};  // none: the job has no secret
   std::string server_password = {};
 };
@@ -39,6 +40,7 @@ class RunningJob {
   explicit RunningJob(const JobOptions& options = {}) : options_(options) {
     const auto config = master_config(job::parse_job({"job.toml", text(), {}}), model(), options.minibatches,
                                       options.test_minibatches);
+    config->model.tables[0].partition = options.partition;
     config->settings = job::settings(config->job.source);
     config->settings.push_back("eight records");
     config->server_login.password = options.server_password;

@@ -29,8 +29,12 @@ void push(Minibatch minibatch, std::vector<std::span<const float>> rows) {
   minibatch.push(rows, parameters, {.examples = 2, .scores = scores});
 }
 
-TEST(WholeTables, ComeOutAsTheyWereImported) {
-  RunningJob job({.shards = 3, .minibatches = 2});
+class WholeTable : public testing::TestWithParam<Partition> {};
+INSTANTIATE_TEST_SUITE_P(, WholeTable, testing::Values(Partition::kToken, Partition::kEncoding),
+                         [](const auto& p) { return std::string(name(p.param)); });
+
+TEST_P(WholeTable, ComesOutAsItWasImported) {
+  RunningJob job({.shards = 3, .minibatches = 2, .partition = GetParam()});
   Session session = Session::join_as_worker(job.worker_options());
   std::vector<int64_t> keys;
   Row rows;

@@ -133,6 +133,25 @@ TEST(WorkerSession, SeesRowsAndParametersOfItsOwnPushes) {
   EXPECT_FALSE(job.result().error);
 }
 
+TEST(WorkerSession, SettlesWhenItsPushesHaveArrived) {
+  RunningJob job({.mode = "async", .minibatches = 5});
+  Session session = Session::join_as_worker(job.worker_options());
+  EXPECT_TRUE(session.settle_for(std::chrono::seconds(0))) << "nothing is on its way";
+  const float first = job.row("user", Keys(std::vector<int64_t>{5}))[0];
+  for (float done = 0; Minibatch minibatch = session.lease(); ++done) {
+    pull(minibatch);
+    ASSERT_TRUE(minibatch.wait());
+    EXPECT_NEAR(minibatch.rows(0)[0], first - done, 1e-5);
+    push(std::move(minibatch));
+    ASSERT_TRUE(session.settle_for(std::chrono::seconds(60)));
+  }
+  EXPECT_EQ(job.result().report.total.owners.staleness.max, 0u);
+  RunningJob other({.minibatches = 1});
+  Session worker = Session::join_as_worker(other.worker_options());
+  Session reader = Session::join_as_reader(other.options());
+  expect_error(ErrorCode::kInvalid, {"joined as a reader"}, [&] { reader.settle_for(std::chrono::seconds(0)); });
+}
+
 TEST(WorkerSession, WhatIsGivenBackOrDroppedIsLeasedAgain) {
   for (const std::string mode : {"async", "sync"}) {
     RunningJob job({.mode = mode, .minibatches = 6});

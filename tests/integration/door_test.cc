@@ -182,7 +182,7 @@ template <class... Messages>
 std::map<std::string, std::string> forbidden_frames(MessageList<Messages...>) {
   std::map<std::string, std::string> frames;
   const auto add = [&]<class T>() {
-    if (KindOf<T>::kind != Kind::kPing && !may_send(wire::Role::WORKER, KindOf<T>::kind))
+    if (!is_of_connection(KindOf<T>::kind) && !may_send(wire::Role::WORKER, KindOf<T>::kind))
       frames[std::string(name(KindOf<T>::kind))] =
           RawPeer::bytes_of(make_message<T>(), Destination::kMaster, 1);
   };

@@ -115,6 +115,25 @@ TEST(BadGradient, CanBeLeftOutAndIsReported) {
   EXPECT_EQ(folder.report().at("bad_gradients"), 0);
 }
 
+// An owner that sees only some columns of a bad row does what the owner of the whole row does.
+TEST(BadGradient, OfARowWhoseColumnsAreSpreadIsLeftOutByAllShardsOrEndsTheJob) {
+  JobFolder folder;
+  with_bad_records(folder);
+  const Words split =
+      set({R"(storage.tables={"*"={partition="encoding"}})", "storage.shards=3", "training.mode=sync"});
+  const Words skip = set({"training.mode=sync", "training.on_bad_gradient=skip"});
+  for (const Words& wire : {Words{}, set({"storage.wire_dtype=bfloat16"})}) {
+    const std::string expected = folder.train(skip + wire);
+    const auto bad = folder.report().at("bad_gradients");
+    EXPECT_GT(bad, 0);
+    EXPECT_EQ(folder.train(skip + split + wire), expected);
+    EXPECT_EQ(folder.report().at("bad_gradients"), bad);
+  }
+  EXPECT_EQ(folder.run(Words{"train", folder.job()} + split), 2);
+  for (const char* part : {"minibatch", "key '", "table '", "infinite or NaN", "on_bad_gradient"})
+    EXPECT_NE(folder.output().find(part), std::string::npos) << folder.output();
+}
+
 TEST(OptimizerOfAJob, WhatIsWrongIsToldWithItsPlace) {
   JobFolder folder;
   const std::string job = folder.read("job.toml");

@@ -135,6 +135,17 @@ TEST_P(Rejoin, AShardThatIsKilledAnywhereInASyncJobLeavesNoTrace) {
   EXPECT_EQ(folder_.read("rows"), expected);
 }
 
+TEST_P(Rejoin, AShardWithSomeColumnsOfEveryRowComesBackAsItWas) {
+  const Words encoding = set({R"(storage.tables={"*"={partition="encoding"}})"});
+  const std::string expected = folder_.train(kSync);
+  start(Stop::kWriter, kSync + encoding);
+  ASSERT_TRUE(kill_shard_1()) << cluster_->master->output();
+  proxy_->go_on();
+  const auto again = start_again();
+  expect_success(*again);
+  EXPECT_EQ(folder_.read("rows"), expected);
+}
+
 TEST_P(Rejoin, AProcessOfTwoOwnersTakesThePlacesOfTwoThatWereKilledWithTheirs) {
   const std::string expected = folder_.train(kSync);
   start(Stop::kWriter, kSync, 10, {"--owners", "2"});
@@ -210,6 +221,36 @@ TEST_P(Rejoin, AShardThatComesBeforeAnybodyHasNoticedTheLossWaitsAndTakesThePlac
   EXPECT_EQ(cluster_->master->wait(), 0) << cluster_->master->output();
   EXPECT_EQ(again->wait(), 0) << again->output();
   EXPECT_TRUE(cluster_->master->has_printed("took the place of the lost one")) << cluster_->master->output();
+  expect_each_record_counted_once(folder_, 3);
+}
+
+// Its servers keep it from its recovery for longer than the others try to reach it, and than heartbeats may
+// be missing.
+TEST_P(Rejoin, AShardThatRecoversForLongerThanItsPeersTryToConnectIsNotLost) {
+  proxy_.emplace(server_, Stop::kAllButGreetings, 1, 10);
+  const Words patience = {"--connect-timeout", "1"};
+  cluster_.emplace(folder_, 2, 0,
+                   count() + patience +
+                       set({"storage.backend=" + GetParam(), "storage.servers=" + proxy_->address(),
+                            "storage.journal=" + folder_.path("journal"), "storage.server_timeout=60",
+                            "job.heartbeat_timeout=2"}));
+  for (int i = 0; i < 2; ++i) cluster_->add_worker(patience);
+  ASSERT_TRUE(kill_shard_1()) << cluster_->master->output();
+  ASSERT_TRUE(wait_until([&] { return cluster_->master->has_printed("waiting 60 s for its next process"); }))
+      << cluster_->master->output();
+  const auto again = start_again();
+  const std::string joined = "shard 1 (pid " + std::to_string(again->pid()) + " ";
+  ASSERT_TRUE(wait_until([&] { return cluster_->master->has_printed(joined); }))
+      << cluster_->master->output();
+  const auto given_up = [&] {
+    const auto& workers = cluster_->workers;
+    return again->wait(0) != -1 || cluster_->master->has_printed("lost " + joined) ||
+           std::any_of(workers.begin(), workers.end(), [](const auto& w) { return w->wait(0) != -1; });
+  };
+  EXPECT_FALSE(wait_until(given_up, 4)) << cluster_->master->output();
+  EXPECT_FALSE(again->has_printed("shard 1 of job")) << "it has recovered, so this shows nothing";
+  proxy_->go_on();
+  expect_success(*again);
   expect_each_record_counted_once(folder_, 3);
 }
 

@@ -1,5 +1,6 @@
 // Where members go in a Slurm allocation, and what is submitted.
 #include <algorithm>
+#include <fstream>
 
 #include "apps/launch/slurm/commands/commands.h"
 #include "apps/launch/slurm/commands/steps.h"
@@ -7,6 +8,8 @@
 #include "apps/launch/slurm/starter.h"
 #include "apps/launch/slurm/submit.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
 
 namespace embers::launch {
 namespace {
@@ -171,6 +174,25 @@ TEST(RunSlurm, SaysWhatACommandSaid) {
   EXPECT_EQ(answer.first_line(), "one");
   EXPECT_EQ(answer.errors, "wrong\n");
   EXPECT_EQ(run_slurm({"no-such-command-of-slurm"}).status, 127);
+}
+
+TEST(SlurmCommand, IsNotWaitedFor) {
+  testing_support::TempDir dir;
+  const std::string go = dir / "go";
+  SlurmCommand command({"sh", "-c", "until [ -e " + go + " ]; do sleep 0.01; done; echo said"});
+  EXPECT_FALSE(command.answer());
+  std::ofstream(go) << "go";
+  std::optional<SlurmAnswer> answer;
+  ASSERT_TRUE(testing_support::wait_until([&] { return (answer = command.answer()).has_value(); }));
+  EXPECT_EQ(answer->status, 0);
+  EXPECT_EQ(answer->first_line(), "said");
+}
+
+TEST(SlurmCommand, ThatTakesTooLongIsKilled) {
+  SlurmCommand command({"sleep", "1000"}, std::chrono::milliseconds(50));
+  const SlurmAnswer answer = command.wait();
+  EXPECT_EQ(answer.status, 124);
+  EXPECT_EQ(answer.errors, "sleep did not answer in time\n");
 }
 
 }  // namespace

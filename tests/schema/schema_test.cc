@@ -87,6 +87,25 @@ TEST(Columns, OfAllOwnersCoverTheRowOnceInOrder) {
   EXPECT_TRUE(columns_of(1, 1, 5).empty());
 }
 
+TEST(Columns, OfATableThatIsSplitAreATableOfTheirOwn) {
+  TableSpec table;
+  table.name = "wide";
+  table.dim = 7;
+  EXPECT_EQ(part_of(table, 1, 3), table) << "whole rows";
+  table.partition = Partition::kEncoding;
+  EXPECT_EQ(part_of(table, 0, 1), table) << "one owner has all columns";
+  const TableSpec last = part_of(table, 2, 3);
+  EXPECT_EQ(last.dim, 1u);
+  EXPECT_EQ(last.first_column, 6u);
+  EXPECT_EQ(last.row_dim, 7u);
+  EXPECT_EQ(last.name, "wide");
+  const TableSpec padding = part_of(table, 6, 100);
+  EXPECT_EQ(padding.dim, 1u);
+  EXPECT_EQ(padding.first_column, 6u);
+  EXPECT_EQ(part_of(table, 50, 100).first_column, 7u) << "after the last one";
+  EXPECT_EQ(even_owner_map(5, 64).owners(), 5u);
+}
+
 TEST(Suggest, NamesTheNearestOrAllThatAreKnown) {
   const std::vector<std::string> known{"sgd", "adagrad", "adam"};
   EXPECT_EQ(suggestion("adagard", known), "; did you mean 'adagrad'?");

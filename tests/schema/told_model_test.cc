@@ -97,6 +97,12 @@ TEST(ToldModel, DiffersInWords) {
       "0.5 } } at the master, adam { learning_rate = 0.25 } at the worker");
   EXPECT_EQ(differs([](auto& t) { t.model.tables[0].constraint = {}; }),
             "table 'user': constraint max_norm { max_value = 2 } at the master, none at the worker");
+  EXPECT_EQ(differs([](auto& t) { t.model.tables[0].input_dim = 9; }),
+            "table 'user': rows 0 at the master, 9 at the worker");
+  EXPECT_EQ(differs([](auto& t) { t.model.tables[0].number_type = NumberType::kFloat16; }),
+            "table 'user': dtype float32 at the master, float16 at the worker");
+  EXPECT_EQ(differs([](auto& t) { t.model.tables[0].partition = Partition::kEncoding; }),
+            "table 'user': partition token at the master, encoding at the worker");
   EXPECT_EQ(differs([](auto& t) { t.records = 26; }), "records 25 at the master, 26 at the worker");
   EXPECT_EQ(differs([](auto& t) { t.drop_last = true; }),
             "drop_last false at the master, true at the worker");

@@ -29,9 +29,10 @@ struct JobShape {
   job::Mode mode = job::Mode::kAsync;
   uint32_t shards = 1, workers = 1, minibatches = 8, test_minibatches = 0, epochs = 1, grads_to_wait = 1;
   uint32_t prefetch = 2, minibatches_per_lease = 2, cache_rows = 0;
-  bool rows_in_servers = false;  // with a journal: owners come back
-  uint32_t save_every = 0;       // epochs; 0: no checkpoint
-  bool resumes = false;          // from the checkpoint, if there is one
+  bool rows_in_servers = false;             // with a journal: owners come back
+  uint32_t save_every = 0;                  // epochs; 0: no checkpoint
+  bool resumes = false;                     // from the checkpoint, if there is one
+  Partition partition = Partition::kToken;  // of both tables
 
   uint64_t records() const { return kRecords * minibatches * epochs; }
 };
@@ -225,20 +226,29 @@ class SimulatedJob {
   std::map<std::string, std::vector<uint32_t>> rows() {
     std::map<std::string, std::vector<uint32_t>> all;
     caf::scoped_actor self{net_.system()};
-    for (const OwnerHandles& owner : all_owners())
+    const std::vector<OwnerHandles> owners = all_owners();
+    for (uint32_t number = 0; number < owners.size(); ++number)
       for (TableId table = 0; table < config_->model.tables.size(); ++table) {
-        const auto reply =
-            ask(self.ptr(), owner.shard, make_message<wire::ScanRequest>([&](wire::ScanRequest::Builder b) {
-                  b.setTable(table);
-                  b.setLimit(100000);
-                }));
+        const TableSpec& spec = config_->model.tables[table];
+        const bool split = is_split(spec, owners.size());
+        const auto reply = ask(self.ptr(), owners[number].shard,
+                               make_message<wire::ScanRequest>([&](wire::ScanRequest::Builder b) {
+                                 b.setTable(table);
+                                 b.setLimit(100000);
+                               }));
         for (const TableSlices& t : read_slices(reply.get().getRows(), config_->model.tables.size()))
           for (size_t i = 0; i < t.keys.size(); ++i) {
             auto& bits = all[name_of_row(table, t.keys, i)];
+            // Columns that are missing in a row are those of owners that have not made it yet.
+            if (split && bits.size() != columns_of(spec.dim, number, shape_.shards).begin) continue;
             for (const float x : t.values.subspan(i * t.width, t.width))
               bits.push_back(std::bit_cast<uint32_t>(x));
           }
       }
+    std::erase_if(all, [&](const auto& row) {
+      const std::string table = row.first.substr(0, row.first.find(' '));
+      return row.second.size() != config_->model.tables[config_->model.table_id(table)].dim;
+    });
     return all;
   }
   // All rows of the checkpoint, as rows() gives them. Empty without one.
@@ -330,6 +340,7 @@ class SimulatedJob {
   }
   std::shared_ptr<MasterConfig> config() {
     auto config = master_config(job(), model(), shape_.minibatches, shape_.test_minibatches);
+    for (TableId table : {0, 1}) config->model.tables[table].partition = shape_.partition;
     config->disk = master_on_host_.get();
     config->save_every = shape_.save_every;
     if (shape_.save_every > 0) config->output = kCheckpoint;

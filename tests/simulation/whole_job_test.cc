@@ -80,6 +80,7 @@ JobShape shape_of(uint64_t seed, Mode mode) {
   shape.prefetch = among(0, 2);
   shape.minibatches_per_lease = among(1, 3);
   shape.cache_rows = mode == Mode::kAsync ? among(0, 1) * 100 : 0;
+  if (among(0, 2) == 0) shape.partition = Partition::kEncoding;
   return shape;
 }
 
@@ -122,7 +123,9 @@ struct Outcome {
   double test_loss = 0, auc = 0;
 };
 
-Outcome undisturbed(const JobShape& shape) {
+// With whole rows: columns that are spread over owners end in the same bits.
+Outcome undisturbed(JobShape shape) {
+  shape.partition = Partition::kToken;
   SimulatedJob job(shape, {.calm = true});
   const auto& result = job.run();
   if (!result) throw std::runtime_error("the undisturbed job does not end");

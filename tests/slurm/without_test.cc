@@ -1,5 +1,6 @@
 // What users are told where there is no Slurm, or where they ask for what there is not.
 #include "tests/integration/jobs.h"
+#include "tests/support/pretended_slurm.h"
 
 namespace embers::testing_support {
 namespace {
@@ -28,24 +29,6 @@ TEST(LaunchWithoutSlurm, TakesOnlyOptionsForOptions) {
   JobFolder folder;
   expect_refused(folder, {"--scheduler", "slurm", "--sbatch", "exclusive"}, "'exclusive' is not an option");
 }
-
-// Commands of this name, first in PATH.
-class PretendedSlurm {
- public:
-  explicit PretendedSlurm(const JobFolder& folder) : folder_(folder) {
-    std::filesystem::create_directory(folder.path("bin"));
-    setenv("PATH", (folder.path("bin") + ":" + path_).c_str(), 1);
-  }
-  ~PretendedSlurm() { setenv("PATH", path_.c_str(), 1); }
-  void command(const std::string& name, const std::string& script) const {
-    folder_.write("bin/" + name, "#!/bin/sh\n" + script + "\n");
-    std::filesystem::permissions(folder_.path("bin/" + name), std::filesystem::perms::owner_all);
-  }
-
- private:
-  const JobFolder& folder_;
-  const std::string path_ = std::getenv("PATH");
-};
 
 TEST(LaunchWithoutSlurm, ARefusedJobLeavesNoDirectoryBehind) {
   JobFolder folder;

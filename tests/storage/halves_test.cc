@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "schema/partition.h"
 #include "storage/apply.h"
 #include "storage/memory/memory_table.h"
 #include "tests/storage/store_testing.h"
@@ -69,6 +70,40 @@ TEST(Halves, RowsAreRoundedAndSlotsAreNot) {
         EXPECT_EQ(all.at(keys.view().ints[i]), expected);
       }
     }
+}
+
+// An owner's columns of a row, as part_of() describes them.
+TEST(Halves, SomeColumnsAreRoundedAsThoseOfWholeRows) {
+  constexpr uint32_t kDim = 10, kOwners = 3;
+  const Keys keys = ints({5, -6, 7});
+  for (const NumberType type : kHalves) {
+    TableSpec spec = halves(type, Rounding::kStochastic, kDim);
+    spec.partition = Partition::kEncoding;
+    const auto updated = [&](const TableSpec& part, size_t first) {
+      MemoryTable table(part, {});
+      table.add_if_absent(keys, Rows(keys.size() * part.dim, 1.0f), {});
+      Rows grads;
+      for (size_t i = 0; i < keys.size(); ++i)
+        for (size_t c = 0; c < part.dim; ++c) grads.push_back(0.0001f * static_cast<float>(first + c));
+      for (uint64_t step = 1; step <= 20; ++step)
+        update(
+            table, keys, grads,
+            [](std::span<float> row, std::span<float>, std::span<const float> grad) {
+              for (size_t c = 0; c < row.size(); ++c) row[c] += grad[c];
+            },
+            step);
+      return gather(table, keys, part.dim);
+    };
+    const Rows whole = updated(spec, 0);
+    EXPECT_NE(whole, Rows(whole.size(), 1.0f));
+    for (uint32_t owner = 0; owner < kOwners; ++owner) {
+      const TableSpec part = part_of(spec, owner, kOwners);
+      const Rows rows = updated(part, part.first_column);
+      for (size_t i = 0; i < keys.size(); ++i)
+        for (size_t c = 0; c < part.dim; ++c)
+          EXPECT_EQ(rows[i * part.dim + c], whole[i * kDim + part.first_column + c]);
+    }
+  }
 }
 
 TEST(Halves, AnUpdateSeesTheRowAndChangesItAndItsSlotsOnly) {

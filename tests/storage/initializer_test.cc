@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/philox.h"
+#include "schema/partition.h"
 #include "storage/initializers/normal_quantile.h"
 #include "tests/storage/store_testing.h"
 #include "tests/support/expect_error.h"
@@ -33,6 +34,25 @@ Rows fill(const TableSpec& table, const Keys& keys, uint64_t seed = 1) {
   Rows rows(keys.size() * table.dim, -77);
   Initializer::make(seed, table)->fill(keys, rows);
   return rows;
+}
+
+// An owner's columns of a row, as part_of() describes them.
+TEST(Initializer, OfSomeColumnsGivesThoseOfWholeRows) {
+  const Keys keys = first_ints(20);
+  for (const std::string& name : initializer_names())
+    for (const uint32_t dim : {1u, 3u, 7u, 10u, 64u})
+      for (const uint32_t owners : {2u, 3u, 5u}) {
+        TableSpec table = with(name, {}, dim);
+        table.partition = Partition::kEncoding;
+        const Rows whole = fill(table, keys);
+        for (uint32_t owner = 0; owner < owners_with_columns(dim, owners); ++owner) {
+          const TableSpec part = part_of(table, owner, owners);
+          const Rows rows = fill(part, keys);
+          for (size_t i = 0; i < keys.size(); ++i)
+            for (size_t c = 0; c < part.dim; ++c)
+              ASSERT_EQ(rows[i * part.dim + c], whole[i * dim + part.first_column + c]) << name;
+        }
+      }
 }
 
 struct Moments {

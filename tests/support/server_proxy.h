@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/servers.h"
@@ -18,8 +19,9 @@ namespace embers::testing_support {
 class ServerProxy {
  public:
   enum class Stop {
-    kWriter,  // the connection of the writes, after the first value of the write-back
-    kAll,     // all connections, before it
+    kWriter,           // the connection of the writes, after the first value of the write-back
+    kAll,              // all connections, before it
+    kAllButGreetings,  // the same, but a new connection gets its first answer
   };
 
   // Stops when shard `writer` writes values of this version of a table, or a later one: once.
@@ -82,17 +84,18 @@ class ServerProxy {
 
   void pump(int from, int to, bool up) {
     std::string tail;  // of what was seen, in case a value's head is cut in two
+    bool greets = stop_ == Stop::kAllButGreetings;
     std::vector<char> chunk(1 << 16);
     for (ssize_t n; (n = recv(from, chunk.data(), chunk.size(), 0)) > 0;) {
       const std::string_view bytes(chunk.data(), static_cast<size_t>(n));
-      if (!pass(bytes, to, up, tail)) break;
+      if (!pass(bytes, to, up, tail, std::exchange(greets, false))) break;
     }
     shutdown(from, SHUT_RDWR);
     shutdown(to, SHUT_RDWR);
   }
 
   // Sends the bytes on, stopping where it must; false when the connection is to end.
-  bool pass(std::string_view bytes, int to, bool up, std::string& tail) {
+  bool pass(std::string_view bytes, int to, bool up, std::string& tail, bool greets) {
     size_t first = std::string::npos;
     if (up) first = find_value(bytes, tail);
     bool mine = false;
@@ -100,12 +103,13 @@ class ServerProxy {
       std::unique_lock lock(mutex_);
       if (first != std::string::npos && state_ == State::kWaiting) {
         mine = true;
-        if (stop_ == Stop::kAll) stop_here();
+        if (stop_ != Stop::kWriter) stop_here();
       }
-      if (stop_ == Stop::kAll) changed_.wait(lock, [&] { return over_ || state_ != State::kStopped; });
+      if (stop_ != Stop::kWriter && !greets)
+        changed_.wait(lock, [&] { return over_ || state_ != State::kStopped; });
       if (over_) return false;
     }
-    if (!mine || stop_ == Stop::kAll) return send_all(to, bytes);
+    if (!mine || stop_ != Stop::kWriter) return send_all(to, bytes);
     send_all(to, bytes.substr(0, first));
     std::unique_lock lock(mutex_);
     stop_here();
@@ -142,7 +146,7 @@ class ServerProxy {
       std::memcpy(&version, &window[at + 16], sizeof version);
       const bool is_it = writer == writer_ && version >= version_;
       at += head;
-      if (is_it && ++seen == (stop_ == Stop::kAll ? 1 : 2)) {
+      if (is_it && ++seen == (stop_ == Stop::kWriter ? 2 : 1)) {
         found = at > tail.size() ? at - tail.size() : 0;
         break;
       }

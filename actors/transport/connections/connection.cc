@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "schema/messages/message_form.h"
+
 namespace embers {
 namespace asio = boost::asio;
 namespace {
@@ -25,6 +27,8 @@ constexpr size_t kLeastBulk = size_t{32} << 10, kMostBulk = size_t{256} << 10;
 constexpr size_t kAtOnce = size_t{64} << 20;  // the default completion condition moves 64 KiB a call
 
 bool is_ping(const FrameHeader& header) { return static_cast<Kind>(header.kind) == Kind::kPing; }
+
+bool is_own(const FrameHeader& header) { return is_of_connection(static_cast<Kind>(header.kind)); }
 
 }  // namespace
 
@@ -60,6 +64,10 @@ class Connection::Arriving final : public Arrival {
   bool has_room(const std::function<void()>& room) override {
     const auto connection = connection_.lock();
     return !connection || connection->has_room(room);
+  }
+  WordsMemoryPtr memory() override {
+    const auto connection = connection_.lock();
+    return connection && connection->sharing_ ? connection->sharing_->memory() : nullptr;
   }
 
  private:
@@ -153,7 +161,7 @@ void Connection::read_ahead() {
 void Connection::take_header() {
   take_ahead(std::as_writable_bytes(std::span(&header_, 1)));
   check(header_, max_words_);
-  const bool is_request = !(header_.flags & FrameHeader::kReply) && !is_ping(header_);
+  const bool is_request = !(header_.flags & FrameHeader::kReply) && !is_own(header_);
   if (is_request && header_.chunk == 0) return admit();
   read_chunk(nullptr);
 }
@@ -216,7 +224,9 @@ void Connection::read_chunk(std::shared_ptr<Arrival> arrival) {
     if (header_.total > kSmallWords && partial_)
       fail(ErrorCode::kBadFrame, "message {} begins in the middle of message {}", header_.correlation,
            partial_->header.correlation);
-    current_ = {header_, std::make_shared<Words>(header_.total), std::move(arrival)};
+    current_ = {header_, nullptr, std::move(arrival)};
+    if (header_.flags & FrameHeader::kShared) return read_place();
+    current_.words = std::make_shared<Words>(header_.total);
   } else {
     if (!partial_ || !same(partial_->header) || partial_->header.chunk + 1 != header_.chunk ||
         partial_->header.total != header_.total)
@@ -234,12 +244,26 @@ void Connection::read_chunk(std::shared_ptr<Arrival> arrival) {
   read(asio::buffer(rest.data(), rest.size()), [this] { chunk_complete(); });
 }
 
+// Where a message is that both processes share.
+void Connection::read_place() {
+  const auto take = [this] {
+    if (!sharing_) fail(ErrorCode::kBadFrame, "nothing is shared with this peer");
+    current_.words = std::make_shared<Words>(sharing_->words(place_, header_.total));
+    current_.header.flags &= static_cast<uint16_t>(~FrameHeader::kShared);
+    chunk_complete();
+  };
+  const auto bytes = std::as_writable_bytes(std::span(&place_, 1));
+  const auto rest = bytes.subspan(take_ahead(bytes));
+  if (rest.empty()) return take();
+  read(asio::buffer(rest.data(), rest.size()), take);
+}
+
 void Connection::chunk_complete() {
   if (std::exchange(in_chunk_, false)) message_received_ = received_;
   if (header_.chunk + 1 < header_.chunks) {
     partial_ = std::move(current_);
-  } else if (liveness_ && is_ping(header_)) {
-    heard_ping();
+  } else if (liveness_ && is_own(header_)) {
+    heard_own();
   } else {
     if (!current_.reply()) ++in_flight_;
     on_frame(std::move(current_));
@@ -256,7 +280,9 @@ void Connection::resume() {
 // --- writing -------------------------------------------------------------------------------------
 
 void Connection::send(OutFrame frame) {
-  const bool small = frame.size <= kSmallWords;  // then the sender itself writes
+  const bool large = frame.size > kSmallWords;
+  // Then the sender itself writes.
+  const bool small = !large || (sharing_ && sharing_->reaches(frame));
   frame.header.total = static_cast<uint32_t>(frame.size);
   frame.header.chunks = static_cast<uint32_t>((frame.size + kChunkWords - 1) / kChunkWords);
   {
@@ -265,16 +291,18 @@ void Connection::send(OutFrame frame) {
     const size_t bytes = frame.size * sizeof(capnp::word);
     leaving_ += bytes;
     flow_->leave(bytes);
-    if (small)
-      small_.push_back(std::move(frame));
+    if (large)
+      large_.push_back({std::move(frame)});  // also if it is shared: there is an order among large ones
     else
-      large_.push_back({std::move(frame)});
+      small_.push_back(std::move(frame));
     if (std::exchange(writing_, true)) return;
   }
   if (small)
     write();
   else
     loop_->post([self = shared_from_this()] { self->write(); });
+  if (large && sharing_ && sharing_->begin())
+    loop_->post([self = shared_from_this()] { self->offer_memory(); });
 }
 
 // A reply of any size finds room if nothing else is on its way to this peer.
@@ -305,17 +333,30 @@ void Connection::take_chunks() {
   busy_.reserve(small_.size() + (large_.empty() ? 0 : kMostLarge));
   const auto take = [&](const OutFrame& frame, uint32_t chunk) {
     const size_t begin = size_t{chunk} * kChunkWords;
-    OutFrame& part = busy_.emplace_back(frame);
+    OutFrame& part = busy_.emplace_back(frame).frame;
     part.header.chunk = chunk;
     part.header.words = static_cast<uint32_t>(std::min(kChunkWords, frame.size - begin));
     buffers_.push_back(asio::buffer(&part.header, sizeof part.header));
     buffers_.push_back(asio::buffer(frame.words + begin, size_t{part.header.words} * sizeof(capnp::word)));
     return size_t{part.header.words};
   };
+  const auto lend = [&](const OutFrame& frame, SharedPlace place) {
+    Part& part = busy_.emplace_back(frame, place);
+    FrameHeader& header = part.frame.header;
+    header.flags |= FrameHeader::kShared;
+    header.chunks = header.words = 1;
+    buffers_.push_back(asio::buffer(&header, sizeof header));
+    buffers_.push_back(asio::buffer(&part.place, sizeof part.place));
+  };
   for (; !small_.empty(); small_.pop_front()) take(small_.front(), 0);
   for (size_t words = 0, taken = 0; !large_.empty() && words < kWordsPerWrite && taken < kMostLarge;
        ++taken) {
     Outgoing& out = large_.front();
+    if (const auto place = out.next_chunk == 0 && sharing_ ? sharing_->lend(out.frame) : std::nullopt) {
+      lend(out.frame, *place);
+      large_.pop_front();
+      continue;
+    }
     words += take(out.frame, out.next_chunk);
     if (++out.next_chunk == out.frame.header.chunks) large_.pop_front();
   }
@@ -371,12 +412,13 @@ void Connection::write_rest(size_t sent) {
 
 void Connection::written() {
   size_t bytes = 0;
-  for (const OutFrame& chunk : busy_) {
-    bytes += size_t{chunk.header.words} * sizeof(capnp::word);
-    if ((chunk.header.flags & FrameHeader::kReply) && chunk.header.chunk + 1 == chunk.header.chunks &&
-        in_flight_ > 0)
+  for (const auto& [chunk, place] : busy_) {
+    const FrameHeader& header = chunk.header;
+    const bool whole = header.flags & FrameHeader::kShared;
+    bytes += size_t{whole ? header.total : header.words} * sizeof(capnp::word);
+    if ((header.flags & FrameHeader::kReply) && header.chunk + 1 == header.chunks && in_flight_ > 0)
       --in_flight_;
-    if (is_ping(chunk.header)) ping_waits_ = false;
+    if (is_ping(header)) ping_waits_ = false;
   }
   busy_.clear();
   bool more = false, finishing = false;
@@ -444,11 +486,10 @@ ConnectionProgress Connection::progress() {
 void Connection::ping() {
   if (ping_waits_.exchange(true)) return;
   said_waits_ = waits_;
-  const auto message = make_message<wire::Ping>([&](wire::Ping::Builder b) {
-    b.setReceived(arrived());
-    b.setWaits(waits_);
-  });
-  send(out_frame(message, Destination{}, 0, 0));
+  thread_local MessageForm<wire::Ping> form;  // thousands go out in a second
+  form.root().setReceived(arrived());
+  form.root().setWaits(waits_);
+  send(out_frame(form.message(), Destination{}, 0, 0));
 }
 
 void Connection::heard_ping() {
@@ -458,6 +499,26 @@ void Connection::heard_ping() {
         liveness_->peer_says(Liveness::Clock::now(), ping.get().getReceived(), ping.get().getWaits(), sent_);
     if (why) cut(*why);
   });
+}
+
+void Connection::offer_memory() {
+  if (closed_) return;
+  if (const auto offer = sharing_->offer()) send(out_frame(*offer, Destination{}, 0, 0));
+}
+
+// A message of the connection at the other end.
+void Connection::heard_own() {
+  if (is_ping(header_)) return heard_ping();
+  if (current_.kind() == Kind::kShareTaken) {
+    const auto answer = decode<wire::ShareTaken>(current_);
+    if (!sharing_) fail(ErrorCode::kBadFrame, "nothing is shared with this peer");
+    return decoding(Kind::kShareTaken, [&] { sharing_->taken(answer.get().getTaken()); });
+  }
+  const auto offer = decode<wire::Share>(current_);
+  const auto answer = decoding(Kind::kShare, [&] {
+    return sharing_ ? sharing_->take(offer.get()) : make_message<wire::ShareTaken>();
+  });
+  send(out_frame(answer, Destination{}, 0, 0));
 }
 
 // The peer is told, if it can be: it may then connect again at once.

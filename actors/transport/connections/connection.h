@@ -13,6 +13,7 @@
 #include "actors/transport/connections/event_loop.h"
 #include "actors/transport/connections/flow.h"
 #include "actors/transport/connections/liveness.h"
+#include "actors/transport/connections/sharing.h"
 #include "base/forks.h"
 #include "base/mutex.h"
 
@@ -63,6 +64,8 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   // Beyond this host, where the bytes of a large message trickle in: they are read when there are many
   // (before start()).
   void read_in_bulk() { in_bulk_ = true; }
+  // Large messages may travel as places in memory that both processes share (before start()).
+  void share(std::unique_ptr<Sharing> sharing) { sharing_ = std::move(sharing); }
   // Replaces the handlers from the next frame on (io thread; also from within on_frame).
   void set_handlers(std::function<void(InFrame)> on_frame, std::function<void(const Error&)> on_close);
 
@@ -84,6 +87,7 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   void admitted(ByteBudget::Share in_process);
   ByteBudget::Granted then(void (Connection::*next)(ByteBudget::Share));
   void read_chunk(std::shared_ptr<Arrival> arrival);
+  void read_place();
   void chunk_complete();
   bool may_read() const;
   void resume();
@@ -100,6 +104,8 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   bool is_ping_due();
   void ping();
   void heard_ping();
+  void offer_memory();
+  void heard_own();
   void cut(const std::string& why);
 
   const std::shared_ptr<EventLoop> loop_;  // before all that is on it
@@ -118,6 +124,7 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   FrameHeader header_;
   std::optional<InFrame> partial_;               // the message of several chunks that has begun
   InFrame current_;                              // whose chunk is being read
+  SharedPlace place_;                            // of the message whose header was read
   std::atomic<size_t> in_flight_ = 0;            // requests of the peer without an answer
   std::atomic<bool> paused_ = false;             // a header is read, but not what follows, until may_read()
   const std::shared_ptr<ByteBudget> arriving_;   // bytes of those requests
@@ -132,6 +139,10 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
     OutFrame frame;
     uint32_t next_chunk = 0;
   };
+  struct Part {
+    OutFrame frame;
+    SharedPlace place = {};  // instead of words, with FrameHeader::kShared
+  };
   Mutex queue_mutex_;
   std::deque<OutFrame> small_ ABSL_GUARDED_BY(queue_mutex_);
   std::deque<Outgoing> large_ ABSL_GUARDED_BY(queue_mutex_);  // the first one is being sent
@@ -141,9 +152,11 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   bool writing_ ABSL_GUARDED_BY(queue_mutex_) = false;  // a thread is writing
   bool finishing_ ABSL_GUARDED_BY(queue_mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(queue_mutex_) = false;  // nothing is sent any more
-  std::vector<OutFrame> busy_;  // one chunk each, being written; only for the thread that writes
+  std::vector<Part> busy_;  // one chunk each, being written; only for the thread that writes
   std::vector<boost::asio::const_buffer> buffers_;
   Mutex socket_mutex_;  // no other thread writes to a socket that is being closed
+
+  std::unique_ptr<Sharing> sharing_;  // null: everything goes over the socket
 
   Error ending_{ErrorCode::kUnavailable, "this process ended the connection"};
   boost::asio::steady_timer timer_;

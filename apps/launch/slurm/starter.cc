@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <set>
+#include <utility>
 
 #include "apps/launch/members/quoted.h"
 #include "apps/launch/slurm/commands/commands.h"
@@ -12,6 +14,9 @@
 
 namespace embers::launch {
 namespace {
+
+// Slurm's commands themselves give up on a controller after some tens of seconds.
+constexpr auto kMostOfALook = std::chrono::seconds(15);
 
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -74,12 +79,14 @@ Words SlurmStarter::words(const Order& order) const {
 }
 
 void SlurmStarter::start(const Order& order) {
-  if (std::exchange(look_again_, false)) {
-    const SlurmAnswer left =
-        run_slurm({"squeue", "--noheader", "--job=" + allocation_.job.id, "--format=%N"});
-    const SlurmAnswer names = run_slurm({"scontrol", "show", "hostnames", left.first_line()});
-    if (left.status == 0 && names.status == 0) places_.keep_only(names.lines());
-  }
+  if (look_again_ && !looking_) look();
+  if (looking_)
+    waiting_.push_back(order);
+  else
+    start_at_place(order);
+}
+
+void SlurmStarter::start_at_place(const Order& order) {
   if (const auto node = places_.take(order.member)) nodes_[order.member.label()] = *node;
   try {
     HostStarter::start(order);
@@ -88,6 +95,37 @@ void SlurmStarter::start(const Order& order) {
     nodes_.erase(order.member.label());
     throw;
   }
+}
+
+void SlurmStarter::look() {
+  look_again_ = names_ = false;
+  ask_slurm({"squeue", "--noheader", "--job=" + allocation_.job.id, "--format=%N"});
+}
+
+void SlurmStarter::ask_slurm(const Words& words) {
+  try {
+    looking_.emplace(words, kMostOfALook);
+  } catch (const Error&) {  // no more processes or files just now
+    look_again_ = true;
+  }
+}
+
+// Whether nothing is asked any more. Where there was no answer, nodes are taken for those that were there
+// before, until the next look.
+bool SlurmStarter::has_looked() {
+  if (!looking_) return true;
+  const auto answer = looking_->answer();
+  if (!answer) return false;
+  looking_.reset();
+  if (answer->status != 0) {
+    look_again_ = true;
+  } else if (names_) {
+    places_.keep_only(answer->lines());
+  } else {
+    names_ = true;
+    ask_slurm({"scontrol", "show", "hostnames", answer->first_line()});
+  }
+  return !looking_;
 }
 
 ProcessGroups::Child SlurmStarter::child(const Order& order) const {
@@ -105,6 +143,14 @@ std::vector<Ended> SlurmStarter::ended() {
     places_.give_back(ended.member);
     nodes_.erase(ended.member.label());
     look_again_ = true;
+  }
+  if (!has_looked()) return all;
+  for (const Order& order : std::exchange(waiting_, {})) {
+    try {
+      start_at_place(order);
+    } catch (const Error& e) {
+      all.push_back({order.member, {127, e.what()}});
+    }
   }
   return all;
 }

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "apps/command_line/command.h"
 #include "apps/launch/processes/host_starter.h"
+#include "apps/launch/slurm/commands/commands.h"
 #include "apps/launch/slurm/places.h"
 #include "client/joining/slurm.h"
 
@@ -33,6 +35,9 @@ SlurmAllocation slurm_allocation();
 // member that the master has lost is replaced before that, on another node if there is room, and its srun is
 // ended. An srun ends with status 0 when its node fails. That is good enough for a worker: whoever asks for
 // it gets another one as long as the master wants it.
+//
+// Once a member has ended, its node may have failed. Slurm is asked which nodes are left before others get a
+// place, and they wait for its answer; start() does not.
 class SlurmStarter final : public HostStarter {
  public:
   SlurmStarter(const std::string& embers, SlurmAllocation allocation, SchedulerOptions options);
@@ -45,12 +50,19 @@ class SlurmStarter final : public HostStarter {
 
  private:
   ProcessGroups::Child child(const Order& order) const override;
+  void start_at_place(const Order& order);
+  void look();
+  void ask_slurm(const Words& words);
+  bool has_looked();
 
   const SlurmAllocation allocation_;
   const SchedulerOptions options_;
   SlurmPlaces places_;
   std::map<std::string, std::string> nodes_;  // of members, by label; those not in it have jobs of their own
   bool look_again_ = false;                   // nodes may have failed
+  std::optional<SlurmCommand> looking_;       // asks for those that are left
+  bool names_ = false;                        // and it is the second question: for the names in its answer
+  std::vector<Order> waiting_;                // to be started after that
   std::vector<std::jthread> cancelling_;      // steps of members that were lost
 };
 

@@ -11,6 +11,7 @@ import torch
 
 from .. import _core
 from ..errors import BadInput, Error, GiveUp, Retry, Timeout
+from ..registry import HostEmbeddings
 from ..trainer import Step
 from .collection import EmbeddingBagCollection
 from .job_model import Batch, describe, load_model, loss_of, make_config, scores_of
@@ -110,6 +111,7 @@ class JobModel:
     """The model of a job file, and what et.Optimizer makes of it. Stands in for the job to it."""
 
     _step: Optional[Step] = None
+    _host_embeddings = HostEmbeddings()  # none: its tables are its layers'
 
     def __init__(self, job: Any):
         self._sampler = _Seed(job.seed)

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
 
+from ..arguments import is_integer
 from ..errors import BadInput
 from . import keys as K
 from .functions import MODES, Bags, Gather, Pool, anchor
@@ -20,7 +21,7 @@ class _OneTable(TableLayer):
                  initializer: TomlValue, optimizer: TomlValue, constraint: TomlValue):
         super().__init__()
         what = f"{type(self).__name__}({table or ''})"
-        if not isinstance(embedding_dim, int) or embedding_dim < 1:
+        if not is_integer(embedding_dim) or embedding_dim < 1:
             raise BadInput(f"{what}: embedding_dim={embedding_dim!r} must be a number of floats, at least 1")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim

@@ -5,7 +5,7 @@ import contextlib
 import os
 import secrets
 import zlib
-from typing import Any, Callable, Dict, Iterator, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Union
 
 import numpy as np
 import torch
@@ -13,13 +13,18 @@ from torch import nn
 
 from .. import _core
 from ..errors import BadInput, UsageError
+from ..host_embedding import no_minibatch
 from ..loop import Training
 from ..sampler import mix
 from ..trainer import Step, Trainer
+from . import host_embedding
 from .local import local_optimizer
 from .numeric import match_blas_threads, numeric_settings
-from .rows import ReadRows, StepRows
+from .rows import ReadRows, RowSource, StepRows
 from .table import bind_all, collect, toml
+
+if TYPE_CHECKING:
+    from ..host_embedding import HostEmbedding
 
 
 class Optimizer(Trainer):
@@ -44,6 +49,7 @@ class Optimizer(Trainer):
         self._job = job
         self._rule = toml(rule)
         self._layers, self._tables, self._uses = collect(model)
+        self._source: Optional[RowSource] = None  # of host embeddings
         self._local: Optional[torch.optim.Optimizer] = None
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if isinstance(dense, torch.optim.Optimizer):
@@ -88,6 +94,7 @@ class Optimizer(Trainer):
     def declare(self) -> Trainer.Declaration:
         tables = [_core.TableSpec(d.name, d.dim, d.keys, d.initializer, d.optimizer, d.constraint, d.partition)
                   for d in self._tables]
+        tables += self._job._host_embeddings.join(self._uses)
         parameters = [_core.ParameterSpec(name, list(p.shape), False, _floats(p))
                       for name, p in self._parameters.items()]
         parameters += [_core.ParameterSpec(name, list(b.shape), True, _floats(b)) for name, b in self._buffers.items()]
@@ -103,13 +110,15 @@ class Optimizer(Trainer):
         return Trainer.Declaration(tables, parameters, numeric, data, self._rule)
 
     def open(self, minibatch: Any) -> StepRows:
-        return StepRows(minibatch, self._uses)
+        uses = {e.name: host_embedding.use_of(e) for e in self._job._host_embeddings.now()}
+        return StepRows(minibatch, {**self._uses, **uses})
 
     def begin(self, step: Step) -> None:
         with torch.no_grad():
             for i, target in enumerate((*self._parameters.values(), *self._buffers.values())):
                 target.copy_(torch.from_numpy(step.minibatch.parameter(i)).view(target.shape))
         bind_all(self._layers, self._uses, step.rows)
+        self._source = step.rows
         sampler = self._job._sampler
         assert sampler is not None  # a minibatch is one of its
         seed = mix(sampler.seed, step.minibatch.epoch, step.minibatch.number)
@@ -120,6 +129,15 @@ class Optimizer(Trainer):
 
     def end(self, step: Step) -> None:
         bind_all(self._layers, self._uses, None)
+        self._source = None
+
+    def look_up(self, embedding: "HostEmbedding", ids: Any, clip_indices: bool, training: bool,
+                lookup: Callable[[str, Any], Any]) -> torch.Tensor:
+        if not training:
+            return host_embedding.read(embedding, ids, clip_indices, lookup)
+        if self._source is None:
+            raise no_minibatch(embedding.name)
+        return host_embedding.look_up(embedding, ids, clip_indices, self._source)
 
     @contextlib.contextmanager
     def reading(self, model: nn.Module, lookup: Callable[[str, Any], Any]) -> Iterator[None]:
@@ -129,12 +147,14 @@ class Optimizer(Trainer):
             with torch.no_grad():
                 for target, value in zip((*self._parameters.values(), *self._buffers.values()), values):
                     target.copy_(torch.from_numpy(value).view(target.shape))
-        bind_all(layers, uses, ReadRows(lookup))
+        self._source = ReadRows(lookup)
+        bind_all(layers, uses, self._source)
         try:
             with torch.no_grad():
                 yield
         finally:
             bind_all(layers, uses, None)
+            self._source = None
 
     # --- its own -----------------------------------------------------------------------------------
 

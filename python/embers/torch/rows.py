@@ -21,10 +21,12 @@ _NO_ROWS = np.zeros((0, 0), np.float32)
 class TableUse:
     """A table as the layers of a model use it."""
 
-    def __init__(self, name: str, dim: int, kind: str, padding: Sequence[Optional[Union[int, str]]]):
+    def __init__(self, name: str, dim: int, kind: str, padding: Sequence[Optional[Union[int, str]]],
+                 tokens: Optional[int] = None):
         self.name = name
         self.dim = dim
         self.kind = kind
+        self.tokens = tokens  # of a host embedding: keys are below
         # Not pulled ahead, if all layers on the table agree on it.
         self.padding = padding[0] if len(set(padding)) == 1 else None
 
@@ -148,7 +150,12 @@ class TableRows:
 
 
 def _given(ids: Any, table: TableUse) -> Given:
-    return ids if isinstance(ids, Given) else Given(ids, K.normalize(ids, table.kind, table.name))
+    if isinstance(ids, Given):
+        return ids
+    normal = K.normalize(ids, table.kind, table.name)
+    if table.tokens is not None:  # an id outside is none to pull: the lookup says so, or takes the nearest
+        normal = normal._replace(flat=np.clip(normal.flat, 0, table.tokens - 1))  # type: ignore[arg-type]
+    return Given(ids, normal)
 
 
 def _columns_of(given: Any) -> Optional[Columns]:

@@ -103,7 +103,7 @@ class JobFile {
     };
     for (const client::TableSpec& t : tables)
       add(t.name, t.dim, t.keys == client::KeyType::kInt64 ? KeyKind::kInt64 : KeyKind::kBytes,
-          {t.initializer, t.optimizer, t.constraint, t.partition});
+          {t.initializer, t.optimizer, t.constraint, t.partition, t.dtype});
     if (any[false]) add(kDenseTable, kDenseChunk, KeyKind::kBytes, {});
     if (any[true]) add(kBufferTable, kDenseChunk, KeyKind::kBytes, {});
     settle_model(job_, model);

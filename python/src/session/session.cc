@@ -189,6 +189,11 @@ class Session {
     if (joined_->window > 0) joined_->session->give_back_undrawn();
   }
 
+  void settle() {
+    const Call call(joined_->generation);
+    wait_in_slices(std::nullopt, [&](auto slice) { return joined_->session->settle_for(slice); });
+  }
+
   void fail_job(const std::string& message) {
     const Call call(joined_->generation);
     run_interruptible<bool>([session = joined_->session, message] {
@@ -261,20 +266,25 @@ class Session {
 
 void define_session(py::module_& module) {
   py::class_<TableSpec>(module, "TableSpec", "An embedding table.")
-      .def(py::init([](std::string name, uint32_t dim, const std::string& keys, std::string initializer,
-                       std::string optimizer, std::string constraint, std::string partition) {
-             return TableSpec{{std::move(name), dim, key_type_of(keys)},
-                              std::move(initializer),
-                              std::move(optimizer),
-                              std::move(constraint),
-                              std::move(partition)};
-           }),
-           py::arg("name"), py::arg("dim"), py::arg("keys") = "int64", py::arg("initializer") = "",
-           py::arg("optimizer") = "", py::arg("constraint") = "", py::arg("partition") = "",
-           "TableSpec(name, dim, keys='int64', initializer='', optimizer='', constraint='', partition='')\n\n"
-           "keys: 'int64' or 'bytes'. partition: 'token', 'encoding' or 'auto'. The others are values of a "
-           "job "
-           "file, '{ name = \"normal\", stddev = 0.01 }'; '' is the job's.")
+      .def(
+          py::init([](std::string name, uint32_t dim, const std::string& keys, std::string initializer,
+                      std::string optimizer, std::string constraint, std::string partition, int64_t rows,
+                      std::string dtype) {
+            if (rows < 0) fail(ErrorCode::kInvalid, "table '{}' has {} rows", name, rows);
+            return TableSpec{
+                {std::move(name), dim, key_type_of(keys), rows, std::move(dtype), std::move(partition)},
+                std::move(initializer),
+                std::move(optimizer),
+                std::move(constraint)};
+          }),
+          py::arg("name"), py::arg("dim"), py::arg("keys") = "int64", py::arg("initializer") = "",
+          py::arg("optimizer") = "", py::arg("constraint") = "", py::arg("partition") = "",
+          py::arg("rows") = 0, py::arg("dtype") = "",
+          "TableSpec(name, dim, keys='int64', initializer='', optimizer='', constraint='', partition='', "
+          "rows=0, dtype='')\n\n"
+          "keys: 'int64' or 'bytes'. partition: 'token', 'encoding' or 'auto'. rows: keys are below; 0 where "
+          "they may be any. dtype: 'float32', 'float16' or 'bfloat16'. The others are values of a job "
+          "file, '{ name = \"normal\", stddev = 0.01 }'; '' is the job's.")
       .def_property_readonly("name", [](const TableSpec& t) { return t.name; })
       .def_property_readonly("dim", [](const TableSpec& t) { return t.dim; })
       .def_property_readonly(
@@ -282,7 +292,9 @@ void define_session(py::module_& module) {
       .def_readonly("initializer", &TableSpec::initializer)
       .def_readonly("optimizer", &TableSpec::optimizer)
       .def_readonly("constraint", &TableSpec::constraint)
-      .def_readonly("partition", &TableSpec::partition)
+      .def_property_readonly("partition", [](const TableSpec& t) { return t.partition; })
+      .def_property_readonly("rows", [](const TableSpec& t) { return t.rows; })
+      .def_property_readonly("dtype", [](const TableSpec& t) { return t.dtype; })
       .def("__repr__", [](const TableSpec& t) {
         return fmt::format("<embers table '{}': dim {}, keys {}>", t.name, t.dim,
                            t.keys == client::KeyType::kInt64 ? "int64" : "bytes");
@@ -353,6 +365,8 @@ void define_session(py::module_& module) {
       .def("give_back_undrawn", &Session::give_back_undrawn,
            "Gives back the minibatch that is asked for ahead of lease(), for when that will not be called "
            "for a while.")
+      .def("settle", &Session::settle,
+           "Waits until the shards have acknowledged what this program has pushed.")
       .def("close", &Session::close, py::arg("timeout") = py::none(),
            "close(timeout=None) -> bool\n\nLeaves the job: what is leased is given back, what is pushed "
            "arrives. Whether "

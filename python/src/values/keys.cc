@@ -33,6 +33,20 @@ bool append(std::string& text, uint32_t c) {
   return true;
 }
 
+// Lists within a list must have one length.
+py::array array_of(const py::tuple& items, const std::string& what) {
+  try {
+    return py::module_::import("numpy").attr("asarray")(items).cast<py::array>();
+  } catch (py::error_already_set& e) {
+    if (!e.matches(PyExc_ValueError) && !e.matches(PyExc_TypeError) && !e.matches(PyExc_OverflowError)) throw;
+    fail(ErrorCode::kInvalid,
+         "keys of {} are given as a list that is no array: its lists must have one length, or be joined into "
+         "one "
+         "({})",
+         what, std::string(py::str(e.value())));
+  }
+}
+
 }  // namespace
 
 KeyList::KeyList(const py::object& given, const std::string& what) { take(given, what); }
@@ -45,9 +59,8 @@ void KeyList::take(const py::object& given, const std::string& what) {
     const bool strings =
         items.empty() || py::isinstance<py::str>(items[0]) || py::isinstance<py::bytes>(items[0]);
     if (strings && !items.empty()) return take_objects(items, what);
-    const auto array = py::module_::import("numpy").attr("asarray")(items);
-    if (items.empty()) return take_array(array.attr("astype")("int64"), what);
-    return take_array(array, what);
+    const py::array array = array_of(items, what);
+    return take_array(array.size() == 0 ? array.attr("astype")("int64").cast<py::array>() : array, what);
   }
   if (py::isinstance<py::array>(given)) return take_array(py::reinterpret_borrow<py::array>(given), what);
   if (!py::hasattr(given, "__array__")) refuse(what, type_of(given));
@@ -125,8 +138,9 @@ void KeyList::take_objects(const py::tuple& items, const std::string& what) {
     } else if (PyBytes_Check(item)) {
       strings_.emplace_back(PyBytes_AS_STRING(item), static_cast<size_t>(PyBytes_GET_SIZE(item)));
     } else {
-      fail(ErrorCode::kInvalid, "key {} of {} is of type {}, among strings: give str or bytes only", i, what,
-           type_of(item));
+      fail(ErrorCode::kInvalid,
+           "key {} of {} is of type {}{}: give integers within int64 only, or str and bytes only", i, what,
+           type_of(item), i > 0 ? ", among strings" : "");
     }
   }
   kept_ = items;
