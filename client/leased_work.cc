@@ -241,6 +241,11 @@ void Core::fail_job(const Error& why) {
   if (session_) caf::anon_send(caf::actor_cast<StageOwner>(session_), StageFailure{why.code(), why.what()});
 }
 
+bool Core::has_finished() {
+  const MutexLock lock(mutex_);
+  return no_more_ && !error_ && queue_.empty() && with_callers_.empty();
+}
+
 bool Core::wait_for_end(Clock::time_point deadline) {
   MutexLock lock(mutex_);
   while (!ended_ && sleep(lock, deadline)) {

@@ -101,6 +101,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void end_session();
   // It is to end the job with this error.
   void fail_job(const Error& why);
+  // Whether nothing more is leased, and callers hold nothing.
+  bool has_finished();
   // Whether the session has ended by then.
   bool wait_for_end(Clock::time_point deadline);
   // For the time of a call; see SystemUse. Throws why the session has ended, if it is closed.

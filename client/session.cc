@@ -133,6 +133,10 @@ void Session::fail_job(const Error& why) {
   impl_->core->wait_for_end(after(impl_->options.timeout));
 }
 
+void Session::stop_job() noexcept {
+  if (impl_ && impl_->core->process == static_cast<int>(::getpid())) impl_->stop_job();
+}
+
 void Session::close() noexcept {
   if (impl_ && impl_->core->process == static_cast<int>(::getpid())) impl_->close();
 }

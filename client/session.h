@@ -39,8 +39,8 @@ struct Table {
 
 // A table as a worker describes it. Initializer, optimizer and constraint are values as [storage.tables] of a
 // job file has them ("{ name = \"normal\", stddev = 0.01 }", or a name alone), or "" for the default, and
-// matter in jobs whose model comes with its first worker; other jobs say them in their files. So do dtype, and
-// partition, which may be "auto"; "" for the default.
+// matter in jobs whose model comes with its first worker; other jobs say them in their files. So do dtype,
+// and partition, which may be "auto"; "" for the default.
 struct TableSpec : Table {
   std::string initializer = {}, optimizer = {}, constraint = {};
 };
@@ -76,6 +76,14 @@ struct Work {
   bool drop_last = false;
 };
 
+// Where others reach a worker that is an owner, too; without anything, at the address that reaches the
+// master.
+struct OwnerPlace {
+  std::vector<std::string> listen = {};  // HOST:PORT (port 0: a free one) or unix:/path
+  std::string advertise = {};            // HOST or HOST:PORT by which others reach it, if that is another one
+  std::string port_range = {};           // A-B: ports to listen on where none is given
+};
+
 // What a worker must agree on with the master: a difference is refused with kMismatch. In a job whose file
 // has neither [model] nor [data], the first worker that joins decides, and the others must agree with it.
 struct WorkerOptions : Options {
@@ -90,6 +98,12 @@ struct WorkerOptions : Options {
   // and of tables that name none, as TableSpec::optimizer; "": the job's. Other jobs: neither.
   std::optional<Work> work;
   std::string optimizer;
+  // Also joins as one of the job's shards: this process holds a share of the rows, which other members reach
+  // over the network, and this session without a socket. Jobs whose shards are all of this kind need no shard
+  // processes. The rows are needed until the job has ended, so close() waits for that. If it is called while
+  // there is work left, it has the master save and end the job, which cannot go on without this process.
+  // Joining is refused with kInvalid when all shards of the job have joined.
+  std::optional<OwnerPlace> owner;
   // How many leases this session may draw ahead of their work (Session::draw), as a loader does that prepares
   // batches before they are asked for; in an async job one of them is asked for before it is drawn. 0: leases
   // come as they are worked on (Session::lease).
@@ -260,8 +274,13 @@ class Session {
   // get any further. Waits until the master knows. Workers only.
   void fail_job(const Error& why);
 
+  // With WorkerOptions::owner: asks the master to save and end the job, also while close() waits for its end,
+  // as for a program that is to end soon. Returns at once.
+  void stop_job() noexcept;
+
   // Leaves the job: gives back what is leased and not pushed, and waits until the shards have acknowledged
-  // what is. Later calls do nothing. Throws nothing; how the session had ended is what calls before it threw.
+  // what is; with WorkerOptions::owner, until the job has ended. Later calls do nothing. Throws nothing; how
+  // the session had ended is what calls before it threw.
   void close() noexcept;
 
  private:

@@ -1,5 +1,7 @@
 #include "client/session_impl.h"
 
+#include <spdlog/spdlog.h>
+
 #include "client/arguments.h"
 #include "client/declared_model.h"
 
@@ -32,8 +34,23 @@ void Session::Impl::join(wire::Role role, const WorkerOptions* worker) {
          options.version, access.master, master.version);
   job = master.job.job.name;
   run = master.run;
+  const auto config = make_config(std::move(master), worker, use.transport());
+  if (worker != nullptr && worker->owner) make_owner(use.system(), *worker->owner, *config);
+  core->set_session(spawn_session(use.system(), config));
+  if (const auto here = owner()) here->start();
+  const auto owners = wait_for_owners(deadline);
+  has_begun_ = true;
+  for (const embers::TableSpec& table : owners->tables)
+    if (!is_reserved(table.name))
+      tables.push_back({table.name, table.dim, type_of(table.key_kind), table.input_dim,
+                        std::string(embers::name(table.number_type)),
+                        std::string(embers::name(table.partition))});
+}
+
+std::shared_ptr<SessionConfig> Session::Impl::make_config(MasterLink master, const WorkerOptions* worker,
+                                                          Transport& transport) {
   auto config = std::make_shared<SessionConfig>();
-  connect_over(use.transport(), master, options.connect_timeout, *config);
+  connect_over(transport, master, options.connect_timeout, *config);
   config->job = std::move(master.job);
   config->model = core->model;
   config->settings = job::settings(config->job.source);
@@ -42,7 +59,7 @@ void Session::Impl::join(wire::Role role, const WorkerOptions* worker) {
     config->settings.insert(config->settings.end(), worker->data.begin(), worker->data.end());
     tell_model(*config, *core, *worker, master.wants_model);
   }
-  if (role == wire::Role::WORKER) {
+  if (master.role == wire::Role::WORKER) {
     config->parts = core->parts();
     config->on_over = [core = core](const WorkPtr& work) { core->over(work); };
   }
@@ -62,18 +79,63 @@ void Session::Impl::join(wire::Role role, const WorkerOptions* worker) {
     if (const auto owners = core->known_owners())
       for (const OwnerHandles& owner : owners->handles) drop(owner);
   };
-  core->set_session(spawn_session(use.system(), config));
-  const auto owners = core->owners(deadline);
-  if (!owners)
+  return config;
+}
+
+// --- the owner of this process -------------------------------------------------------------------
+
+// A refused owner has the session leave: the program wanted both.
+void Session::Impl::make_owner(caf::actor_system& system, const OwnerPlace& place, SessionConfig& config) {
+  OwnerOptions how;
+  for (const std::string& endpoint : place.listen) how.listen.push_back(parse_endpoint(endpoint));
+  how.advertise = parse_advertise(place.advertise);
+  how.ports = parse_port_range(place.port_range);
+  how.connect_timeout = options.connect_timeout;
+  const auto here =
+      std::make_shared<ReplicaOwner>(system, how, access, [core = core](const Error&) { core->leave(); });
+  here->connect_directly(config);
+  const MutexLock lock(owner_mutex_);
+  owner_ = here;
+}
+
+std::shared_ptr<ReplicaOwner> Session::Impl::owner() const {
+  const MutexLock lock(owner_mutex_);
+  return owner_;
+}
+
+std::shared_ptr<const Owners> Session::Impl::wait_for_owners(Clock::time_point deadline) {
+  try {
+    auto owners = core->owners(deadline);
+    if (owners) return owners;
     fail(ErrorCode::kTimeout,
          "the job '{}' of {} has not begun within {:g} s: check that its shards and workers have joined, "
          "or wait longer (Options::timeout)",
          job, access.master, options.timeout.count());
-  for (const embers::TableSpec& table : owners->tables)
-    if (!is_reserved(table.name))
-      tables.push_back({table.name, table.dim, type_of(table.key_kind), table.input_dim,
-                        std::string(embers::name(table.number_type)),
-                        std::string(embers::name(table.partition))});
+  } catch (const Error& e) {
+    const auto here = owner();
+    if (!here) throw;
+    if (here->has_ended_by(Clock::now()))
+      if (const auto refused = here->wait_for_end()) throw Error(*refused);
+    here->withdraw(e.what());
+    throw;
+  }
+}
+
+void Session::Impl::end_owner() {
+  const auto here = owner();
+  if (!here) return;
+  if (has_begun_) here->wait_for_end();
+  here->leave();
+  const MutexLock lock(owner_mutex_);
+  owner_ = nullptr;
+}
+
+void Session::Impl::stop_job() noexcept {
+  try {
+    const SystemUse use(*core);
+    if (const auto here = owner()) here->ask_to_stop();
+  } catch (const std::exception&) {  // it is closed
+  }
 }
 
 void Session::Impl::close() noexcept {
@@ -81,10 +143,18 @@ void Session::Impl::close() noexcept {
   if (std::exchange(closed_, true)) return;
   const SystemVisit visit;
   try {
+    if (const auto here = owner(); has_begun_ && here && !core->has_finished()) {
+      spdlog::info(
+          "this program leaves the job '{}' while there is work left, and holds a share of its rows: asking "
+          "the master to save and end the job",
+          job);
+      here->ask_to_stop();
+    }
     if (core->leave() && !core->wait_for_end(after(options.timeout))) {
       core->end_session();
       core->wait_for_end(after(kEnd));
     }
+    end_owner();
     const auto system = core->let_go_of_system();
     system->transport.stop();        // calls that are under way end now
   } catch (const std::exception&) {  // nothing is left to be told

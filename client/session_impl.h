@@ -4,6 +4,7 @@
 
 #include "client/joining/reach_master.h"
 #include "client/leased_work.h"
+#include "client/owner/replica_owner.h"
 #include "client/session.h"
 #include "client/session_system.h"
 
@@ -30,9 +31,10 @@ struct Session::Impl {
 
   // A worker says more than where the job is.
   void join(wire::Role role, const WorkerOptions* worker);
-  // Also leaves the session without threads and connections, as soon as no call is in the middle of using
-  // them. A second call waits for the first one.
+  // Waits for the end of the job if this process is an owner. Also leaves the session without threads and
+  // connections, as soon as no call is in the middle of using them. A second call waits for the first one.
   void close() noexcept;
+  void stop_job() noexcept;
 
   std::optional<Draw> draw(std::optional<Clock::time_point> deadline);
 
@@ -51,6 +53,12 @@ struct Session::Impl {
   std::vector<Table> tables;
 
  private:
+  std::shared_ptr<SessionConfig> make_config(MasterLink master, const WorkerOptions* worker,
+                                             Transport& transport);
+  void make_owner(caf::actor_system& system, const OwnerPlace& place, SessionConfig& config);
+  std::shared_ptr<const Owners> wait_for_owners(Clock::time_point deadline);
+  std::shared_ptr<ReplicaOwner> owner() const;
+  void end_owner();
   // Checks what is asked for, then looks it up part by part. part(i, n) is a list of keys [i, i + n), and
   // bytes(i) what key i takes in a message.
   template <class Bytes, class Part>
@@ -61,6 +69,9 @@ struct Session::Impl {
   // The master may know more about an owner that is gone.
   [[noreturn]] void throw_failed(const std::string& table, const Error& why);
 
+  bool has_begun_ = false;  // the job, with this session; constant once it has joined
+  mutable Mutex owner_mutex_;
+  std::shared_ptr<ReplicaOwner> owner_ ABSL_GUARDED_BY(owner_mutex_);  // if this process is an owner
   Mutex closing_;
   bool closed_ ABSL_GUARDED_BY(closing_) = false;
 };

@@ -57,8 +57,8 @@ void check_model(const job::Job& job, const ModelSpec& model) {
   }
   for (const TableSpec& table : model.tables)
     if (job.storage.backend != "memory" && table.number_type != NumberType::kFloat32)
-      fail(ErrorCode::kInvalid, "table '{}': only backend 'memory' keeps rows as {}; {} holds float32", table.name,
-           name(table.number_type), job.storage.backend);
+      fail(ErrorCode::kInvalid, "table '{}': only backend 'memory' keeps rows as {}; {} holds float32",
+           table.name, name(table.number_type), job.storage.backend);
   for (const TableSpec& table : model.tables)
     at_place(job.from_worker ? fmt::format("table '{}'", table.name)
                              : job.place({"model", job.model.python.empty() ? "name" : "python"}),

@@ -53,6 +53,7 @@ master/state:         base schema job storage/update_rules actors/owner
 master:               base schema job data storage actors master
 client/pipeline:      base schema job storage actors
 client/joining:       base schema job actors client/pipeline
+client/owner:         base schema job storage actors client/pipeline client/joining
 client:               base schema job storage actors
 worker:               base schema job data model actors storage client
 apps/command_line:    base job

@@ -53,6 +53,7 @@ std::optional<size_t> Arena::take(size_t bytes) {
 }
 
 void Arena::give_back(size_t begin, size_t bytes) {
+  if (generation_ != fork_generation()) return;
   const MutexLock lock(mutex_);
   if (stopped_) return;  // peers may still read it
   if (begin + bytes > kKeptBytes) memory_->discard(begin, bytes);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/shared_memory/lender.h"
+#include "base/forks.h"
 #include "schema/messages/message.h"
 
 namespace embers {
@@ -47,6 +48,7 @@ class Arena final : public WordsMemory, public std::enable_shared_from_this<Aren
   void collect(bool look);
 
   const std::unique_ptr<Mapping> memory_;
+  const uint64_t generation_ = fork_generation();  // in a forked child, nothing is given back
   Mutex mutex_;
   std::map<size_t, size_t> free_ ABSL_GUARDED_BY(mutex_);  // bytes, by where they begin
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -69,6 +69,9 @@ struct ShardOptions {
 
 struct WorkerOptions {
   JoinOptions join;
+  bool owner = false;                    // --owner: also joins as a shard
+  std::vector<std::string> listen = {};  // as ShardOptions has them, of that shard
+  ReachedOptions reached = {};
 };
 
 // Of the commands that look at a running job or steer it.
@@ -177,7 +180,18 @@ struct OpOptions {
   bool lines = false;  // --lines: a case a line, instead of one
 };
 
-enum class Bench : uint8_t { kEngine, kLookup, kModel, kTrain, kWire, kBackends, kStorage, kControl, kHosts, kPython };
+enum class Bench : uint8_t {
+  kEngine,
+  kLookup,
+  kModel,
+  kTrain,
+  kWire,
+  kBackends,
+  kStorage,
+  kControl,
+  kHosts,
+  kPython
+};
 
 struct BenchOptions {
   Bench bench = Bench::kEngine;

@@ -75,16 +75,19 @@ void add_join_options(CLI::App& app, JoinOptions& o) {
       ->capture_default_str();
 }
 
-void add_reached(CLI::App& app, ReachedOptions& o, const std::string& who) {
-  app.add_option(
-         "--advertise", o.advertise,
-         "HOST or HOST:PORT by which " + who +
-             " reach this process (default: what it listens on; for 0.0.0.0 and [::] the addresses of this "
-             "host)")
-      ->check(kNotEmpty);
-  app.add_option("--port-range", o.port_range,
-                 "A-B: ports to listen on where --listen has port 0 or none is given (default: any free one)")
-      ->check(kNotEmpty);
+std::vector<CLI::Option*> add_reached(CLI::App& app, ReachedOptions& o, const std::string& who) {
+  CLI::Option* const advertise = app.add_option("--advertise", o.advertise,
+                                                "HOST or HOST:PORT by which " + who +
+                                                    " reach this process (default: what it listens on; for "
+                                                    "0.0.0.0 and [::] the addresses of this "
+                                                    "host)")
+                                     ->check(kNotEmpty);
+  CLI::Option* const ports =
+      app.add_option(
+             "--port-range", o.port_range,
+             "A-B: ports to listen on where --listen has port 0 or none is given (default: any free one)")
+          ->check(kNotEmpty);
+  return {advertise, ports};
 }
 
 namespace {
@@ -208,6 +211,18 @@ void add_worker(CLI::App& app, Chosen& chosen) {
       add_command<WorkerOptions>(app, chosen, "worker", "compute minibatches of a job");
   add_join_options(*worker, options.join);
   add_set_here(*worker, options.join);
+  CLI::Option* const owner = worker->add_flag(
+      "--owner", options.owner,
+      "also join as a shard: hold a share of the rows, which this worker reads without a socket");
+  worker
+      ->add_option(
+          "--listen", options.listen,
+          "with --owner: HOST:PORT or unix:/path for other workers (may be repeated; default: a free "
+          "port and a Unix socket)")
+      ->allow_extra_args(false)
+      ->needs(owner);
+  for (CLI::Option* const option : add_reached(*worker, options.reached, "master and other workers"))
+    option->needs(owner);
 }
 
 void add_doctor(CLI::App& app, Chosen& chosen) {

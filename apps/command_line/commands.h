@@ -35,7 +35,7 @@ std::pair<CLI::App*, Options&> add_command(CLI::App& app, Chosen& chosen, const 
 CLI::Option* add_access(CLI::App& app, AccessOptions& o, const char* job_dir);
 void add_join_options(CLI::App& app, JoinOptions& o);
 // `who` finds the process there.
-void add_reached(CLI::App& app, ReachedOptions& o, const std::string& who);
+std::vector<CLI::Option*> add_reached(CLI::App& app, ReachedOptions& o, const std::string& who);
 // Of a job in several processes. Returns --shards and --workers, for more to be said about them.
 std::pair<CLI::Option*, CLI::Option*> add_master_options(CLI::App& app, MasterOptions& o);
 

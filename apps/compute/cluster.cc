@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "apps/process/outcome.h"
-#include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "base/cpus.h"
 #include "base/log/standard_error.h"
+#include "client/owner/owner_config.h"
 #include "storage/memory/page_filler.h"
 
 namespace embers {

@@ -7,7 +7,7 @@ namespace embers {
 
 int train(const TrainOptions& options);
 int serve_master(const MasterOptions& options);
-int serve_worker(const JoinOptions& options);
+int serve_worker(const WorkerOptions& options);
 int evaluate(const EvaluateOptions& options);
 int predict(const PredictOptions& options);
 int check(const JobOptions& options);

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
         Overloaded{
             [](const TrainOptions& o) { return run_as_batch(), train(o); },
             [](const MasterOptions& o) { return run_as_batch(), serve_master(o); },
-            [](const WorkerOptions& o) { return run_as_batch(), serve_worker(o.join); },
+            [](const WorkerOptions& o) { return run_as_batch(), serve_worker(o); },
             [](const ExamineOptions& o) { return examine(o.join); },
             [](const EvaluateOptions& o) { return evaluate(o); },
             [](const PredictOptions& o) { return predict(o); },

@@ -16,10 +16,10 @@
 #include "apps/process/joining.h"
 #include "apps/process/outcome.h"
 #include "apps/process/runtime.h"
-#include "apps/shard/joined_owner.h"
 #include "base/cpus.h"
 #include "base/log/standard_error.h"
 #include "base/random_number.h"
+#include "client/owner/joined_owner.h"
 #include "storage/memory/page_filler.h"
 
 namespace embers {
@@ -37,13 +37,11 @@ class OwnersHere {
   OwnersHere(caf::actor_system& system, const MasterConfig& config, const JoinOptions& join,
              const JobAccess& access, std::vector<int> cpus, LocalMasterActor master)
       : cpus_(std::move(cpus)), master_(std::move(master)) {
-    ShardOptions shard;
-    shard.join = join;
-    shard.owners = config.shards;
     const auto flow = std::make_shared<Flow>();
     const auto page_filler = std::make_shared<storage::PageFiller>();
     for (uint32_t s = 0; s < config.shards; ++s)
-      owners_.push_back(std::make_unique<JoinedOwner>(system, shard, access, flow, page_filler));
+      owners_.push_back(
+          std::make_unique<JoinedOwner>(system, owner_options(join), access, flow, page_filler));
     thread_ = std::thread([this] { join_all(); });
   }
   // After the server's dismissal, so that none waits to join.
@@ -57,10 +55,10 @@ class OwnersHere {
 
  private:
   void join_all() {
-    const auto verdict = std::make_shared<Verdict>();
+    const Verdict nothing = [](const std::optional<Error>&) {};  // the master says how the job ended
     try {
       for (size_t s = 0; s < owners_.size(); ++s)
-        owners_[s]->join(static_cast<uint32_t>(owners_.size() - s - 1), cpu_of(cpus_, s), verdict);
+        owners_[s]->join(static_cast<uint32_t>(owners_.size() - s - 1), cpu_of(cpus_, s), nothing);
     } catch (const Error& e) {
       caf::anon_send(caf::actor_cast<MasterActor>(master_),
                      make_message<wire::FailRequest>([&](wire::FailRequest::Builder b) {
@@ -86,7 +84,7 @@ std::string how_ended(int status) {
 class Workers {
  public:
   Workers(uint32_t count, const JoinOptions& join) {
-    const std::vector<std::string> command = python_command(worker_words(join));
+    const std::vector<std::string> command = python_command(worker_words({join}));
     ::unsetenv("EMBERS_LABEL");  // this process's in another job
     for (uint32_t w = 0; w < count; ++w)
       processes_.emplace_back(kFindInPath, bp::args(command), bp::std_in < bp::null,

@@ -56,7 +56,8 @@ std::vector<std::string> python_command(const std::vector<std::string>& words) {
   return command;
 }
 
-std::vector<std::string> worker_words(const JoinOptions& options) {
+std::vector<std::string> worker_words(const WorkerOptions& worker) {
+  const JoinOptions& options = worker.join;
   std::vector<std::string> words{"work"};
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
@@ -67,6 +68,10 @@ std::vector<std::string> worker_words(const JoinOptions& options) {
   if (options.access.insecure) words.emplace_back("--insecure");
   for (const std::string& set : options.set) add("--set", set);
   add("--connect-timeout", fmt::format("{:g}", options.connect_timeout));
+  if (worker.owner) words.emplace_back("--owner");
+  for (const std::string& address : worker.listen) add("--listen", address);
+  add("--advertise", worker.reached.advertise);
+  add("--port-range", worker.reached.port_range);
   return words;
 }
 

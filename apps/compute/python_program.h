@@ -14,7 +14,7 @@ namespace embers {
 std::vector<std::string> python_command(const std::vector<std::string>& words);
 
 // What embers.worker is told so that it joins the same job as these options say.
-std::vector<std::string> worker_words(const JoinOptions& options);
+std::vector<std::string> worker_words(const WorkerOptions& options);
 
 // Turns this process into that program: it keeps its number, its parent and its standard streams. kInvalid if
 // there is no such interpreter.

@@ -22,11 +22,12 @@
 #include "apps/process/joining.h"
 #include "apps/process/open_files.h"
 #include "apps/process/outcome.h"
-#include "apps/process/owner_config.h"
 #include "apps/process/runtime.h"
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
 #include "base/random_number.h"
+#include "client/owner/owner_config.h"
+#include "client/owner/replica_owner.h"
 #include "master/model_checks.h"
 #include "model/step.h"
 #include "storage/checkpoint/checkpoint.h"
@@ -198,7 +199,24 @@ int serve_master(const MasterOptions& given) {
 
 // --- worker --------------------------------------------------------------------------------------
 
-int serve_worker(const JoinOptions& options) {
+namespace {
+
+// The worker of this process is done, or has failed: others still need the rows that are here, and its
+// process cannot begin anew. Returns how the job ended for the process.
+std::optional<Error> stay(ReplicaOwner& owner, std::optional<Error> worker) {
+  if (!owner.has_ended_by(std::chrono::steady_clock::now())) {
+    if (worker) spdlog::warn("{}", worker->what());
+    spdlog::info("the worker has left; the shard of this process stays until the job has ended");
+  }
+  std::optional<Error> end = owner.wait_for_end();
+  owner.leave();
+  return worker ? std::move(worker) : end;
+}
+
+}  // namespace
+
+int serve_worker(const WorkerOptions& worker_options) {
+  const JoinOptions& options = worker_options.join;
   const JobAccess access = find_job(options);
   SystemConfig system_config;
   caf::actor_system system(system_config);
@@ -211,7 +229,7 @@ int serve_worker(const JoinOptions& options) {
          master.job.job.name);
   if (!master.job.model.python.empty()) {
     transport.stop();
-    become_python(worker_words(options));
+    become_python(worker_words(worker_options));
   }
   JobSetup setup = set_up(std::move(master.job), master.evaluates ? Purpose::kEvaluate : Purpose::kTrain,
                           master.index_dir);
@@ -226,15 +244,29 @@ int serve_worker(const JoinOptions& options) {
   std::atomic<bool> has_finished = false, leaves = false;
   config->on_finished = [&] { has_finished = true; };
   config->on_end = [&](std::optional<Error> error) { ended.give(std::move(error)); };
+  std::unique_ptr<ReplicaOwner> owner;
+  if (worker_options.owner) {
+    owner = std::make_unique<ReplicaOwner>(
+        system, owner_options(options, worker_options.listen, worker_options.reached), access,
+        [&](const Error& refused) { ended.give(refused); });
+    owner->connect_directly(*config);
+  }
   const WorkerActor worker = spawn_worker(system, config);
   spdlog::info("worker of job '{}', {}", setup.job.job.name, access.master);
+  if (owner) owner->start();
   const SignalWatch watch([&](const std::string& signal) {
+    if (owner) {
+      spdlog::info("{}: asking the master to save and end the job, since a share of its rows is here",
+                   signal);
+      return owner->ask_to_stop();
+    }
     spdlog::info("{}: finishing what is under way, then leaving", signal);
     leaves = true;
     caf::anon_send(worker, leave_atom::value);
   });
   std::optional<Error> error = ended.wait();
   transport.stop();
+  if (owner) end_member(stay(*owner, error));
   if (error && !leaves && joins_again(*error, has_finished)) {
     spdlog::warn("{}", error->what());
     error = Error(ErrorCode::kLost, fmt::format("{}; it could not join again: {}", error->what(),

@@ -7,6 +7,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 
+#include "apps/process/open_files.h"
 #include "apps/process/runtime.h"
 #include "base/host.h"
 #include "base/log/standard_error.h"
@@ -18,12 +19,6 @@ std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts) {
   std::vector<Endpoint> endpoints;
   for (const std::string& text : texts) endpoints.push_back(parse_endpoint(text));
   return endpoints;
-}
-
-std::vector<std::string> texts(const std::vector<Endpoint>& endpoints) {
-  std::vector<std::string> out;
-  for (const Endpoint& e : endpoints) out.push_back(e.text());
-  return out;
 }
 
 bool is_of_this_host(const Endpoint& endpoint) {
@@ -97,8 +92,10 @@ JobAccess find_job(const JoinOptions& options) {
   return find_job(location(options));
 }
 
-std::chrono::duration<double> connection_silence(const job::Job& job) {
-  return std::chrono::duration<double>(job.job.heartbeat_timeout / 2);
+OwnerOptions owner_options(const JoinOptions& join, const std::vector<std::string>& listen,
+                           const ReachedOptions& reached) {
+  return {parse_endpoints(listen), parse_port_range(reached.port_range), parse_advertise(reached.advertise),
+          std::chrono::duration<double>(join.connect_timeout), places_for_newcomers()};
 }
 
 MasterLink reach_master(Transport& transport, const JobAccess& access, const JoinOptions& options,

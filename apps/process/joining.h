@@ -11,13 +11,13 @@
 #include "apps/command_line/command.h"
 #include "base/errors.h"
 #include "client/joining/reach_master.h"
+#include "client/owner/joined_owner.h"
 
 // What the processes of a job that is spread over several have in common.
 namespace embers {
 
-// From texts to endpoints, and back; kInvalid naming a text that is not an address.
+// kInvalid naming a text that is not an address.
 std::vector<Endpoint> parse_endpoints(const std::vector<std::string>& texts);
-std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
 // Whether only processes of this host reach it: a Unix socket, or a host whose addresses are all loopback.
 bool is_of_this_host(const Endpoint& endpoint);
 
@@ -33,9 +33,10 @@ void check_location(const JoinOptions& options);
 // How a member gets into its job: see client/joining/reach_master.h.
 JobAccess find_job(const JoinOptions& options);
 
-// After this time without progress a process cuts a connection: early enough for a peer that can connect
-// again to be heard within job.heartbeat_timeout.
-std::chrono::duration<double> connection_silence(const job::Job& job);
+// How an owner of this process joins; kInvalid naming an option that is wrong. Raises the limit of open
+// files: every worker has connections to every owner.
+OwnerOptions owner_options(const JoinOptions& join, const std::vector<std::string>& listen = {},
+                           const ReachedOptions& reached = {});
 
 MasterLink reach_master(Transport& transport, const JobAccess& access, const JoinOptions& options,
                         wire::Role role);

@@ -5,15 +5,19 @@
 
 #include <thread>
 
+#include "apps/process/joining.h"
 #include "apps/process/open_files.h"
+#include "apps/process/outcome.h"
 #include "apps/process/runtime.h"
-#include "apps/shard/joined_owner.h"
 #include "apps/shard/shard.h"
 #include "base/cpus.h"
+#include "client/owner/joined_owner.h"
 
 namespace embers {
 namespace {
 
+// How the job ended for this process.
+using Ended = Outcome<std::optional<Error>>;
 using JoinedOwners = std::vector<std::unique_ptr<JoinedOwner>>;
 
 // Several owners can only be given a port that stands for any free one.
@@ -36,17 +40,17 @@ void check_listen(const ShardOptions& options) {
 
 // Joins one owner after another, in the order of the CPUs. Returns when all have joined, or when it is known
 // how the job ended.
-void join_all(const JoinedOwners& owners, const std::vector<int>& cpus,
-              const std::shared_ptr<Verdict>& verdict) {
+void join_all(const JoinedOwners& owners, const std::vector<int>& cpus, const std::shared_ptr<Ended>& ended) {
+  const Verdict verdict = [ended](std::optional<Error> why) { ended->give(std::move(why)); };
   try {
     for (size_t i = 0; i < owners.size(); ++i)
       owners[i]->join(static_cast<uint32_t>(owners.size() - i - 1), cpu_of(cpus, i), verdict);
   } catch (const Error& e) {
     // Those that have joined may hear why the master is gone.
-    if (remedy(e.code()) == Remedy::kRetry) verdict->comes_within(kOwnerVerdict);
-    verdict->give(e);
+    if (remedy(e.code()) == Remedy::kRetry) ended->comes_within(kOwnerVerdict);
+    ended->give(e);
   } catch (const std::exception& e) {
-    verdict->give(Error(ErrorCode::kInternal, e.what()));
+    ended->give(Error(ErrorCode::kInternal, e.what()));
   }
 }
 
@@ -68,16 +72,17 @@ int serve_shard(const ShardOptions& options) {
   caf::actor_system system(system_config);
   const auto flow = std::make_shared<Flow>();
   const auto page_filler = std::make_shared<storage::PageFiller>();
+  const OwnerOptions one = owner_options(options.join, options.listen, options.reached);
   JoinedOwners owners;
   for (uint32_t i = 0; i < options.owners; ++i)
-    owners.push_back(std::make_unique<JoinedOwner>(system, options, access, flow, page_filler));
-  const auto verdict = std::make_shared<Verdict>();
-  join_all(owners, cpus, verdict);
+    owners.push_back(std::make_unique<JoinedOwner>(system, one, access, flow, page_filler));
+  const auto ended = std::make_shared<Ended>();
+  join_all(owners, cpus, ended);
   const SignalWatch watch([&](const std::string& signal) {
     spdlog::info("{}: asking the master to save and end the job", signal);
     owners[0]->ask_to_stop();
   });
-  const std::optional<Error> error = verdict->wait();
+  const std::optional<Error> error = ended->wait();
   leave_all(owners);
   end_member(error);
 }

@@ -131,6 +131,16 @@ MasterLink reach_master(Transport& transport, const JobAccess& access, const Rea
   return master;
 }
 
+std::chrono::duration<double> connection_silence(const job::Job& job) {
+  return std::chrono::duration<double>(job.job.heartbeat_timeout / 2);
+}
+
+std::vector<std::string> texts(const std::vector<Endpoint>& endpoints) {
+  std::vector<std::string> out;
+  for (const Endpoint& e : endpoints) out.push_back(e.text());
+  return out;
+}
+
 void connect_over(Transport& transport, const MasterLink& master, std::chrono::duration<double> timeout,
                   SessionConfig& config) {
   config.role = master.role;

@@ -78,6 +78,13 @@ struct ReachOptions {
 // the master does not say what the job is within `patience`: it may be reading its data before it does.
 MasterLink reach_master(Transport& transport, const JobAccess& access, const ReachOptions& options);
 
+// After this time without progress a process cuts a connection: early enough for a peer that can connect
+// again to be heard within job.heartbeat_timeout.
+std::chrono::duration<double> connection_silence(const job::Job& job);
+
+// Endpoints as messages have them.
+std::vector<std::string> texts(const std::vector<Endpoint>& endpoints);
+
 // Tells a session of another process than the master's who it is and how it reaches master and owners.
 void connect_over(Transport& transport, const MasterLink& master, std::chrono::duration<double> timeout,
                   SessionConfig& config);

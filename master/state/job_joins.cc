@@ -150,7 +150,7 @@ void JobState::check_owner(const Member& joining) const {
   if (open == 0)
     fail(ErrorCode::kInvalid, "this job has {} shards and all have joined{}", config_->shards,
          config_->model.has_embeddings() || config_->job.model_from_worker()
-             ? ""
+             ? "; a worker that was to hold a share of the rows, too, joins without it (--owner, owner=True)"
              : " (its model has no Embedding layer and needs no shard process)");
   if (kept + come > open)
     fail(ErrorCode::kInvalid,

@@ -118,6 +118,11 @@ class Minibatch:
     def give_back(self) -> None:
         """The master leases it again. Nothing if it is over."""
 
+class OwnerPlace:
+    """Where others reach a worker that is an owner, too: without anything, at the address that reaches the master."""
+
+    def __init__(self, listen: Sequence[str] = (), advertise: str = "", port_range: str = ""): ...
+
 class Session:
     """A program's part in a running job. Threads may share it."""
 
@@ -131,8 +136,9 @@ class Session:
     def join_as_worker(*, master: str = "", job_dir: str = "", secret_file: str = "", insecure: bool = False,
                        connect_timeout: float = 20, timeout: float = 60, version: str = ..., tables: Sequence[TableSpec],
                        parameters: Sequence[ParameterSpec], numeric: Sequence[str], data: Sequence[str],
-                       work: Optional[Work], optimizer: str = "", window: int = 0) -> Session:
-        """Joins to compute gradients. Returns when all shards have joined."""
+                       work: Optional[Work], optimizer: str = "", window: int = 0,
+                       owner: Optional[OwnerPlace] = None) -> Session:
+        """Joins to compute gradients; with an OwnerPlace, also as a shard. Returns when all shards have joined."""
     def lookup(self, table: str, keys: Keys, out: Optional[Floats] = None) -> Floats:
         """The latest rows, in the shape of keys + (dim,); of a key without a row, what it will begin with. Creates nothing."""
     def parameters(self) -> List[Floats]:
@@ -151,6 +157,8 @@ class Session:
         """Waits until the shards have acknowledged what this program has pushed: what it pulls then is computed on it."""
     def fail_job(self, message: str) -> None:
         """Ends the job, which fails with this: its data or its model are wrong, and no other worker would get any further."""
+    def stop_job(self) -> None:
+        """Of an owner: asks the master to save and end the job, and returns at once."""
     def give_back_undrawn(self) -> None:
         """Gives back the minibatch that is asked for ahead of lease(), for when that will not be called for a while."""
     def close(self, timeout: Optional[float] = None) -> bool:

@@ -14,7 +14,8 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 def connect(master: Optional[str] = None, *, job_dir: Optional[Path] = None, secret_file: Optional[Path] = None,
-            insecure: bool = False, connect_timeout: float = 20, timeout: float = 60) -> Job:
+            insecure: bool = False, connect_timeout: float = 20, timeout: float = 60,
+            owner: Union[bool, Mapping[str, Any]] = False) -> Job:
     """A job that runs elsewhere: `embers launch`, or `embers master` with `embers shard` processes.
 
     master: its address, "host:port", "unix:/path" or "unix:@name". job_dir: the directory in which its master wrote the address
@@ -23,15 +24,41 @@ def connect(master: Optional[str] = None, *, job_dir: Optional[Path] = None, sec
     without, beyond this host. connect_timeout: seconds to wait for the master, and for each shard. timeout: seconds for
     joining, for a look-up and for leaving.
 
-    Nothing is connected yet: that is done by the first call that needs it. Raises BadInput for arguments of the wrong
-    type, empty ones, and seconds below 0."""
+    owner: this program also joins as one of the job's shards, when it joins as a worker: it holds a share of the rows, reads
+    and updates that share without a socket, and serves it to the others. A job whose workers all do so, as many as it has
+    shards, needs no `embers shard` processes. The rows are needed until the job has ended, so job.close() waits for that; a
+    program that leaves while there is work left, by close(), an exception or Ctrl-C, has the master save and end the job first.
+    Instead of True, a dict says where others reach the share, as the options of `embers worker --owner` do: "listen" (an
+    address, or a list of them), "advertise", "port_range".
+
+    Nothing is connected yet: that is done by the first call that needs it. It raises BadInput where all shards of the job are
+    there already.
+
+    Raises BadInput for arguments of the wrong type, empty ones, seconds below 0, and arguments that contradict each other."""
     if master is not None and job_dir is not None:
         raise BadInput("give the master's address or the job's directory, not both")
     return Job(dict(master="" if master is None else check_text("master", master),
                     job_dir="" if job_dir is None else check_path("job_dir", job_dir),
                     secret_file="" if secret_file is None else check_path("secret_file", secret_file),
                     insecure=check_flag("insecure", insecure), connect_timeout=check_seconds("connect_timeout", connect_timeout),
-                    timeout=check_seconds("timeout", timeout)))
+                    timeout=check_seconds("timeout", timeout)), owner=_owner_place(owner))
+
+
+def _owner_place(owner: Union[bool, Mapping[str, Any]]) -> Any:
+    """What _core is told; None for a program that is no owner."""
+    if isinstance(owner, bool):
+        return _core.OwnerPlace() if owner else None
+    if not isinstance(owner, Mapping):
+        raise BadInput(f"owner is {owner!r}: it is True, False, or a dict of listen, advertise and port_range")
+    given = dict(owner)
+    listen = given.pop("listen", [])
+    listen = [listen] if isinstance(listen, str) else listen
+    advertise, port_range = given.pop("advertise", ""), given.pop("port_range", "")
+    if given:
+        raise BadInput(f"owner has no '{next(iter(given))}': there are listen, advertise and port_range")
+    if not isinstance(listen, (list, tuple)) or not all(isinstance(text, str) for text in (*listen, advertise, port_range)):
+        raise BadInput(f"owner is {owner!r}: addresses, advertise and port_range are str")
+    return _core.OwnerPlace(list(listen), advertise, port_range)
 
 
 def local(shards: int = 1, *, mode: str = "async", optimizer: Any = None, seed: int = 1, workers: int = 1,

@@ -33,8 +33,10 @@ class Job(Training):
 
     job.close() leaves it, as do the end of a `with` block and the end of the program."""
 
-    def __init__(self, place: Dict[str, Any], make_cluster: Optional[Callable[[str], Any]] = None, resume: str = ""):
+    def __init__(self, place: Dict[str, Any], make_cluster: Optional[Callable[[str], Any]] = None, resume: str = "",
+                 owner: Any = None):
         self._place = place  # where the job is, and how to get in: arguments of _core.Session's joins
+        self._owner = owner  # a _core.OwnerPlace if this program is to hold a share of the rows
         # Its master and shards, if they are within this process; and how they are made, of the checkpoint to go on from.
         self._cluster: Any = None
         self._make_cluster = make_cluster
@@ -245,12 +247,16 @@ class Job(Training):
     # --- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leaves the job: what is leased is given back, and what is pushed arrives. A job within this process ends. Later calls
-        raise UsageError."""
+        """Leaves the job: what is leased is given back, and what is pushed arrives. A job within this process ends. With
+        connect(owner=True) waits until the job has ended; if there is work left, the master is asked to save and end it. Later
+        calls raise UsageError."""
         self._close(None)
 
-    def _close(self, timeout: Optional[float]) -> None:
-        """Waits this many seconds at most for each session; for a job within this process until it has ended and is saved."""
+    def _close(self, timeout: Optional[float], interrupted: bool = False) -> None:
+        """Waits this many seconds at most for each session; for a job within this process, or whose rows it holds, until it has
+        ended and is saved: then Ctrl-C asks for that, and only a second one does not wait."""
+        if self._owner is not None:
+            timeout = None
         if self._is_closed:
             return
         self._is_closed = True
@@ -262,7 +268,14 @@ class Job(Training):
         self._end_run()
         for session in (self._reader, self._worker_session):
             if session is not None:
-                session.close(timeout)
+                try:
+                    session.close(timeout)
+                except KeyboardInterrupt:
+                    if self._owner is None or interrupted:
+                        raise
+                    session.stop_job()
+                    session.close(timeout)
+                    raise
         if self._cluster is not None:
             self._cluster.close()
 
@@ -273,13 +286,15 @@ class Job(Training):
         if error is None:
             return self.close()
         try:
-            self._close(_PATIENCE if isinstance(error, KeyboardInterrupt) else None)
+            is_interrupted = isinstance(error, KeyboardInterrupt)
+            self._close(_PATIENCE if is_interrupted else None, is_interrupted)
         except Error:
             pass  # what the block was left with is what its caller wants to know
         return None
 
     def __getstate__(self) -> Dict[str, Any]:
-        """A job in an object that goes to another process, such as a DataLoader's worker, connects there anew."""
+        """A job in an object that goes to another process, such as a DataLoader's worker, connects there anew, and is no owner
+        there."""
         if self._cluster is not None:
             raise UsageError("a job of embers.local() lives in this process: it cannot be used in another one")
         return {"_place": self._place}
@@ -314,7 +329,7 @@ class Job(Training):
             if self._worker_session is None:
                 self._worker_session = _core.Session.join_as_worker(**self._place, tables=tables, parameters=parameters,
                                                             numeric=numeric, data=data, work=work, optimizer=optimizer,
-                                                            window=window)
+                                                            window=window, owner=self._owner)
                 self._check_host_embeddings()
             for table, keys, rows in self._imports:
                 self._worker_session.import_(table, keys, rows)
@@ -328,7 +343,7 @@ class Job(Training):
             if self._worker_session is not None:
                 return self._worker_session
             if self._reader is None:
-                if self._cluster is not None:
+                if self._cluster is not None or self._owner is not None:
                     raise UsageError("this job has no rows yet: it begins when this program computes its first minibatch, in "
                                      "job.minibatches() or job.train()")
                 self._reader = _core.Session.join_as_reader(**self._place)
@@ -417,7 +432,7 @@ def _close_all() -> None:
     is_interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)
     for job in list(_open):
         try:
-            job._close(_PATIENCE if is_interrupted else None)
+            job._close(_PATIENCE if is_interrupted else None, is_interrupted)
         except Exception:  # noqa: BLE001  the program is ending: why the job did was said before
             pass
     _core.end_all(0 if is_interrupted else 5)  # what was let go of without being closed

@@ -60,6 +60,10 @@ def _work(words: List[str]) -> None:
     parser.add_argument("--insecure", action="store_true")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--connect-timeout", type=float, default=20)
+    parser.add_argument("--owner", action="store_true")
+    parser.add_argument("--listen", action="append", default=[])
+    parser.add_argument("--advertise", default="")
+    parser.add_argument("--port-range", default="")
     parser.add_argument("--run", type=int, help=argparse.SUPPRESS)  # that this process was a worker of before
     options = parser.parse_args(words)
     place: Dict[str, Any] = dict(master=options.master, job_dir=options.job_dir, secret_file=options.secret_file,
@@ -74,14 +78,18 @@ def _work(words: List[str]) -> None:
                        "the same version on both sides")
     if options.run not in (None, job.run):
         raise Lost(f"the master at {options.master or options.job_dir} is now that of another job: this worker's is gone")
-    worker = job_worker.JobWorker(job, place)
+    owner = _core.OwnerPlace(options.listen, options.advertise, options.port_range) if options.owner else None
+    worker = job_worker.JobWorker(job, place, owner)
     watch.worker = worker
     if watch.came is not None:
         worker.leave()
     try:
         worker.run()
-    except (Fenced, Timeout) as e:
-        if worker.leaves or worker.finished == 0:
+    except Error as e:
+        if owner is not None:
+            worker.close()
+            raise
+        if not isinstance(e, (Fenced, Timeout)) or worker.leaves or worker.finished == 0:
             raise
         log.warning("%s", e)
         _begin_anew(job.run)

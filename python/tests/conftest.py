@@ -19,7 +19,7 @@ except ImportError:
     for name in ("unique", "unique_strings", "unique_columns", "gather_columns", "add_columns", "add_rows", "pair_products",
                  "pair_products_gradient", "tune_malloc", "TableSpec", "ParameterSpec"):
         setattr(core, name, getattr(fake_core, name))
-    collect_ignore = [f"test_{name}.py" for name in ("checkpoints", "ends", "host_embedding", "job_file", "keys", "launch", "numpy_level", "package", "processes", "rules", "torch_examples", "torch_host_embedding", "torch_host_replicas", "torch_jobs")]
+    collect_ignore = [f"test_{name}.py" for name in ("checkpoints", "ends", "host_embedding", "job_file", "keys", "launch", "numpy_level", "package", "processes", "replicas", "rules", "torch_examples", "torch_host_embedding", "torch_host_replicas", "torch_jobs")]
 
 try:
     import torch

@@ -43,9 +43,10 @@ def digest(job, net):
     return found.hexdigest()
 
 
-def train(master, strategy="TOKEN", spec=("SGD", 0.1, {}), epochs=2, lookahead=0, known=True, dtype="float32", die_after=None):
+def train(master, strategy="TOKEN", spec=("SGD", 0.1, {}), epochs=2, lookahead=0, known=True, dtype="float32", die_after=None,
+          owner=False):
     torch.set_num_threads(1)
-    job = embers.connect(master)
+    job = embers.connect(master, owner=owner)
     name, rate, more = spec
     net = Net(strategy, embers.HostEmbeddingOptimizerSpec(rate, name, **more), dtype)
     opt = et.Optimizer(net, job, embers.SGD(0.1, momentum=0.9))

@@ -1,4 +1,5 @@
 """Job files whose model is a Python module: what their model gets, and jobs in processes of their own."""
+import contextlib
 import csv
 import json
 import os
@@ -474,6 +475,42 @@ def test_a_worker_that_is_asked_to_leave_finishes_what_it_has(folder):
             process.communicate()
     report = json.loads((folder / "report.json").read_text())
     assert report["examples"] == 2 * RECORDS and report["workers_lost"] == 0
+
+
+@contextlib.contextmanager
+def replicas(folder, *words):
+    """(master, two workers that hold the rows)"""
+    master = start(folder, "master", "job.toml", "--listen", "unix:master", "--workers", "2", "--shards", "2", *words)
+    workers = [start(folder, "worker", "--owner", "--master", "unix:master") for _ in range(2)]
+    try:
+        yield master, workers
+    finally:
+        for process in (master, *workers):
+            process.kill()
+            process.communicate()
+
+
+@processes
+def test_workers_that_hold_the_rows_learn_the_same_bits(folder):
+    embers_does(folder, "train", "job.toml", *SYNC, "--dump-rows", "rows")
+    with replicas(folder, *SYNC, "--dump-rows", "held") as (master, workers):
+        said = [process.communicate(timeout=120)[0] for process in (*workers, master)]
+        assert [process.returncode for process in (*workers, master)] == [0, 0, 0], said
+    assert learned(folder, "held") == learned(folder, "rows")
+
+
+@processes
+def test_a_signal_to_a_worker_that_holds_rows_saves_and_ends_the_job(folder):
+    with replicas(folder, "--set", "model.python=my_model:Slow", "--set", "training.epochs=1000", "--output", "saved") as (
+            master, workers):
+        for line in master.stdout:
+            if " examples  " in line:
+                break
+        workers[1].send_signal(signal.SIGTERM)
+        said = [process.communicate(timeout=60)[0] for process in (*workers, master)]
+        assert [process.returncode for process in (*workers, master)] == [0, 0, 0], said
+        assert "was asked to stop" in said[2] and "saved to saved" in said[2]
+    embers_does(folder, "evaluate", "job.toml", "--model", "saved")
 
 
 # Modules that take their time, until the file "go" is there.

@@ -149,7 +149,8 @@ TEST(WorkerSession, SettlesWhenItsPushesHaveArrived) {
   RunningJob other({.minibatches = 1});
   Session worker = Session::join_as_worker(other.worker_options());
   Session reader = Session::join_as_reader(other.options());
-  expect_error(ErrorCode::kInvalid, {"joined as a reader"}, [&] { reader.settle_for(std::chrono::seconds(0)); });
+  expect_error(ErrorCode::kInvalid, {"joined as a reader"},
+               [&] { reader.settle_for(std::chrono::seconds(0)); });
 }
 
 TEST(WorkerSession, WhatIsGivenBackOrDroppedIsLeasedAgain) {

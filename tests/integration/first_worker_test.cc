@@ -100,6 +100,21 @@ TEST(FirstWorker, BringsModelAndWorkToAJobWithoutAFile) {
   EXPECT_EQ(job.folder.report()["examples"], 610);
 }
 
+TEST(FirstWorker, MayHoldAShareOfTheRowsSoThatNobodyIsAShardAlone) {
+  Job job(nullptr);
+  job.start(Words{"master", "--listen", "127.0.0.1:0", "--shards", "2", "--workers", "2", "--dump-rows",
+                  job.folder.path("rows"), "--report", job.folder.path("out.json")} +
+                set({"training.reduction=sum"}),
+            0);
+  for (int i = 0; i < 2; ++i) job.add_worker({"records=305", "owner=1"});
+  job.expect_success();
+  job.expect_counts(305, 2);
+  EXPECT_EQ(job.folder.report()["shards"], 2);
+  for (const auto& worker : job.workers)
+    EXPECT_TRUE(worker->has_printed("sum 610")) << "looked up when there was no more work\n"
+                                                << worker->output();
+}
+
 // Kills the second worker in the middle of the first epoch.
 void kill_one(Job& job) {
   ASSERT_TRUE(wait_until([&] { return job.workers[1]->has_printed("1 "); })) << job.master->output();
@@ -203,8 +218,9 @@ TEST(FirstWorker, MayNotContradictTheOptimizerOfTheJobFile) {
        {"{ name = \"adam\", learning_rate = 0.5 }", "{ name = \"sgd\", learning_rate = 0.1 }", "sgd"}) {
     Process& other = job.add_worker({"optimizer=" + given});
     EXPECT_EQ(other.wait(), 2) << other.output();
-    EXPECT_TRUE(other.has_printed("first.toml:1: [optimizer] of job 'job' is sgd { learning_rate = 0.5 }, but "
-                                  "this program's optimizer is "))
+    EXPECT_TRUE(
+        other.has_printed("first.toml:1: [optimizer] of job 'job' is sgd { learning_rate = 0.5 }, but "
+                          "this program's optimizer is "))
         << other.output();
     job.workers.pop_back();
   }
@@ -221,7 +237,8 @@ TEST_P(Servers, KeepTheRowsOfAModelThatComesWithAWorker) {
   if (!std::filesystem::exists(GetParam() == "redis" ? "/usr/bin/redis-server" : "/usr/bin/memcached"))
     GTEST_SKIP() << GetParam() << " is not installed";
   const ServerProcess server = GetParam() == "redis" ? ServerProcess::redis() : ServerProcess::memcached();
-  const Words storage = set({"storage.backend=" + GetParam(), "storage.servers=[\"" + server.address() + "\"]"});
+  const Words storage =
+      set({"storage.backend=" + GetParam(), "storage.servers=[\"" + server.address() + "\"]"});
   Job job(storage + Words{"--workers", "2"});
   for (int i = 0; i < 2; ++i) job.add_worker({"records=305", "slow=1"});
   job.expect_success();

@@ -134,6 +134,16 @@ class Cluster {
   // and workers. With `one_process`, a single process with these options has all owners.
   Cluster(JobFolder& folder, int shards, int workers, const Words& words = {}, bool unix_socket = false,
           const Words& one_process = {})
+      : Cluster(MasterAlone(), folder, shards, workers, words, unix_socket) {
+    const Words listen = unix_socket ? Words{} : Words{"--listen", "127.0.0.1:0"};
+    for (int i = 0; i < (one_process.empty() ? shards : 1); ++i) add_shard(listen + one_process);
+    for (int i = 0; i < workers; ++i) add_worker();
+  }
+
+  // Starts a master that waits for so many, and nobody else.
+  struct MasterAlone {};
+  Cluster(MasterAlone, JobFolder& folder, int shards, int workers, const Words& words = {},
+          bool unix_socket = false)
       : folder_(folder) {
     const std::string socket = "unix:" + folder.path("master.sock");
     const bool trains = std::find(words.begin(), words.end(), "--task") == words.end();
@@ -143,9 +153,6 @@ class Cluster {
                           (trains ? Words{"--dump-rows", folder.path("rows")} : Words{}) + words);
     EXPECT_TRUE(wait_until([&] { return !find_address().empty(); })) << master->output();
     address = find_address();
-    const Words listen = unix_socket ? Words{} : Words{"--listen", "127.0.0.1:0"};
-    for (int i = 0; i < (one_process.empty() ? shards : 1); ++i) add_shard(listen + one_process);
-    for (int i = 0; i < workers; ++i) add_worker();
   }
 
   Process& add_shard(const Words& words = {}) {

@@ -400,7 +400,9 @@ TEST(SaidOfTable, IsAValueAsInAJobFile) {
   EXPECT_EQ(table.partition, Partition::kEncoding);
   job::read_said("table 'user'", {"", "", "", "", "bfloat16"}, table);
   EXPECT_EQ(table.number_type, NumberType::kBfloat16);
-  EXPECT_MENTIONS(message_of([&] { job::read_said("table 'user'", {"", "", "", "", "float64"}, table); }),
+  EXPECT_MENTIONS(message_of([&] {
+                    job::read_said("table 'user'", {"", "", "", "", "float64"}, table);
+                  }),
                   "table 'user': dtype must be float32, float16 or bfloat16, not 'float64'");
   EXPECT_EQ(message_of([&] {
               job::read_said("table 'user'", {"", "", "", "x"}, table);

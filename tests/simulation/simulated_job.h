@@ -9,7 +9,7 @@
 #include "actors/ask.h"
 #include "actors/owner/owner.h"
 #include "actors/routing/remote_owner.h"
-#include "apps/shard/owner_life.h"
+#include "client/owner/owner_life.h"
 #include "client/pipeline/session_actor.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "tests/support/actors.h"

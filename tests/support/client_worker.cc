@@ -2,7 +2,7 @@
 // brings model and work to a job that has none of its own.
 //
 //   client_worker master=ADDRESS [records=N batch=N epochs=N window=N slow=MILLISECONDS drop_last=1 dim=N
-//   optimizer=TOML data=LINE save=DIR ...]
+//   optimizer=TOML data=LINE save=DIR owner=1 ...]
 //
 // Table "count": one row for each record, which counts how often it was trained. Table "user" and the
 // parameters follow a rule whose rounding depends on the order of everything. Prints a line for each
@@ -161,6 +161,7 @@ void run(const Words& words) {
                               static_cast<uint32_t>(task.epochs), task.drop_last};
   options.optimizer =
       words.text("optimizer").empty() ? "{ name = \"adam\", learning_rate = 0.01 }" : words.text("optimizer");
+  if (words.number("owner", 0) != 0) options.owner = client::OwnerPlace{};
   options.window = static_cast<uint32_t>(words.number("window", 0));
   auto session = client::Session::join_as_worker(options);
   std::printf("joined\n");

@@ -133,9 +133,10 @@ class JobModel:
 class JobWorker:
     """One worker. run() returns when the job has no more work, or when leave() was called."""
 
-    def __init__(self, job: Any, place: Dict[str, Any]):
+    def __init__(self, job: Any, place: Dict[str, Any], owner: Any = None):
         numeric = threads_of(job.threads)
         self._job = job
+        self._is_owner = owner is not None
         self._whole = JobModel(job)
         self._model = self._whole.model
         self._opt = self._whole.optimizer
@@ -150,11 +151,17 @@ class JobWorker:
         # Frozen parameters are no data of the job's, but decide the bits of a gradient.
         self._session = _core.Session.join_as_worker(
             **place, tables=declaration.tables, parameters=declaration.parameters, numeric=numeric + declaration.data,
-            data=job.signature, work=_core.Work(records, job.batch_size, job.epochs))
+            data=job.signature, work=_core.Work(records, job.batch_size, job.epochs), owner=owner)
 
     def leave(self) -> None:
-        """What is pulled is finished; then run() returns."""
+        """What is pulled is finished; then run() returns. A job whose rows are here is saved, and ends."""
         self.leaves = True
+        if self._is_owner:
+            self._session.stop_job()
+
+    def close(self) -> None:
+        """Leaves the job; an owner once it has ended."""
+        self._session.close()
 
     def run(self) -> None:
         try:

@@ -13,9 +13,9 @@
 #include "actors/transport/server.h"
 #include "apps/process/joining.h"
 #include "apps/process/outcome.h"
-#include "apps/shard/joined_owner.h"
 #include "base/files/directory_lock.h"
 #include "base/random_number.h"
+#include "client/owner/joined_owner.h"
 #include "master/master.h"
 #include "master/model_checks.h"
 #include "master/report.h"
@@ -76,24 +76,23 @@ struct Cluster::Impl {
     master = spawn_master(system, config);
     server->serve<MasterInterface>(Destination::kMaster, caf::actor_cast<MasterActor>(master));
     server->start();
-    ShardOptions shard;
-    shard.join.master = name;
-    shard.owners = config->shards;
-    access = find_job(shard.join);
+    JoinOptions join;
+    join.master = name;
+    access = find_job(join);
     const auto flow = std::make_shared<Flow>();
     const auto page_filler = std::make_shared<storage::PageFiller>();
     for (uint32_t i = 0; i < config->shards; ++i)
-      owners.push_back(std::make_unique<JoinedOwner>(system, shard, access, flow, page_filler));
+      owners.push_back(std::make_unique<JoinedOwner>(system, owner_options(join), access, flow, page_filler));
   }
 
   void stop() { caf::anon_send(master, stop_atom::value, std::string("the program has closed it")); }
 
   // The whole life of the job, in a thread of its own.
   void live() {
-    const auto verdict = std::make_shared<Verdict>();
+    const Verdict nothing = [](const std::optional<Error>&) {};  // the master says how the job ended
     try {
       for (size_t i = 0; i < owners.size(); ++i)
-        owners[i]->join(static_cast<uint32_t>(owners.size() - i - 1), std::nullopt, verdict);
+        owners[i]->join(static_cast<uint32_t>(owners.size() - i - 1), std::nullopt, nothing);
     } catch (const Error& e) {
       spdlog::info("a shard did not join: {}", e.what());
       stop();

@@ -61,10 +61,12 @@ class Session {
       double connect_timeout, double timeout, const std::string& version,
       const std::vector<TableSpec>& tables, const std::vector<ParameterSpec>& parameters,
       const std::vector<std::string>& numeric, const std::vector<std::string>& data,
-      const std::optional<Work>& work, const std::string& optimizer, uint32_t window) {
+      const std::optional<Work>& work, const std::string& optimizer, uint32_t window,
+      const std::optional<client::OwnerPlace>& owner) {
     client::WorkerOptions options{
         options_of(master, job_dir, secret_file, insecure, connect_timeout, timeout, version)};
     options.window = window;
+    options.owner = owner;
     options.tables = tables;
     const auto kept = std::make_shared<std::vector<py::object>>();  // first values, while it joins
     for (const ParameterSpec& given : parameters) {
@@ -202,6 +204,11 @@ class Session {
     });
   }
 
+  void stop_job() {
+    const Call call(joined_->generation);
+    joined_->session->stop_job();
+  }
+
   // Whether it has left by then.
   bool close(const std::optional<double>& timeout) {
     const Call call(joined_->generation);
@@ -324,6 +331,18 @@ void define_session(py::module_& module) {
       .def_readonly("batch_size", &Work::batch_size)
       .def_readonly("epochs", &Work::epochs)
       .def_readonly("drop_last", &Work::drop_last);
+  py::class_<client::OwnerPlace>(module, "OwnerPlace", "Where others reach a worker that is an owner, too.")
+      .def(py::init([](std::vector<std::string> listen, std::string advertise, std::string port_range) {
+             return client::OwnerPlace{std::move(listen), std::move(advertise), std::move(port_range)};
+           }),
+           py::arg("listen") = std::vector<std::string>(), py::arg("advertise") = "",
+           py::arg("port_range") = "",
+           "OwnerPlace(listen=[], advertise='', port_range='')\n\nlisten: 'HOST:PORT' or 'unix:/path'; none: "
+           "a "
+           "free port at the "
+           "address that reaches the master, and a Unix socket. advertise: HOST or HOST:PORT by which others "
+           "reach it. "
+           "port_range: 'A-B'.");
   const client::Options defaults;
   py::class_<Session>(module, "Session", "A program's part in a running job. Threads may share it.")
       .def_static("join_as_reader", &Session::join_as_reader, py::arg("master") = "", py::arg("job_dir") = "",
@@ -337,7 +356,9 @@ void define_session(py::module_& module) {
                   py::arg("timeout") = defaults.timeout.count(), py::arg("version") = EMBERS_VERSION,
                   py::arg("tables"), py::arg("parameters"), py::arg("numeric"), py::arg("data"),
                   py::arg("work"), py::arg("optimizer") = "", py::arg("window") = 0,
-                  "Joins to compute gradients. Returns when all shards have joined.")
+                  py::arg("owner") = py::none(),
+                  "Joins to compute gradients; with an OwnerPlace, also as a shard. Returns when all shards "
+                  "have joined.")
       .def_property_readonly("job", &Session::job, "The job's name.")
       .def_property_readonly("tables", &Session::tables, "The job's embedding tables.")
       .def("lookup", &Session::lookup, py::arg("table"), py::arg("keys"), py::arg("out") = py::none(),
@@ -365,6 +386,8 @@ void define_session(py::module_& module) {
       .def("give_back_undrawn", &Session::give_back_undrawn,
            "Gives back the minibatch that is asked for ahead of lease(), for when that will not be called "
            "for a while.")
+      .def("stop_job", &Session::stop_job,
+           "Of an owner: asks the master to save and end the job, and returns at once.")
       .def("settle", &Session::settle,
            "Waits until the shards have acknowledged what this program has pushed.")
       .def("close", &Session::close, py::arg("timeout") = py::none(),

@@ -1,4 +1,4 @@
-#include "apps/shard/owner_life.h"
+#include "client/owner/owner_life.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "apps/process/owner_config.h"
+#include "client/owner/owner_config.h"
 
 #include "storage/external/key_value_server.h"
 

@@ -1,4 +1,4 @@
-#include "apps/shard/joined_owner.h"
+#include "client/owner/joined_owner.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -8,10 +8,9 @@
 
 #include "actors/ask.h"
 #include "actors/transport/addresses/local_address.h"
-#include "apps/process/open_files.h"
-#include "apps/process/owner_config.h"
 #include "base/host.h"
 #include "base/random_number.h"
+#include "client/owner/owner_config.h"
 
 namespace embers {
 namespace {
@@ -56,43 +55,45 @@ OwnerConfig read_owner_config(const MasterLink& master, wire::JoinReply::Reader 
 
 }  // namespace
 
-JoinedOwner::JoinedOwner(caf::actor_system& system, const ShardOptions& options, const JobAccess& access,
+JoinedOwner::JoinedOwner(caf::actor_system& system, const OwnerOptions& options, const JobAccess& access,
                          std::shared_ptr<Flow> flow, std::shared_ptr<storage::PageFiller> page_filler)
     : transport_(system, access.credentials), access_(access), page_filler_(std::move(page_filler)) {
   transport_.share(std::move(flow));
-  master_ = reach_master(transport_, access, options.join, wire::Role::OWNER);
+  master_ = reach_master(transport_, access,
+                         {.role = wire::Role::OWNER, .connect_timeout = options.connect_timeout});
   const std::vector<Endpoint> master = access.find_master();
-  const auto endpoints = options.listen.empty() ? default_endpoints(master) : parse_endpoints(options.listen);
+  const auto endpoints = options.listen.empty() ? default_endpoints(master) : options.listen;
   Server::Options serving;
-  serving.ports = parse_port_range(options.reached.port_range);
+  serving.ports = options.ports;
   serving.job = master_.run;
   serving.silence = connection_silence(master_.job);
-  serving.newcomers = places_for_newcomers();
+  serving.newcomers = options.newcomers;
   server_ = Server::listen(transport_, endpoints, serving);
-  reached_at_ = advertised(server_->endpoints(), parse_advertise(options.reached.advertise), master);
+  reached_at_ = advertised(server_->endpoints(), options.advertise, master);
 }
 
-void JoinedOwner::join(uint32_t more, std::optional<int> cpu, const std::shared_ptr<Verdict>& verdict) {
+void JoinedOwner::join(uint32_t more, std::optional<int> cpu, const Verdict& verdict, const Serves& serves) {
   caf::scoped_actor self{transport_.system()};
   const auto joined = ask(self.ptr(), master_.actor, owner_join_request(reached_at_, more));
-  const uint64_t incarnation = joined.get().getIncarnation();
+  incarnation_ = joined.get().getIncarnation();
   OwnerConfig config = decoding(Kind::kJoinReply, [&] { return read_owner_config(master_, joined.get()); });
   config.cpu = cpu;
   config.page_filler = page_filler_;
   config.on_end = [verdict](bool ok, const std::string& message) {
-    verdict->give(ok ? std::nullopt : std::optional<Error>(Error(ErrorCode::kJobFailed, message)));
+    verdict(ok ? std::nullopt : std::optional<Error>(Error(ErrorCode::kJobFailed, message)));
   };
   // Before the owner, which may have to read a long journal.
-  life_ = spawn_owner_life(transport_.system(), master_.actor, incarnation, access_.master, config.activity,
-                           [verdict](std::optional<Error> why) { verdict->give(std::move(why)); });
+  life_ = spawn_owner_life(transport_.system(), master_.actor, incarnation_, access_.master, config.activity,
+                           verdict);
   server_->expect<OptimizerInterface>(Destination::kOptimizer);
   server_->expect<ShardInterface>(Destination::kShard);
   probe_ = spawn_probe(transport_, {fmt::format("shard {}", config.number), {}, {}, nullptr},
-                       {master_.run, incarnation, wire::Role::OWNER});
+                       {master_.run, incarnation_, wire::Role::OWNER});
   server_->serve<ProbeInterface>(Destination::kProbe, probe_);
   // So do its peers, which give up on a connection that is not answered; what they ask waits.
   server_->start();
-  owner_ = make_owner(config, incarnation);
+  owner_ = make_owner(config);
+  if (serves) serves(config.number, owner_);
   server_->provide<OptimizerInterface>(Destination::kOptimizer, owner_.optimizer);
   server_->provide<ShardInterface>(Destination::kShard, owner_.shard);
   spdlog::info("shard {} of job '{}', {}, listening on {}{}", config.number, master_.job.job.name,
@@ -121,27 +122,38 @@ void JoinedOwner::tell_master(Fill fill) {
   ask(self.ptr(), master_.actor, make_message<T>(fill));
 }
 
+void JoinedOwner::tell_that_it_leaves(const std::string& why) {
+  try {
+    tell_master<wire::LeaveRequest>([&](wire::LeaveRequest::Builder b) {
+      b.setIncarnation(incarnation_);
+      b.setReason(why);
+    });
+  } catch (const Error&) {  // the master knows, or is gone
+  }
+}
+
 // The master hears why it cannot be made. A server that has lost the owner's rows ends the job; otherwise
 // another process may be able to take the place.
-OwnerHandles JoinedOwner::make_owner(const OwnerConfig& config, uint64_t incarnation) {
+OwnerHandles JoinedOwner::make_owner(const OwnerConfig& config) {
   try {
     return spawn_owner(transport_.system(), config);
   } catch (const Error& e) {
-    try {
-      if (config.takes_over && remedy(e.code()) == Remedy::kGiveUp)
-        tell_master<wire::FailRequest>([&](wire::FailRequest::Builder b) {
-          b.setIncarnation(incarnation);
-          b.setCode(static_cast<uint8_t>(e.code()));
-          b.setMessage(e.what());
-        });
-      else
-        tell_master<wire::LeaveRequest>([&](wire::LeaveRequest::Builder b) {
-          b.setIncarnation(incarnation);
-          b.setReason(e.what());
-        });
-    } catch (const Error&) {  // the master knows, or is gone
-    }
+    if (config.takes_over && remedy(e.code()) == Remedy::kGiveUp)
+      tell_that_it_failed(e);
+    else
+      tell_that_it_leaves(e.what());
     throw;
+  }
+}
+
+void JoinedOwner::tell_that_it_failed(const Error& why) {
+  try {
+    tell_master<wire::FailRequest>([&](wire::FailRequest::Builder b) {
+      b.setIncarnation(incarnation_);
+      b.setCode(static_cast<uint8_t>(why.code()));
+      b.setMessage(why.what());
+    });
+  } catch (const Error&) {  // as above
   }
 }
 
