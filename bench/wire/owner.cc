@@ -12,8 +12,8 @@
 #include "actors/transport/server.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/child.h"
-#include "client/pull.h"
-#include "client/push.h"
+#include "client/pipeline/pull.h"
+#include "client/pipeline/push.h"
 
 namespace embers {
 namespace {

@@ -9,7 +9,7 @@
 #include "actors/transport/client.h"
 #include "apps/process/runtime.h"
 #include "bench/harness/latencies.h"
-#include "client/work.h"
+#include "client/pipeline/work.h"
 
 // An owner process and its client, which work like a shard process and a worker: embers' side of
 // `embers bench wire` and `embers bench storage`.

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "actors/frames/frame.h"
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
+#include "actors/transport/addresses/unix_address.h"
 #include "actors/transport/transport.h"
-#include "actors/transport/unix_address.h"
 #include "apps/process/runtime.h"
 #include "base/floats/copy_floats.h"
 #include "bench/harness/bench.h"
