@@ -8,13 +8,6 @@
 namespace embers {
 namespace {
 
-// Seconds.
-constexpr double kMessage = 20e-6;      // a request to a shard and its answer
-constexpr double kKeyOfWorker = 50e-9;  // routing a key, sending it, telling where its row goes
-constexpr double kKeyOfShard = 90e-9;   // finding a row, twice
-constexpr double kByteOfWorker = 0.6e-9;
-constexpr double kByteOfShard = 0.6e-9;
-
 // Keys of a minibatch, where nothing says how many there are.
 constexpr double kFewKeys = 16;
 
@@ -34,17 +27,19 @@ double busiest_share(double keys, uint32_t owners) {
   return std::min(1.0, even + 0.8 * std::sqrt(std::log2(owners)) * deviation);
 }
 
-double step_seconds(const TableSpec& table, Partition partition, double keys, uint32_t owners) {
+double step_seconds(const TableSpec& table, Partition partition, double keys, uint32_t owners,
+                    const StepCosts& costs) {
   const double bytes = 2.0 * keys * table.dim * sizeof(float);
   const bool encoding = partition == Partition::kEncoding;
   const double share = busiest_share(keys, owners);
   const double asked = encoding ? owners : owners * (1 - std::pow(1 - 1.0 / owners, keys));
-  return kMessage * (asked + owners) + kKeyOfWorker * keys * (encoding ? owners : 1) + kByteOfWorker * bytes +
-         kKeyOfShard * keys * (encoding ? 1 : share) +
-         kByteOfShard * bytes * (encoding ? 1.0 / owners : share);
+  return costs.message * (asked + owners) + costs.worker_key * keys * (encoding ? owners : 1) +
+         costs.worker_byte * bytes + costs.shard_key * keys * (encoding ? 1 : share) +
+         costs.shard_byte * bytes * (encoding ? 1.0 / owners : share);
 }
 
-PartitionChoice choose_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size) {
+PartitionChoice choose_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size,
+                                 const StepCosts& costs) {
   if (owners <= 1) return {Partition::kToken, "with one shard the strategies are the same"};
   if (table.input_dim == 0 && table.dim < kVeryWide)
     return {Partition::kToken,
@@ -52,8 +47,8 @@ PartitionChoice choose_partition(const TableSpec& table, uint32_t owners, uint64
   double keys = kFewKeys;
   if (batch_size > 0) keys = std::min(keys, static_cast<double>(batch_size));
   if (table.input_dim > 0) keys = std::min(keys, static_cast<double>(table.input_dim));
-  const double token = step_seconds(table, Partition::kToken, keys, owners),
-               encoding = step_seconds(table, Partition::kEncoding, keys, owners);
+  const double token = step_seconds(table, Partition::kToken, keys, owners, costs),
+               encoding = step_seconds(table, Partition::kEncoding, keys, owners, costs);
   const std::string why =
       fmt::format("{:.0f} keys of {} columns would take {:.0f} us by columns, {:.0f} us by rows", keys,
                   table.dim, encoding * 1e6, token * 1e6);

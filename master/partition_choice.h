@@ -9,9 +9,20 @@
 // (docs/notes/partition.md). Pure.
 namespace embers {
 
+// Seconds. The defaults were measured with processes that share two cores, where shards hardly work at the
+// same time, so that it matters little how even their load is.
+struct StepCosts {
+  double message = 45e-6;       // a request to a shard and its answer
+  double worker_key = 80e-9;    // routing a key, sending it, telling where its row goes
+  double shard_key = 100e-9;    // finding its row, twice
+  double worker_byte = 0.9e-9;  // of rows and gradients
+  double shard_byte = 0.1e-9;   // of those of the busiest shard, in addition
+};
+
 // A step: a worker pulls and pushes the rows of so many keys of one table. The busiest shard counts, since
 // the others wait for it. Seconds.
-double step_seconds(const TableSpec& table, Partition partition, double keys, uint32_t owners);
+double step_seconds(const TableSpec& table, Partition partition, double keys, uint32_t owners,
+                    const StepCosts& costs = {});
 
 // The share of the keys that the shard with most of them has, on average, when hashes spread them.
 double busiest_share(double keys, uint32_t owners);
@@ -23,6 +34,7 @@ struct PartitionChoice {
 
 // For a table with partition "auto" that can be split either way. `batch_size` is that of the job; 0 if it is
 // not known.
-PartitionChoice choose_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size);
+PartitionChoice choose_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size,
+                                 const StepCosts& costs = {});
 
 }  // namespace embers
