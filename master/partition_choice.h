@@ -10,7 +10,7 @@
 namespace embers {
 
 // Seconds. The defaults were measured with processes that share two cores, where shards hardly work at the
-// same time, so that it matters little how even their load is.
+// same time: it matters little how even their load is.
 struct StepCosts {
   double message = 45e-6;       // a request to a shard and its answer
   double worker_key = 80e-9;    // routing a key, sending it, telling where its row goes
@@ -18,6 +18,10 @@ struct StepCosts {
   double worker_byte = 0.9e-9;  // of rows and gradients
   double shard_byte = 0.1e-9;   // of those of the busiest shard, in addition
 };
+
+// Those of a job with this many owners, whose processes can use this many cores: where each owner, a worker
+// and the master have a core of their own, owners work at the same time, and the load of the busiest counts.
+StepCosts step_costs(uint32_t owners, size_t cores);
 
 // A step: a worker pulls and pushes the rows of so many keys of one table. The busiest shard counts, since
 // the others wait for it. Seconds.

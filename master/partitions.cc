@@ -1,5 +1,6 @@
 #include "master/partitions.h"
 
+#include "base/cpus.h"
 #include "base/errors.h"
 #include "storage/rows/constraint.h"
 #include "storage/update_rules/update_rule.h"
@@ -17,17 +18,19 @@ std::string why_whole_rows(const TableSpec& table) {
   return "";
 }
 
-PartitionChoice settle_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size) {
-  const std::string why = why_whole_rows(table);
-  return why.empty() ? choose_partition(table, owners, batch_size) : PartitionChoice{Partition::kToken, why};
+PartitionChoice settle_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size, size_t cores) {
+  if (const std::string why = why_whole_rows(table); !why.empty()) return {Partition::kToken, why};
+  const StepCosts costs = step_costs(owners, cores == 0 ? allowed_cpus().size() : cores);
+  return choose_partition(table, owners, batch_size, costs);
 }
 
-std::vector<std::string> settle_partitions(ModelSpec& model, uint32_t owners, uint64_t batch_size) {
+std::vector<std::string> settle_partitions(ModelSpec& model, uint32_t owners, uint64_t batch_size,
+                                           size_t cores) {
   std::vector<std::string> chosen;
   for (TableSpec& table : model.tables) {
     if (is_reserved(table.name)) table.partition = Partition::kToken;
     if (table.partition == Partition::kAuto) {
-      const PartitionChoice choice = settle_partition(table, owners, batch_size);
+      const PartitionChoice choice = settle_partition(table, owners, batch_size, cores);
       table.partition = choice.partition;
       chosen.push_back(
           fmt::format("table '{}': {}, because {}", table.name, name(choice.partition), choice.why));

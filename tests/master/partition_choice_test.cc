@@ -20,8 +20,7 @@ TableSpec table(uint32_t dim, int64_t rows) {
   return t;
 }
 
-// Shards on hosts of their own, each behind 10 Gbit/s.
-const StepCosts kNetwork{.shard_byte = 0.8e-9};
+const StepCosts kOwnCores = step_costs(2, 64);
 
 TEST(BusiestShare, IsAllOfOneKeyAndComesNearAnEvenShareWithMany) {
   for (const uint32_t owners : {1u, 2u, 3u, 8u}) {
@@ -64,7 +63,7 @@ TEST(StepSeconds, AreTheSameOnOneShard) {
 
 TEST(ChoosePartition, WideRowsOfFewKeysAreSplitByColumns) {
   for (const uint32_t owners : {2u, 4u}) {
-    const PartitionChoice choice = choose_partition(table(4096, 512), owners, 0, kNetwork);
+    const PartitionChoice choice = choose_partition(table(4096, 512), owners, 0, kOwnCores);
     EXPECT_EQ(choice.partition, Partition::kEncoding) << choice.why;
     EXPECT_NE(choice.why.find("4096 columns"), std::string::npos) << choice.why;
   }
@@ -72,19 +71,20 @@ TEST(ChoosePartition, WideRowsOfFewKeysAreSplitByColumns) {
 
 TEST(ChoosePartition, AnEvenLoadIsWorthLittleWhereShardsShareCores) {
   EXPECT_EQ(choose_partition(table(4096, 512), 2, 0).partition, Partition::kToken);
+  EXPECT_LT(step_costs(2, 3).shard_byte, step_costs(2, 4).shard_byte);
 }
 
 TEST(ChoosePartition, NarrowRowsAreNot) {
   for (const int64_t rows : {int64_t{0}, int64_t{2}, int64_t{512}, int64_t{1'000'000}})
     for (const uint32_t owners : {2u, 4u, 16u})
-      EXPECT_EQ(choose_partition(table(16, rows), owners, 2048, kNetwork).partition, Partition::kToken);
+      EXPECT_EQ(choose_partition(table(16, rows), owners, 2048, kOwnCores).partition, Partition::kToken);
 }
 
 TEST(ChoosePartition, TablesOfAnyKeyAreSplitByRowsUnlessTheyAreVeryWide) {
   EXPECT_EQ(choose_partition(table(256, 0), 2, 64).partition, Partition::kToken);
   EXPECT_EQ(choose_partition(table(4096, 0), 2, 64).partition, Partition::kToken);
   EXPECT_NE(choose_partition(table(4096, 0), 2, 64).why.find("any number of rows"), std::string::npos);
-  EXPECT_EQ(choose_partition(table(65536, 0), 2, 64, kNetwork).partition, Partition::kEncoding);
+  EXPECT_EQ(choose_partition(table(65536, 0), 2, 64, kOwnCores).partition, Partition::kEncoding);
 }
 
 TEST(SettlePartitions, SaysWhatItChoseAndWhy) {
@@ -93,12 +93,12 @@ TEST(SettlePartitions, SaysWhatItChoseAndWhy) {
   model.tables[1].name = "user";
   model.tables[2].name = "grouped";
   model.tables[2].update_rule.name = "group_ftrl";
-  const std::vector<std::string> said = settle_partitions(model, 2, 64);
+  const std::vector<std::string> said = settle_partitions(model, 2, 64, 64);
   ASSERT_EQ(said.size(), 3u);
-  EXPECT_EQ(said[0].rfind("table 'actions': token, because ", 0), 0u) << said[0];
+  EXPECT_EQ(said[0].rfind("table 'actions': encoding, because ", 0), 0u) << said[0];
   EXPECT_EQ(said[1].rfind("table 'user': token, because ", 0), 0u) << said[1];
   EXPECT_EQ(said[2], "table 'grouped': token, because optimizer 'group_ftrl' needs whole rows");
-  EXPECT_EQ(model.tables[0].partition, Partition::kToken);
+  EXPECT_EQ(model.tables[0].partition, Partition::kEncoding);
   EXPECT_EQ(model.tables[1].partition, Partition::kToken);
   EXPECT_EQ(model.tables[2].partition, Partition::kToken);
 }
