@@ -124,6 +124,7 @@ struct LaunchOptions {
   MasterOptions master;              // with no address to listen on: one that suits the hosts
   std::vector<std::string> command;  // after "--": runs as worker, instead of embers worker
   uint32_t max_restarts = 3;         // of a member, in a row
+  bool owner = false;                // --owner: workers hold the rows, and there are no shards
   bool dry_run = false;              // --dry-run
   std::vector<std::string> hosts;    // --hosts a,b: shards and workers run there
   std::string ssh = "ssh";           // --ssh "ssh -F FILE"

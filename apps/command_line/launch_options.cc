@@ -94,6 +94,8 @@ void add_launch(CLI::App& app, Chosen& chosen) {
       ->add_option("--max-restarts", options.max_restarts,
                    "how often in a row a member that got nothing done is started again")
       ->capture_default_str();
+  launch->add_flag("--owner", options.owner,
+                   "workers hold the rows themselves, as embers worker --owner does: no shards are started");
   launch->add_flag("--dry-run", options.dry_run, "print the commands that would be run, and run none");
   CLI::Option* const hosts =
       launch

@@ -180,7 +180,8 @@ class Launcher {
     if (stopping_ || !address_.empty() || (address_ = address_in(plan_.job_dir)).empty()) return;
     watch_.emplace(watching(plan_), now);
     policy_.on_master_listens();
-    say(fmt::format("starting {} and {}; job directory {}", counted(plan_.shards, "shard"),
+    say(fmt::format("starting {}{}; job directory {}",
+                    plan_.shards == 0 ? "" : counted(plan_.shards, "shard") + " and ",
                     counted(plan_.workers, "worker"), plan_.job_dir));
   }
   static std::string counted(uint32_t n, const char* what) {

@@ -22,6 +22,15 @@ TEST(Launch, RunsAJobAndShowsItsResult) {
   EXPECT_TRUE(launcher.leaves_nothing());
 }
 
+TEST(Launch, WorkersHoldTheRowsThemselves) {
+  JobFolder folder;
+  Launcher launcher(folder, Words{"--owner", "--workers", "2"});
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+  EXPECT_EQ(folder.report()["examples"], 2 * JobFolder::kRecords);
+  EXPECT_EQ(launcher.log("s0"), "");
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
 TEST(Launch, WithoutAJobDirectoryNothingIsLeftOnTheDiskAfterAGoodEnd) {
   JobFolder folder;
   std::filesystem::create_directory(folder.path("tmp"));

@@ -73,6 +73,18 @@ TEST_F(OrdersTest, NumbersComeFromTheJobFileUnlessTheyAreGiven) {
   EXPECT_EQ(plan().workers, 4);
 }
 
+TEST_F(OrdersTest, WorkersThatHoldTheRowsNeedNoShards) {
+  options_.owner = true;
+  EXPECT_EQ(plan().shards, 0);
+  EXPECT_EQ(plan().job_shards, 3);
+  EXPECT_NE(words({Kind::kMaster}).find("--shards 3 --workers 3"), std::string::npos);
+  EXPECT_NE(words({Kind::kWorker}).find(" --owner"), std::string::npos);
+  options_.master.shards = 2;
+  EXPECT_EQ(plan().job_shards, 2);
+  options_.master.shards = 4;
+  expect_error(ErrorCode::kInvalid, {"3 workers", "4 shards", "--workers 4"}, [&] { plan(); });
+}
+
 TEST_F(OrdersTest, AMistakeInTheJobFileIsFoundBeforeAnybodyIsStarted) {
   options_.master.job.set = {"training.wrokers=4"};
   expect_error(ErrorCode::kInvalid, {"wrokers"}, [&] { plan(); });

@@ -69,7 +69,7 @@ Words master_words(const Plan& plan) {
   line.add("--listen", listens(plan.options)).add("--job-dir", plan.job_dir);
   line.add("--advertise", o.reached.advertise).add("--port-range", o.reached.port_range);
   line.add("--secret-file", o.access.secret_file).flag("--insecure", o.access.insecure);
-  line.add("--shards", std::to_string(plan.shards)).add("--workers", std::to_string(plan.workers));
+  line.add("--shards", std::to_string(plan.job_shards)).add("--workers", std::to_string(plan.workers));
   line.add("--connect-timeout", fmt::format("{:g}", o.connect_timeout));
   return line.flag("--verbose", o.job.verbose).add("--data", o.data).words();
 }
@@ -106,8 +106,13 @@ Plan make_plan(const LaunchOptions& options) {
   Plan plan;
   plan.options = options;
   plan.name = job.job.name;
-  plan.shards = o.shards > 0 ? o.shards : job.storage.shards;
   plan.workers = o.workers > 0 ? o.workers : job.training.workers;
+  plan.job_shards = o.shards > 0 ? o.shards : options.owner ? plan.workers : job.storage.shards;
+  if (options.owner && plan.job_shards > plan.workers)
+    fail(ErrorCode::kInvalid,
+         "--owner: {} workers cannot hold {} shards, each holds one; give --workers {} or --shards {}",
+         plan.workers, plan.job_shards, plan.job_shards, plan.workers);
+  plan.shards = options.owner ? 0 : plan.job_shards;
   plan.shards_return = o.task == Task::kTrain && !job.storage.journal.empty();
   plan.program = program_beside("embers");
   plan.runs_python = !job.model.python.empty();
@@ -160,7 +165,9 @@ Order order_for(const Plan& plan, const Member& member, const std::string& maste
   remote ? line.add("--master", master) : line.add("--job-dir", plan.job_dir);
   if (!remote) line.add("--secret-file", access.secret_file);
   line.flag("--insecure", access.insecure);
-  if (member.kind == Kind::kShard) line.add("--port-range", plan.options.master.reached.port_range);
+  const bool owner = member.kind == Kind::kWorker && plan.options.owner;
+  line.flag("--owner", owner);
+  if (owner || member.kind == Kind::kShard) line.add("--port-range", plan.options.master.reached.port_range);
   order.words =
       line.add("--connect-timeout", fmt::format("{:g}", plan.options.master.connect_timeout)).words();
   return order;

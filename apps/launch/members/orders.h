@@ -10,7 +10,8 @@ namespace embers::launch {
 // What the launcher knows before it starts anybody.
 struct Plan {
   LaunchOptions options;
-  uint32_t shards = 0, workers = 0;  // to begin with
+  uint32_t shards = 0, workers = 0;  // processes, to begin with
+  uint32_t job_shards = 0;           // with --owner, workers hold them
   bool shards_return = false;        // a shard that is lost may be started again
   bool runs_python = false;          // embers worker becomes a Python process
   std::string name;                  // of the job
