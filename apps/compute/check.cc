@@ -3,6 +3,7 @@
 #include "apps/compute/job_setup.h"
 #include "apps/compute/python_program.h"
 #include "master/model_checks.h"
+#include "master/partitions.h"
 
 namespace embers {
 namespace {
@@ -18,6 +19,20 @@ int check_python_model(const job::Job& job) {
   return status;
 }
 
+// Tables and parameters, and how tables are partitioned that say so.
+void print_model(ModelSpec model, const job::Job& job) {
+  const std::vector<std::string> lines = signature(model);
+  const std::vector<TableSpec> asked = model.tables;
+  const std::vector<std::string> chosen =
+      settle_partitions(model, job.storage.shards, job.training.batch_size);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool says = i < asked.size() && asked[i].partition != Partition::kToken;
+    fmt::print("{}{}\n", lines[i],
+               says ? fmt::format(", partition {}", name(model.tables[i].partition)) : "");
+  }
+  for (const std::string& line : chosen) fmt::print("{}\n", line);
+}
+
 }  // namespace
 
 int check(const JobOptions& options) {
@@ -29,7 +44,7 @@ int check(const JobOptions& options) {
   }
   const JobSetup setup = set_up(std::move(job), Purpose::kTrain, "");
   if (setup.runner) {
-    for (const std::string& line : signature(setup.runner->spec())) fmt::print("{}\n", line);
+    print_model(setup.runner->spec(), setup.job);
   } else if (const int status = check_python_model(setup.job)) {
     return status;
   }

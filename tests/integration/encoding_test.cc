@@ -211,6 +211,21 @@ TEST(EncodingOf, WhatNeedsWholeRowsIsRefusedWithItsPlace) {
       << "one shard has whole rows: " << folder.output();
 }
 
+TEST(EncodingOf, TablesIsSaidByCheck) {
+  JobFolder folder;
+  const Words two = set({"storage.shards=2"});
+  const auto checked = [&](const Words& options) {
+    EXPECT_EQ(folder.run(Words{"check", folder.job()} + two + options), 0) << folder.output();
+    return folder.output();
+  };
+  EXPECT_EQ(checked({}).find("partition"), std::string::npos);
+  EXPECT_NE(checked(kEncoding).find(", partition encoding\n"), std::string::npos) << folder.output();
+  const std::string automatic = checked(set({R"(storage.tables={"*"={partition="auto"}})"}));
+  EXPECT_NE(automatic.find(", partition token\n"), std::string::npos) << automatic;
+  EXPECT_NE(automatic.find(": token, because it may have any number of rows"), std::string::npos)
+      << automatic;
+}
+
 // What rows and constraints of single elements do.
 TEST(EncodingOf, AConstraintOfElementsIsKept) {
   JobFolder folder;
