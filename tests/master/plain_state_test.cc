@@ -259,10 +259,10 @@ TEST(Membership, NumbersWorkersAndNeverUsesAnIncarnationTwice) {
   Membership members;
   Member owner;
   owner.owner = true;
-  const uint64_t first = members.add({}, {}).incarnation;
+  const uint64_t first = members.add(Member(), {}).incarnation;
   members.add(owner, {});
   members.remove(first);
-  const Member& second = members.add({}, {});
+  const Member& second = members.add(Member(), {});
   EXPECT_GT(second.incarnation, first + 1);
   EXPECT_EQ(second.number, 1);
   EXPECT_EQ(members.workers(), 1);
