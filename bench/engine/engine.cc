@@ -246,7 +246,7 @@ double share_at(uint64_t rows, int rounds, Json& report) {
 }  // namespace
 
 int bench_engine(const BenchOptions& options) {
-  Json report = begin_report("engine", options);
+  Json report = begin_report("engine", options, options.quick ? "quick" : "");
   const int rounds = options.quick ? 3 : 7;
   const uint64_t wanted = options.quick ? 1'000'000 : 10'000'000;
   fmt::print(
@@ -289,8 +289,7 @@ int bench_engine(const BenchOptions& options) {
                        target_at_most("engine.longest_insertion_ms", warm.least, 5),
                        target("engine.scale_100m", large / small, 0.9),
                        target("engine.two_shards", shards, 1.6)};
-  end_report(report, options);
-  return 0;
+  return end_report(report, options);
 }
 
 }  // namespace embers

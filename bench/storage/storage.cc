@@ -114,7 +114,7 @@ double torch_rpc(const Item& work) {
 }  // namespace
 
 int bench_storage(const BenchOptions& options) {
-  Json report = begin_report("storage", options);
+  Json report = begin_report("storage", options, options.quick ? "quick" : "");
   const Item work{options.quick ? std::min<int64_t>(options.rows, 500'000) : options.rows,
                   options.quick ? 1.0 : 5.0};
   report["rows"] = work.rows;
@@ -154,8 +154,7 @@ int bench_storage(const BenchOptions& options) {
            {"redis", 12}, {"memcached", 8}, {"torch_rpc", 5}, {"torch_local", 1.6}})
     if (rates.contains(peer))
       report["targets"].push_back(target("storage.vs_" + peer, mine / rates[peer].get<double>(), wanted));
-  end_report(report, options);
-  return 0;
+  return end_report(report, options);
 }
 
 }  // namespace embers

@@ -75,11 +75,6 @@ Side bare(const std::string& kind, const std::string& socket) {
   return {kind, std::move(server), std::move(client), "", {}, {}};
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // Every side's figures over one kind of socket.
 Json measure(const std::string& socket, int rounds, size_t trips) {
   std::vector<Side> sides;
@@ -162,14 +157,13 @@ int bench_wire(const BenchOptions& options) {
       {"round_trips", control.size()}, {"p50_us", control_p50}, {"p99_us", control_p99}};
   fmt::print("control messages meanwhile: p50 {:.0f} us, p99 {:.0f} us\n\n", control_p50, control_p99);
   const auto vs_asio = [&](const char* name, const Json& socket) {
-    return target(name, socket["vs_asio"], 0.9, socket["limit_vs_asio"]);
+    return target(name, socket["vs_asio"].get<double>(), 0.9, socket["limit_vs_asio"].get<double>());
   };
   report["targets"] = {vs_asio("wire.unix_vs_asio", report["grid"][0]),
                        vs_asio("wire.tcp_vs_asio", report["grid"][1]),
-                       target("wire.shared_vs_asio", report["grid"][0]["shared_vs_asio"], 1.5),
+                       target("wire.shared_vs_asio", report["grid"][0]["shared_vs_asio"].get<double>(), 1.5),
                        target_at_most("wire.p99_over_p50", p99 / p50, 5)};
-  end_report(report, options);
-  return 0;
+  return end_report(report, options);
 }
 
 }  // namespace embers

@@ -5,6 +5,6 @@ set -euo pipefail
 report="$(mktemp)"
 trap 'rm -f "$report"' EXIT
 "$1" bench control --quick --report "$report"
-for key in cpu_us_per_lease heartbeat_p99_ms idle_cpu member_kib control.leases_per_second control.heartbeat_p99_ms control.member_kib control.scale; do
-  grep -q "\"$key\"" "$report" || { echo "the report lacks $key"; exit 1; }
+for key in cpu_us_per_lease heartbeat_p99_ms idle_cpu member_kib 'control.leases_per_second[quick]' 'control.heartbeat_p99_ms[quick]' 'control.member_kib[quick]' 'control.scale[quick]'; do
+  grep -qF "\"$key\"" "$report" || { echo "the report lacks $key"; exit 1; }
 done
