@@ -1,4 +1,4 @@
-// The processes of embers bench wire, storage, control and python; see harness/child.h.
+// The processes of embers bench engine, wire, storage, control and python; see harness/child.h.
 #include <fmt/ranges.h>
 
 #include <sstream>
@@ -6,6 +6,7 @@
 #include "apps/process/runtime.h"
 #include "base/errors.h"
 #include "bench/control/bare_master.h"
+#include "bench/engine/memory.h"
 #include "bench/harness/child.h"
 #include "bench/parts.h"
 #include "bench/python/python.h"
@@ -64,6 +65,8 @@ int bench_part(const Arguments& words) {
     run_socket_client(words);
   else if (role == "python-lookup")
     serve_lookup(words.at(1), std::stoul(words.at(2)), std::stoul(words.at(3)));
+  else if (role == "engine-fill")
+    fill_engine(words.at(1));
   else if (role == "bare-master")
     serve_bare_master();
   else
