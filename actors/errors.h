@@ -3,7 +3,7 @@
 #include <caf/all.hpp>
 
 #include "base/errors.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "schema/message.h"
+#include "schema/messages/message.h"
 
 // Messages between actors of one process travel by reference and are never serialised by CAF: between
 // processes only the transport of this folder carries them.

@@ -10,8 +10,8 @@
 #include "actors/transport/transport.h"
 #include "base/mutex.h"
 #include "base/random_number.h"
-#include "client/reach_master.h"
-#include "schema/codec.h"
+#include "client/joining/reach_master.h"
+#include "schema/messages/codec.h"
 
 namespace embers::client {
 namespace {

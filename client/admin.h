@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "client/options.h"
+#include "client/joining/options.h"
 #include "schema/status.h"
 
 // Steers a running job from another process. Installed as part of embers::client, without libtorch.

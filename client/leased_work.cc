@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "client/pull.h"
+#include "client/pipeline/pull.h"
 
 namespace embers::client::detail {
 

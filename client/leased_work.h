@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "client/pipeline/session_actor.h"
 #include "client/session.h"
-#include "client/session_actor.h"
 #include "client/session_system.h"
 
 // What stands between a session's actors and the threads of a program that calls client::Session.
@@ -85,7 +85,7 @@ class Core : public std::enable_shared_from_this<Core> {
   // Whether it is pulled or over by then.
   bool wait(const LeasedWorkPtr& work, std::optional<Clock::time_point> deadline);
   LeasedWork::State state(const LeasedWork& work);
-  // More rows for a work that is pulled; waits. Throws as pull_now() of client/pull.h.
+  // More rows for a work that is pulled; waits. Throws as pull_now() of client/pipeline/pull.h.
   void pull_now(const Owners& owners, LeasedWork& work, std::vector<TableKeyList> lists,
                 std::vector<std::span<float>> places);
   void push(const LeasedWorkPtr& work);

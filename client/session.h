@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "client/options.h"
+#include "client/joining/options.h"
 
 // A program's part in a running job: it looks rows up, or it is leased minibatches and computes their
 // gradients itself. Installed as embers::client, without libtorch.

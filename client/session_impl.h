@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "client/joining/reach_master.h"
 #include "client/leased_work.h"
 #include "client/owner/replica_owner.h"
-#include "client/reach_master.h"
 #include "client/session.h"
 #include "client/session_system.h"
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "client/arguments.h"
-#include "client/pull.h"
+#include "client/pipeline/pull.h"
+#include "client/pipeline/whole_tables.h"
 #include "client/session_impl.h"
-#include "client/whole_tables.h"
 
 namespace embers::client {
 

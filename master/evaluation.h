@@ -11,7 +11,7 @@
 
 #include "base/files/output_file.h"
 #include "master/exact_auc.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 

@@ -11,7 +11,7 @@
 #include "base/floats/float_buffer.h"
 #include "master/evaluator.h"
 #include "master/report.h"
-#include "master/state/job_config.h"
+#include "master/state/events/job_config.h"
 #include "storage/external/key_value_server.h"
 
 namespace embers {

@@ -4,7 +4,7 @@
 
 #include "actors/owner/norms.h"
 #include "actors/owner/staleness.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 namespace {

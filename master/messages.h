@@ -1,8 +1,8 @@
 #pragma once
 
 #include "master/master.h"
-#include "master/state/events.h"
-#include "schema/message_form.h"
+#include "master/state/events/events.h"
+#include "schema/messages/message_form.h"
 #include "schema/status.h"
 
 namespace embers {

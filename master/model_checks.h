@@ -22,7 +22,7 @@ void check_model(const job::Job& job, const ModelSpec& model);
 // Of a job that trains: clipping must be possible there.
 void check_clipping(const job::Job& job, const ModelSpec& model);
 
-// A model that a worker told (schema/told_model.h) as the job has it: with the job's update rule and
+// A model that a worker told (schema/messages/told_model.h) as the job has it: with the job's update rule and
 // [storage.tables], and checked. `batch_size`, and what is returned: see settle_partitions().
 std::vector<std::string> settle_model(const job::Job& job, ModelSpec& model, uint64_t batch_size = 0);
 

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "master/state/counts.h"
+#include "master/state/events/counts.h"
 
 namespace embers {
 

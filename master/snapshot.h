@@ -8,7 +8,7 @@
 #include "actors/message_types.h"
 #include "base/files/disk.h"
 #include "base/floats/float_buffer.h"
-#include "master/state/cursor.h"
+#include "master/state/events/cursor.h"
 #include "schema/partition.h"
 #include "schema/table_spec.h"
 

@@ -44,7 +44,7 @@ struct Welcome $M.kind(4) {
 }
 
 struct Ping $M.kind(7) {
-  # Both ways, on every connection, four times in Welcome.silence; not answered. See actors/transport/liveness.h.
+  # Both ways, on every connection, four times in Welcome.silence; not answered. See actors/transport/connections/liveness.h.
   received @0 :UInt64;       # bytes that the sender has read from this connection
   waits @1 :Bool;            # the sender has no room, and reads nothing for now
 }

@@ -15,6 +15,7 @@ base/floats:          base
 base/files:           base
 base/log:             base
 schema:               base
+schema/messages:      base schema
 job/document:         base
 job/sections:         base schema job/document
 job/features:         base schema job/document job/sections
@@ -39,22 +40,32 @@ actors:               base schema
 actors/door:          base schema actors
 actors/frames:        base schema actors actors/door
 actors/shared_memory: base schema
+actors/transport/addresses: base actors/door
+actors/transport/connections: base schema actors actors/door actors/frames actors/shared_memory
 actors/transport:     base schema actors actors/door actors/frames actors/shared_memory
 actors/probe:         base schema actors actors/transport
 actors/routing:       base schema actors actors/transport storage
 actors/owner:         base schema actors storage
+master/state/leases:  base job storage/update_rules
+master/state/progress: base
+master/state/events:  base schema job actors/owner master/state/leases
 master/state:         base schema job storage/update_rules actors/owner
 master:               base schema job data storage actors master
+client/pipeline:      base schema job storage actors
+client/joining:       base schema job actors client/pipeline
+client/owner:         base schema job storage actors client/pipeline client/joining
 client:               base schema job storage actors
-client/owner:         base schema job storage actors client
 worker:               base schema job data model actors storage client
 apps/command_line:    base job
 apps/process:         base schema job storage actors client apps/command_line
 apps/shard:           base schema job storage actors client apps/command_line apps/process
 apps/control:         base schema client apps/command_line apps/process
 apps/top:             base schema client apps/command_line apps/process apps/control
+apps/launch/members:  base job actors/transport/addresses apps/command_line apps/process
+apps/launch/slurm/commands: base apps/command_line apps/process apps/launch/members
+apps/launch/processes: base apps/command_line apps/process apps/launch/members apps/launch/slurm/commands
+apps/launch/slurm:    base schema job client apps/command_line apps/process apps/launch/members apps/launch/processes
 apps/launch:          base schema job storage actors client apps/command_line apps/process
-apps/launch/slurm:    base schema job client apps/command_line apps/process apps/launch
 apps/doctor:          base schema job actors client apps/command_line apps/process
 apps/op:              base schema storage model apps/command_line
 apps/plan:            base schema job client master apps/process
@@ -71,15 +82,19 @@ bench/hosts:          base data apps/process bench/harness bench/models
 bench/partition:      base schema job apps/command_line apps/plan bench/harness
 bench/python:         base schema job data client apps/command_line apps/process bench/harness bench/models bench/peers
 bench:                base schema model apps/command_line apps/process bench
+python/src/calls:     base
+python/src/values:    base schema model/lookup
+python/src/session:   base client python/src/calls python/src/values
+python/src/jobs:      base job data storage actors master client apps/process apps/shard python/src/calls python/src/values
 python/src:           base schema job data storage actors master client model/lookup apps/command_line apps/process apps/shard
 """
 
 # library: its headers | files that may include them themselves | files that may see them through others' headers
 LIBRARIES = {
-    "CAF": (r"caf/", r"(actors|master(?!/state/)|client|worker|apps|bench)/", r"(actors|master(?!/state/)|client|worker|apps|bench|python/src/cluster)"),
+    "CAF": (r"caf/", r"(actors|master(?!/state/)|client|worker|apps|bench)/", r"(actors|master(?!/state/)|client|worker|apps|bench|python/src/jobs/cluster)"),
     "libtorch": (r"(torch|ATen|c10)/", r"(model|bench/peers)/", r"(model|bench|apps/op|apps/compute)/"),
-    "Asio": (r"boost/asio", r"(actors/transport|apps/process|apps/top|apps/launch|bench/wire)/", r"(actors|master|client|worker|apps|bench|python/src/cluster)"),
-    "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench|python/src/cluster)"),
+    "Asio": (r"boost/asio", r"(actors/transport|apps/process|apps/top|apps/launch|bench/wire)/", r"(actors|master|client|worker|apps|bench|python/src/jobs/cluster)"),
+    "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench|python/src/jobs/cluster)"),
     "TOML": (r"toml", r"job/", r"job/"),
     "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/raw_clients)[.]cc$", r"$."),
     "OpenSSL": (r"openssl/", r"actors/door/secret.cc$", r"$."),

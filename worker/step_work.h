@@ -1,6 +1,6 @@
 #pragma once
 
-#include "client/work.h"
+#include "client/pipeline/work.h"
 #include "data/minibatch.h"
 #include "model/step.h"
 

@@ -4,7 +4,7 @@
 
 #include "actors/routing/local_model.h"
 #include "actors/spawn.h"
-#include "client/pull.h"
+#include "client/pipeline/pull.h"
 #include "worker/step_work.h"
 
 namespace embers {

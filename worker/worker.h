@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "client/session_actor.h"
+#include "client/pipeline/session_actor.h"
 #include "data/dataset.h"
 #include "model/step.h"
 

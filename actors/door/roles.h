@@ -1,6 +1,6 @@
 #pragma once
 
-#include "schema/messages.h"
+#include "schema/messages/messages.h"
 
 namespace embers {
 

@@ -6,9 +6,9 @@
 
 #include "actors/message_types.h"
 #include "base/errors.h"
-#include "schema/codec.h"
-#include "schema/message.h"
-#include "schema/received.h"
+#include "schema/messages/codec.h"
+#include "schema/messages/message.h"
+#include "schema/messages/received.h"
 
 namespace embers {
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 #include "schema/table_spec.h"
 
 namespace embers {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "actors/owner/accumulate.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 #include "schema/table_spec.h"
 #include "storage/update_rules/clipping.h"
 

@@ -9,7 +9,7 @@
 
 #include "actors/owner/applied_note.h"
 #include "actors/owner/staleness.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 

@@ -1,6 +1,6 @@
 #include "actors/owner/norms.h"
 
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 

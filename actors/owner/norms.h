@@ -1,7 +1,7 @@
 #pragma once
 
-#include "schema/message.h"
-#include "schema/messages.h"
+#include "schema/messages/message.h"
+#include "schema/messages/messages.h"
 #include "storage/update_rules/clipping.h"
 
 namespace embers {

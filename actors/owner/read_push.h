@@ -5,7 +5,7 @@
 #include <span>
 
 #include "actors/owner/gradients.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 #include "schema/table_spec.h"
 
 namespace embers {

@@ -9,7 +9,7 @@
 #include "actors/message_types.h"
 #include "actors/owner/activity.h"
 #include "actors/owner/applied_note.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 #include "schema/partition.h"
 #include "schema/table_spec.h"
 #include "storage/external/external_store.h"

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "schema/received.h"
+#include "schema/messages/received.h"
 #include "storage/journal/journal_file.h"
 
 namespace embers {

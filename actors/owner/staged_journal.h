@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/files/disk.h"
-#include "schema/message.h"
+#include "schema/messages/message.h"
 
 namespace embers {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "schema/message.h"
+#include "schema/messages/message.h"
 
 namespace embers {
 

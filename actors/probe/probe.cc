@@ -4,7 +4,7 @@
 
 #include "actors/errors.h"
 #include "base/host.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 namespace {

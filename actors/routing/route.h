@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 #include "schema/partition.h"
 
 namespace embers {

@@ -7,7 +7,7 @@
 
 #include "actors/shared_memory/lender.h"
 #include "base/forks.h"
-#include "schema/message.h"
+#include "schema/messages/message.h"
 
 namespace embers {
 

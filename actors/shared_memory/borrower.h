@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "actors/shared_memory/lender.h"
-#include "schema/message.h"
+#include "schema/messages/message.h"
 
 namespace embers {
 

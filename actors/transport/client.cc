@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "actors/transport/local_address.h"
-#include "actors/transport/peer_address.h"
-#include "actors/transport/unix_address.h"
+#include "actors/transport/addresses/local_address.h"
+#include "actors/transport/addresses/unix_address.h"
+#include "actors/transport/connections/peer_address.h"
 #include "base/host.h"
 #include "base/random_number.h"
 

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <variant>
 
-#include "actors/transport/peer_address.h"
-#include "actors/transport/unix_address.h"
+#include "actors/transport/addresses/unix_address.h"
+#include "actors/transport/connections/peer_address.h"
 
 namespace embers {
 namespace asio = boost::asio;

@@ -11,7 +11,7 @@
 #include "actors/door/refusal_log.h"
 #include "actors/errors.h"
 #include "actors/frames/dispatch.h"
-#include "actors/transport/advertise.h"
+#include "actors/transport/addresses/advertise.h"
 #include "actors/transport/transport.h"
 
 namespace embers {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "actors/door/secret.h"
-#include "actors/transport/connection.h"
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
+#include "actors/transport/connections/connection.h"
 #include "actors/transport/sweep.h"
 #include "base/mutex.h"
 

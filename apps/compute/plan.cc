@@ -91,7 +91,7 @@ int plan_job(const PlanOptions& options) {
     model.tables = workload.tables;
     check_clipping(with, model);
   }
-  const plan::Plan plan = plan::make_plan(workload, shards, {.rounds = 7, .seconds = options.seconds},
+  const plan::Plan plan = plan::make_plan(workload, shards, {.seconds = options.seconds},
                                           [](const std::string& line) { spdlog::info("{}", line); });
   const std::string json = plan::to_json(plan).dump(2) + "\n";
   if (!options.job.report.empty()) write_file(options.job.report, json);

@@ -10,7 +10,7 @@
 
 #include "actors/probe/probe.h"
 #include "actors/routing/remote_owner.h"
-#include "actors/transport/job_dir.h"
+#include "actors/transport/addresses/job_dir.h"
 #include "actors/transport/server.h"
 #include "apps/compute/compute.h"
 #include "apps/compute/console.h"

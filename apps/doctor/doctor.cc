@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "actors/system_config.h"
-#include "actors/transport/local_address.h"
+#include "actors/transport/addresses/local_address.h"
 #include "actors/transport/server.h"
 #include "apps/doctor/here.h"
 #include "apps/doctor/network.h"

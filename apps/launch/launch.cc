@@ -16,11 +16,11 @@
 #include <optional>
 #include <set>
 
-#include "actors/transport/job_dir.h"
+#include "actors/transport/addresses/job_dir.h"
 #include "apps/launch/job_watch.h"
-#include "apps/launch/launch_dir.h"
-#include "apps/launch/log_follower.h"
-#include "apps/launch/orders.h"
+#include "apps/launch/members/launch_dir.h"
+#include "apps/launch/members/log_follower.h"
+#include "apps/launch/members/orders.h"
 #include "apps/launch/policy.h"
 #include "apps/launch/slurm/submit.h"
 #include "apps/launch/starters.h"

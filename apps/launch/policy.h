@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/launch/starter.h"
+#include "apps/launch/members/starter.h"
 
 namespace embers::launch {
 

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include "apps/launch/host_starter.h"
+#include "apps/launch/processes/host_starter.h"
+#include "apps/launch/processes/ssh_starter.h"
 #include "apps/launch/slurm/starter.h"
-#include "apps/launch/ssh_starter.h"
 
 namespace embers::launch {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "apps/launch/orders.h"
-#include "apps/launch/starter.h"
+#include "apps/launch/members/orders.h"
+#include "apps/launch/members/starter.h"
 
 namespace embers::launch {
 

@@ -59,8 +59,8 @@ class Profile {
       table.token = sides[0].cost();
       if (sides.size() == 1) continue;
       table.encoding = sides[1].cost();
-      if (table.token->seconds > kClearlyFaster * table.encoding->seconds)
-        table.recommended = Partition::kEncoding;
+      table.ratio = paired_ratio(sides[0].seconds, sides[1].seconds);
+      if (table.ratio > kClearlyFaster) table.recommended = Partition::kEncoding;
     }
     measure_whole();
     return std::move(plan_);
@@ -160,6 +160,12 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+double paired_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
+  return median(std::move(ratios));
 }
 
 const ShardsPlan& Plan::recommended() const {

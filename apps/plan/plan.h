@@ -25,6 +25,7 @@ struct TablePlan {
   double keys = 0;                      // unique, a minibatch
   std::optional<Cost> token, encoding;  // without keys: neither; encoding: not where token_only
   std::string token_only;               // why it cannot be split by columns; "" if it can
+  double ratio = 0;  // seconds of token over those of encoding, the median of pairs of blocks
   Partition recommended = Partition::kToken;
   Partition automatic = Partition::kToken;  // what partition = "auto" chooses ...
   std::string automatic_why;                // ... and why
@@ -48,7 +49,7 @@ struct Plan {
 };
 
 struct Effort {
-  size_t rounds = 7;    // blocks of each strategy, in turns
+  size_t rounds = 15;   // blocks of each strategy, in turns
   double seconds = 20;  // of measuring for each number of shards, about
 };
 
@@ -60,5 +61,7 @@ Plan make_plan(const Workload& workload, const std::vector<uint32_t>& shards, co
 inline constexpr double kClearlyFaster = 1.03;
 
 double median(std::vector<double> values);  // not empty
+// The median of a[i] / b[i]: what disturbs the machine for a while disturbs both. As long as each other.
+double paired_ratio(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace embers::plan

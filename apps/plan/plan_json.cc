@@ -23,6 +23,7 @@ Json json_of(const TablePlan& table) {
           {"keys", table.keys},
           {"token", json_of(table.token)},
           {"encoding", json_of(table.encoding)},
+          {"ratio", table.encoding ? Json(table.ratio) : Json(nullptr)},
           {"token_only", table.token_only},
           {"recommended", name(table.recommended)},
           {"auto", name(table.automatic)},

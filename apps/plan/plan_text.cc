@@ -26,7 +26,7 @@ std::string short_keys(double keys) {
 std::string verdict(const TablePlan& table) {
   if (!table.token) return "token (the minibatches have no keys of it)";
   if (!table.token_only.empty()) return "token only: " + table.token_only;
-  const double ratio = table.token->seconds / table.encoding->seconds;
+  const double ratio = table.ratio;
   const char* const difference = ratio >= 1 ? "faster" : "slower";
   return fmt::format("{} (encoding is {:.2f} x {})", name(table.recommended), ratio >= 1 ? ratio : 1 / ratio,
                      difference);

@@ -11,7 +11,7 @@
 #include "apps/process/runtime.h"
 #include "base/host.h"
 #include "base/log/standard_error.h"
-#include "client/slurm.h"
+#include "client/joining/slurm.h"
 
 namespace embers {
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "actors/door/secret.h"
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
 #include "apps/command_line/command.h"
 #include "base/errors.h"
+#include "client/joining/reach_master.h"
 #include "client/owner/joined_owner.h"
-#include "client/reach_master.h"
 
 // What the processes of a job that is spread over several have in common.
 namespace embers {
@@ -30,7 +30,7 @@ Credentials credentials(const AccessOptions& options, const std::function<Secret
 
 // kInvalid when neither these options nor the environment say where the master is.
 void check_location(const JoinOptions& options);
-// How a member gets into its job: see client/reach_master.h.
+// How a member gets into its job: see client/joining/reach_master.h.
 JobAccess find_job(const JoinOptions& options);
 
 // How an owner of this process joins; kInvalid naming an option that is wrong. Raises the limit of open

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/transport/advertise.h"
+#include "actors/transport/addresses/advertise.h"
 #include "apps/process/private_folder.h"
 #include "storage/external/key_value_server.h"
 

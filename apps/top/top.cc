@@ -21,7 +21,7 @@
 #include "apps/top/view.h"
 #include "apps/top/watcher.h"
 #include "base/log/standard_error.h"
-#include "client/reach_master.h"
+#include "client/joining/reach_master.h"
 
 namespace embers {
 namespace {

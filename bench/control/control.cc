@@ -10,9 +10,9 @@
 // A lease is a LeaseRequest with one minibatch in its answer, and the DoneRequest of that minibatch: two
 // round trips. Meanwhile all members beat once a second and wait for orders, as real ones do.
 //
-// In its turn, so many workers as the largest one has lease from a bare master (bare_master.h), which does
-// nothing but receive and send the same bytes: what the kernel takes, and so the limit. It runs under both
-// scheduling policies; the real ones choose theirs themselves.
+// In their turns, so many workers as the largest one has, and so many as control.scale compares with, lease
+// from bare masters (bare_master.h), which do nothing but receive and send the same bytes: what the kernel
+// takes, and so the limit. They run under both scheduling policies; the real ones choose theirs themselves.
 //
 // Master and members share the machine's cores, so rates by the clock say little. What is compared is the
 // processor time that the master's process took, with all its threads: of connections, actors, log.
@@ -23,7 +23,8 @@
 //   control.member_kib         of the master's resident memory, at most, over what it was with 10 workers
 //   control.scale              processor time of a lease with most workers over that with 100, in the same
 //                              round: always or paced, whichever is larger. Without what idle members cost,
-//                              which is measured in the same round, and reported (idle_cpu)
+//                              which is measured in the same round, and reported (idle_cpu). The bare
+//                              program's is reported beside (scale.bare)
 // Values are medians over the rounds; the report has their ranges, too.
 #include <arpa/inet.h>
 
@@ -289,12 +290,16 @@ int bench_control(const BenchOptions& options) {
       measure_idle(loop, side, size.seconds);
       return Cost{side.always.back().cpu_us * 1e-6, side.always.back().cpu_us * 1e-6};
     });
-  Bare bare(loop, size.workers.back());
-  for (const Policy policy : kPolicies)
-    contest.add("bare", name(policy), [&, policy] {
-      measure_bare(loop, bare, policy, size.seconds);
-      return Cost{bare.always[policy].back().cpu_us * 1e-6, bare.always[policy].back().cpu_us * 1e-6};
-    });
+  Bare bare(loop, size.workers.back()), bare_small(loop, size.small);
+  const auto add_bare = [&](const char* side, Bare& one) {
+    for (const Policy policy : kPolicies)
+      contest.add(side, name(policy), [&, policy] {
+        measure_bare(loop, one, policy, size.seconds);
+        return Cost{one.always[policy].back().cpu_us * 1e-6, one.always[policy].back().cpu_us * 1e-6};
+      });
+  };
+  add_bare("bare", bare);
+  add_bare("bare, few workers", bare_small);
   contest.measure(size.rounds);
   for (const auto& side : sides) {
     Json json{{"workers", side->workers},
@@ -340,6 +345,9 @@ int bench_control(const BenchOptions& options) {
            result.at("workers_lost").dump());
   }
   bare.crowd->expect_end();
+  bare_small.crowd->expect_end();
+  const Estimate bare_scale = contest.speed("bare, few workers", "bare");
+  report["scale"]["bare"] = bare_scale.value;
   const bool batch = contest.configuration("bare") == name(Policy::kBatch);
   report["bare"] = to_json(bare.always[batch ? Policy::kBatch : Policy::kOther]);
   report["sides"] = contest.json();
@@ -351,6 +359,8 @@ int bench_control(const BenchOptions& options) {
       target_at_most("control.heartbeat_p99_ms", most(paced["heartbeat_p99_ms"]["median"], joined_p99), 100),
       target_at_most("control.member_kib", kib, 64),
       target_at_most("control.scale", most(scale_always["median"], scale_paced["median"]), 1.5)};
+  fmt::print("a lease of the bare program takes {:.2f} times as much with {} workers as with {}\n",
+             bare_scale.value, large.workers, small.workers);
   return end_report(report, options);
 }
 

@@ -15,7 +15,7 @@
 #include "apps/process/child.h"
 #include "apps/process/program.h"
 #include "base/errors.h"
-#include "client/reach_master.h"
+#include "client/joining/reach_master.h"
 #include "data/dataset.h"
 #include "model/step.h"
 

@@ -8,7 +8,8 @@
 // A worker pulls a minibatch's rows and pushes gradients for them, then those of the next one; it computes
 // nothing. Master and shards are processes of their own (apps/plan/). Each run is a job of its own, in which
 // blocks of the sides take turns, there and back; both tables begin with zeros, get the same gradients, and
-// must have the same rows at the end, bit by bit. A run's ratio is that of the medians of its blocks.
+// must have the same rows at the end, bit by bit. A run's ratio is the median of those of its pairs of
+// blocks.
 //
 //   partition.plan_is_right   1 if for the wide table with hot keys and for the narrow one the faster
 //   strategy is
@@ -64,6 +65,7 @@ plan::Workload workload_of(const Case& c) {
 
 struct Run {
   double token = 0, encoding = 0;  // seconds of a step
+  double ratio = 0;                // token over encoding, the median of pairs of blocks
   double token_bytes = 0, encoding_bytes = 0;
 };
 
@@ -94,7 +96,8 @@ Run run(const plan::Workload& workload, size_t rounds, double block_seconds) {
       fail(ErrorCode::kInternal, "table '{}' has other rows with encoding than with token",
            workload.tables[0].name);
   }
-  return {median(seconds[0]), median(seconds[1]), bytes[0], bytes[1]};
+  return {median(seconds[0]), median(seconds[1]), plan::paired_ratio(seconds[0], seconds[1]), bytes[0],
+          bytes[1]};
 }
 
 struct Verdict {
@@ -111,11 +114,11 @@ Verdict measure(const Case& c, bool quick) {
     last = run(workload, quick ? 3 : 8, quick ? 0.02 : 0.25);
     token.push_back(last.token);
     encoding.push_back(last.encoding);
-    ratios.push_back(last.token / last.encoding);
+    ratios.push_back(last.ratio);
   }
   const Estimate ratio = median_estimate(ratios);
-  const plan::Plan plan = plan::make_plan(workload, {kShards}, {.rounds = 7, .seconds = quick ? 1.0 : 10.0},
-                                          [](const std::string&) {});
+  const plan::Plan plan =
+      plan::make_plan(workload, {kShards}, {.seconds = quick ? 1.0 : 10.0}, [](const std::string&) {});
   const plan::TablePlan& planned = plan.shards[0].tables[0];
   const Partition faster = ratio.value > 1 ? Partition::kEncoding : Partition::kToken;
   fmt::print(

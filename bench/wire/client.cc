@@ -16,8 +16,8 @@
 #include "bench/harness/child.h"
 #include "bench/harness/compare.h"
 #include "bench/wire/owner.h"
-#include "client/pull.h"
-#include "client/push.h"
+#include "client/pipeline/pull.h"
+#include "client/pipeline/push.h"
 
 namespace embers {
 namespace {

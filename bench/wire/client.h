@@ -10,7 +10,7 @@
 #include "apps/process/runtime.h"
 #include "bench/harness/latencies.h"
 #include "bench/wire/keys.h"
-#include "client/work.h"
+#include "client/pipeline/work.h"
 
 namespace embers {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "actors/message_types.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 #include "schema/table_spec.h"
 
 // An owner process, which works like a shard process: embers' side of `embers bench wire` and `embers bench

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <thread>
 
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
+#include "actors/transport/addresses/unix_address.h"
 #include "actors/transport/transport.h"
-#include "actors/transport/unix_address.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
 #include "bench/harness/child.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "actors/frames/frame.h"
-#include "actors/transport/connection.h"
+#include "actors/transport/connections/connection.h"
 
 // What the wire is compared with: programs that move the frames of pulls, and nothing else. A client sends
 // requests for rows as a worker's proxy would, with some of them on their way; a server reads

@@ -29,7 +29,7 @@
 #include "bench/wire/keys.h"
 #include "bench/wire/latency.h"
 #include "bench/wire/sockets.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 namespace {

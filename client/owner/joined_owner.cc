@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "actors/ask.h"
-#include "actors/transport/local_address.h"
+#include "actors/transport/addresses/local_address.h"
 #include "base/host.h"
 #include "base/random_number.h"
 #include "client/owner/owner_config.h"

@@ -9,8 +9,8 @@
 #include "actors/owner/owner.h"
 #include "actors/probe/probe.h"
 #include "actors/transport/server.h"
+#include "client/joining/reach_master.h"
 #include "client/owner/owner_life.h"
-#include "client/reach_master.h"
 #include "storage/memory/page_filler.h"
 
 namespace embers {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "client/owner/joined_owner.h"
-#include "client/session_actor.h"
+#include "client/pipeline/session_actor.h"
 
 namespace embers {
 

@@ -26,13 +26,14 @@ foreach(library base schema job data model)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${library}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/${library}
           FILES_MATCHING PATTERN "*.h")
 endforeach()
-foreach(header admin options session)
-  install(FILES ${CMAKE_SOURCE_DIR}/client/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/client)
+foreach(header admin session joining/options)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${CMAKE_SOURCE_DIR}/client/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/client/${folder})
 endforeach()
 install(DIRECTORY ${CMAKE_BINARY_DIR}/schema/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/embers/schema
         FILES_MATCHING PATTERN "*.capnp.h" PATTERN "message_kinds.h" PATTERN CMakeFiles EXCLUDE)
 
-# Headers that users' models may include by the paths they had before they were moved into folders.
+# Headers that users' models and programs may include by the paths they had before they were moved into folders.
 function(embers_forward_header old new)
   file(CONFIGURE OUTPUT forwarding/${old} CONTENT
        "#pragma once\n\n// Moved: include the header below.\n#include \"${new}\"  // IWYU pragma: export\n" @ONLY)
@@ -47,6 +48,7 @@ embers_forward_header(model/combine.h model/lookup/combiner.h)
 embers_forward_header(schema/errors.h base/errors.h)
 embers_forward_header(schema/suggest.h base/suggest.h)
 embers_forward_header(data/job.h job/job.h)
+embers_forward_header(client/options.h client/joining/options.h)
 
 foreach(component shared model client)
   install(EXPORT embers_${component}_targets NAMESPACE embers:: DESTINATION ${embers_package_dir})

@@ -9,16 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "master/state/clocks.h"
-#include "master/state/events.h"
-#include "master/state/job_config.h"
-#include "master/state/lease_deadlines.h"
+#include "master/state/events/events.h"
+#include "master/state/events/job_config.h"
+#include "master/state/events/orders.h"
+#include "master/state/events/questions.h"
+#include "master/state/events/waiting_list.h"
+#include "master/state/events/wanted_checkpoint.h"
+#include "master/state/leases/clocks.h"
+#include "master/state/leases/lease_deadlines.h"
 #include "master/state/membership.h"
-#include "master/state/orders.h"
-#include "master/state/questions.h"
-#include "master/state/time_left.h"
-#include "master/state/waiting_list.h"
-#include "master/state/wanted_checkpoint.h"
+#include "master/state/progress/time_left.h"
 #include "schema/partition.h"
 #include "schema/status.h"
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "master/state/rate.h"
+#include "master/state/progress/rate.h"
 
 namespace embers {
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kBagsPerRange = 256;
 constexpr int64_t kBagsAhead = 512;
+constexpr int64_t kCachedFloats = 192 << 10;  // 768 KiB of a second-level cache
 
 float divisor(Combiner combiner, const float* weight, int64_t begin, int64_t end) {
   float sum = 0;
@@ -55,10 +56,15 @@ ClipTask clip_task(const LocalTable& table, RowClips& clips) {
           clips.clipped.data(), clips.factor.data(), &clips.count};
 }
 
-// Clips rows some bags ahead of combining them, so that they come from memory once. Dedupe numbers rows as
-// they appear first: so many bags bring new rows that lie next to one another.
+// Clips rows shortly before they are combined, so that they come from memory once: all of them where the
+// cache holds them, else those of some bags ahead. Dedupe numbers rows as they appear first: so many bags
+// bring new rows that lie next to one another.
 void clip_and_combine(const CombineTask& task, const LookupPass& pass, const RowKernels& kernels) {
   const ClipTask clip = clip_task(*pass.table, *pass.clips);
+  if (pass.table->rows() * pass.table->dim() <= kCachedFloats) {
+    kernels.clip(clip, 0, pass.table->rows());
+    return kernels.combine(task, 0, pass.bags());
+  }
   int64_t found = 0;
   for (int64_t bag = 0; bag < pass.bags(); bag += kBagsAhead) {
     const int64_t end = std::min(bag + kBagsAhead, pass.bags());

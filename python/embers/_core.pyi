@@ -95,9 +95,9 @@ class Minibatch:
     evaluate: bool
     def ask_to_begin(self) -> None:
         """Asks what begin() asks, and returns at once: begin() gives the answer."""
-    def begin(self) -> bool:
+    def begin(self, timeout: Optional[float] = None) -> Optional[bool]:
         """The work begins: its deadline counts from here. Waits in sync mode until the version is there. False: give it back,
-        and draw again, lowest first."""
+        and draw again, lowest first. None: it has not begun in so many seconds; ask again."""
     def pull(self, lists: Sequence[Tuple[str, Keys]]) -> None:
         """Asks for rows of keys that are unique in each list, and for the parameters. Returns at once."""
     def pull_more(self, lists: Sequence[Tuple[str, Keys]]) -> bool:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from .loop import Training
 
 
+# Seconds for which a minibatch that has begun waits for the next one to begin.
+_PATIENCE = 0.05
+
+
 class EpochLoop:
     """One loop over job.train(loader)."""
 
@@ -54,6 +58,7 @@ class EpochLoop:
         self._epoch = 0
         self._open: Deque[Step] = collections.deque()  # begun and pulled, in order
         self._unbegun: Optional[Step] = None  # taken from the loader
+        self._is_announced = False  # and asked to begin
         self._is_closed = False
         workers = getattr(loader, "num_workers", 0)
         drawn_ahead = workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
@@ -138,16 +143,23 @@ class EpochLoop:
         while len(self._open) <= self._ahead:
             if self._unbegun is None:
                 self._unbegun = self._take(batches)
+                self._is_announced = False
             step = self._unbegun
             if step is None:
                 return True
             if not self._is_of_open_version(step.minibatch):
                 return False  # its version is not there before those that are open are stepped
-            step.minibatch.ask_to_begin()
-            if self._keys is not None:  # while the answer is on its way
-                for batch in step.batches:
-                    step.rows.announce(self._keys(batch))
-            if not step.minibatch.begin():
+            if not self._is_announced:
+                step.minibatch.ask_to_begin()
+                self._is_announced = True
+                if self._keys is not None:  # while the answer is on its way
+                    for batch in step.batches:
+                        step.rows.announce(self._keys(batch))
+            # Before a checkpoint the master lets nothing begin until all that has begun is done.
+            begun = step.minibatch.begin(_PATIENCE if self._open else None)
+            if begun is None:
+                return False
+            if not begun:
                 self._unbegun = None
                 _give_back([step.minibatch, *self._sampler.forget()])
                 self._drop_next()

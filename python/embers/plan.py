@@ -52,7 +52,8 @@ def plan(*, tables: Mapping[str, Union[int, Mapping[str, Any]]], batches: Iterab
     lines = []
     if optimizer is not None:
         lines.append(f"optimizer = {text_of({'name': optimizer} if isinstance(optimizer, str) else optimizer)}")
-    for section, given in {"job": {}, "training": {"mode": mode}, "storage": {}}.items():
+    defaults: Dict[str, Dict[str, Any]] = {"job": {}, "training": {"mode": mode}, "storage": {}}
+    for section, given in defaults.items():
         lines.append(f"{section} = {text_of({**given, **sections.get(section, {})}, section)}")
     with tempfile.TemporaryDirectory(prefix="embers-plan-") as folder:
         job, keys = os.path.join(folder, "job.toml"), os.path.join(folder, "keys.json")

@@ -3,19 +3,19 @@
 #include <pybind11/pybind11.h>
 
 #include "base/forks.h"
-#include "python/src/calls.h"
-#include "python/src/cluster.h"
-#include "python/src/columns.h"
-#include "python/src/errors.h"
-#include "python/src/job_file.h"
-#include "python/src/job_reader.h"
-#include "python/src/joined.h"
-#include "python/src/local_job.h"
-#include "python/src/log.h"
-#include "python/src/minibatch.h"
-#include "python/src/numeric.h"
-#include "python/src/session.h"
-#include "python/src/unique.h"
+#include "python/src/calls/calls.h"
+#include "python/src/calls/errors.h"
+#include "python/src/calls/log.h"
+#include "python/src/jobs/cluster.h"
+#include "python/src/jobs/job_file.h"
+#include "python/src/jobs/job_reader.h"
+#include "python/src/jobs/local_job.h"
+#include "python/src/session/joined.h"
+#include "python/src/session/minibatch.h"
+#include "python/src/session/session.h"
+#include "python/src/values/columns.h"
+#include "python/src/values/numeric.h"
+#include "python/src/values/unique.h"
 
 PYBIND11_MODULE(_core, module) {
   using namespace embers;

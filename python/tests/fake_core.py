@@ -110,6 +110,7 @@ class Cluster:
         self.resets = 0
         self.pulls = 0  # requests
         self.refuse = set()  # numbers whose begin() is refused, once
+        self.alone = set()  # numbers that begin only when what has begun before them is done, as around a checkpoint
 
     def join(self, tables, parameters, data, work, window):
         with self.changed:
@@ -325,13 +326,18 @@ class Minibatch:
     def ask_to_begin(self):
         self._expect("leased")
 
-    def begin(self):
+    def begin(self, timeout=None):
         c = self.session.cluster
+        deadline = None if timeout is None else time.monotonic() + timeout
         with c.changed:
             self._expect("leased")
             if self.number in c.refuse:
                 c.refuse.remove(self.number)
                 return False
+            while self.number in c.alone and any(n in c.leased for n in self.session.begun):
+                if deadline is not None and time.monotonic() >= deadline:
+                    return None
+                c.changed.wait(timeout)
             while c.mode == "sync":
                 self.session.check()
                 if not self._is_mine():
@@ -343,7 +349,9 @@ class Minibatch:
                 if lower or behind:
                     c.resets += 1
                     return False
-                c.changed.wait()
+                if deadline is not None and time.monotonic() >= deadline:
+                    return None
+                c.changed.wait(timeout)
             self.state = "begun"
             self.session.begun.add(self.number)
             return True

@@ -41,6 +41,15 @@ def test_what_may_not_be_begun_is_given_back_and_drawn_again(num_workers, keys):
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
+def test_what_has_begun_is_trained_though_the_next_may_not_begin_before_it_is_done(num_workers):
+    cluster, job, net, opt, loader = one_worker(num_workers=num_workers)
+    cluster.alone = {1, 6, 7, 22}
+    for batch in job.train(loader, keys=KEYS["known"]):
+        train_one(net, opt, batch)
+    each_counted_once(cluster, epochs=1)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
 def test_break_gives_back_what_was_not_stepped_and_the_epoch_goes_on(num_workers):
     cluster, job, net, opt, loader = one_worker(num_workers=num_workers)
     for i, batch in enumerate(job.train(loader, keys=KEYS["known"])):

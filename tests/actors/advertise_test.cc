@@ -1,9 +1,9 @@
 // Where others are told that a process listens.
-#include "actors/transport/advertise.h"
+#include "actors/transport/addresses/advertise.h"
 
 #include <gtest/gtest.h>
 
-#include "actors/transport/endpoint.h"
+#include "actors/transport/addresses/endpoint.h"
 #include "tests/support/expect_error.h"
 
 namespace embers {

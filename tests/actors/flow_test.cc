@@ -1,5 +1,5 @@
 // Back-pressure: bytes that arrive and leave are bounded, nothing is too large to pass alone, nobody hangs.
-#include "actors/transport/flow.h"
+#include "actors/transport/connections/flow.h"
 
 #include <future>
 #include <thread>

@@ -1,5 +1,5 @@
-#include "actors/transport/job_dir.h"
-#include "actors/transport/advertise.h"
+#include "actors/transport/addresses/job_dir.h"
+#include "actors/transport/addresses/advertise.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // Connections whose peer, or whose network, is no longer there: noticed at both ends, cut, and made again.
-#include "actors/transport/liveness.h"
+#include "actors/transport/connections/liveness.h"
 
 #include <atomic>
 #include <future>

@@ -1,4 +1,4 @@
-#include "actors/transport/schedule.h"
+#include "actors/transport/connections/schedule.h"
 
 #include <gtest/gtest.h>
 

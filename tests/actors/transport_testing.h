@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "actors/ask.h"
+#include "actors/transport/addresses/unix_address.h"
 #include "actors/transport/client.h"
 #include "actors/transport/server.h"
-#include "actors/transport/unix_address.h"
 #include "tests/support/actors.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"

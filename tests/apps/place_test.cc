@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "actors/transport/local_address.h"
+#include "actors/transport/addresses/local_address.h"
 #include "apps/process/joining.h"
 
 namespace embers {

@@ -1,5 +1,5 @@
 // What a plan leaves to be pulled when the worker's caches have some of its rows.
-#include "client/cached_pull.h"
+#include "client/pipeline/cached_pull.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "actors/errors.h"
-#include "client/pull.h"
+#include "client/pipeline/pull.h"
 #include "tests/client/stage_testing.h"
 
 namespace embers {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "client/push.h"
+#include "client/pipeline/push.h"
 #include "tests/support/actors.h"
 
 namespace embers {

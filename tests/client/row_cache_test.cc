@@ -1,4 +1,4 @@
-#include "client/row_cache.h"
+#include "client/pipeline/row_cache.h"
 
 #include <gtest/gtest.h>
 

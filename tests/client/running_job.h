@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "actors/ask.h"
-#include "actors/transport/job_dir.h"
+#include "actors/transport/addresses/job_dir.h"
 #include "actors/transport/server.h"
 #include "base/host.h"
 #include "client/session.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/work.h"
+#include "client/pipeline/work.h"
 #include "tests/support/actors.h"
 #include "tests/support/simulation.h"
 

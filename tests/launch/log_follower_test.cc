@@ -1,5 +1,5 @@
 // What members append to their logs, as the launcher shows it.
-#include "apps/launch/log_follower.h"
+#include "apps/launch/members/log_follower.h"
 
 #include <gtest/gtest.h>
 

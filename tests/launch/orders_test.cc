@@ -1,12 +1,12 @@
 // How members are run: the words of their commands.
-#include "apps/launch/orders.h"
+#include "apps/launch/members/orders.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "apps/launch/quoted.h"
-#include "apps/launch/ssh_starter.h"
+#include "apps/launch/members/quoted.h"
+#include "apps/launch/processes/ssh_starter.h"
 #include "base/errors.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"

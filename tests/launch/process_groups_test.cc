@@ -1,5 +1,5 @@
 // Processes that end with the one that started them, with all that they have started.
-#include "apps/launch/process_groups.h"
+#include "apps/launch/processes/process_groups.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

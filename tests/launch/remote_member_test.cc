@@ -1,6 +1,6 @@
 // `embers member`, which runs a command for a launcher on another host: its standard input stands for ssh's
 // connection.
-#include "apps/launch/remote_member.h"
+#include "apps/launch/processes/remote_member.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

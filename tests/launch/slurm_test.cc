@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <fstream>
 
-#include "apps/launch/slurm/commands.h"
+#include "apps/launch/slurm/commands/commands.h"
+#include "apps/launch/slurm/commands/steps.h"
 #include "apps/launch/slurm/places.h"
 #include "apps/launch/slurm/starter.h"
-#include "apps/launch/slurm/steps.h"
 #include "apps/launch/slurm/submit.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/process.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "master/state/events.h"
+#include "master/state/events/events.h"
 
 namespace embers::job_state_testing {
 

@@ -1,4 +1,4 @@
-#include "master/state/lease_deadlines.h"
+#include "master/state/leases/lease_deadlines.h"
 
 #include <gtest/gtest.h>
 

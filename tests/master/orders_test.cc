@@ -1,4 +1,4 @@
-#include "master/state/orders.h"
+#include "master/state/events/orders.h"
 
 #include <gtest/gtest.h>
 

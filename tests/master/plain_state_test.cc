@@ -7,10 +7,10 @@
 
 #include "master/evaluation.h"
 #include "master/report.h"
-#include "master/state/clocks.h"
-#include "master/state/leases.h"
+#include "master/state/leases/clocks.h"
+#include "master/state/leases/leases.h"
+#include "master/state/leases/versions.h"
 #include "master/state/membership.h"
-#include "master/state/versions.h"
 
 namespace embers {
 namespace {

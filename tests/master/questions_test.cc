@@ -1,4 +1,4 @@
-#include "master/state/questions.h"
+#include "master/state/events/questions.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // How fast a count has grown lately.
-#include "master/state/rate.h"
+#include "master/state/progress/rate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // How much longer a job will take, by jobs whose pace the test decides.
-#include "master/state/time_left.h"
+#include "master/state/progress/time_left.h"
 
 #include <gtest/gtest.h>
 

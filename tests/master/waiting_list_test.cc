@@ -1,4 +1,4 @@
-#include "master/state/waiting_list.h"
+#include "master/state/events/waiting_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // Messages: what is written is read back; what is malformed is kBadFrame.
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <random>
 
-#include "schema/received.h"
+#include "schema/messages/received.h"
 #include "tests/support/expect_error.h"
 
 namespace embers {

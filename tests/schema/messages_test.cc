@@ -1,5 +1,5 @@
 // What the schemas' annotations say about messages.
-#include "schema/messages.h"
+#include "schema/messages/messages.h"
 
 #include <capnp/schema.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace {
 

@@ -1,12 +1,12 @@
 // Messages from outside: honest ones are taken, crafted ones are refused before anyone copies from them.
-#include "schema/received.h"
+#include "schema/messages/received.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 #include "tests/support/crafted.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/memory_limit.h"

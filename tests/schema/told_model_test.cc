@@ -1,5 +1,5 @@
 // What a worker tells of a job without model and data of its own.
-#include "schema/told_model.h"
+#include "schema/messages/told_model.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include "actors/owner/owner.h"
 #include "actors/routing/remote_owner.h"
 #include "client/owner/owner_life.h"
-#include "client/session_actor.h"
+#include "client/pipeline/session_actor.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "tests/support/actors.h"
 #include "tests/support/master_config.h"

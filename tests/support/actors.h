@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/owner/owner.h"
-#include "schema/codec.h"
+#include "schema/messages/codec.h"
 
 namespace embers::testing_support {
 

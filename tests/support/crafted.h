@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "schema/message.h"
+#include "schema/messages/message.h"
 
 // Messages that no builder makes.
 namespace embers::testing_support {

@@ -2,7 +2,7 @@
 // a worker between owners and a model whose every answer the test gives, simulated.
 #include <gtest/gtest.h>
 
-#include "client/pull.h"
+#include "client/pipeline/pull.h"
 #include "tests/client/stage_testing.h"
 #include "worker/step_work.h"
 #include "worker/train.h"

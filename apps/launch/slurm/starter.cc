@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "apps/launch/quoted.h"
-#include "apps/launch/slurm/commands.h"
-#include "apps/launch/slurm/steps.h"
+#include "apps/launch/members/quoted.h"
+#include "apps/launch/slurm/commands/commands.h"
+#include "apps/launch/slurm/commands/steps.h"
 #include "base/errors.h"
 
 namespace embers::launch {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "apps/command_line/command.h"
-#include "apps/launch/host_starter.h"
-#include "apps/launch/slurm/commands.h"
+#include "apps/launch/processes/host_starter.h"
+#include "apps/launch/slurm/commands/commands.h"
 #include "apps/launch/slurm/places.h"
-#include "client/slurm.h"
+#include "client/joining/slurm.h"
 
 namespace embers::launch {
 

@@ -13,16 +13,16 @@
 #include <optional>
 #include <thread>
 
-#include "apps/launch/launch_dir.h"
-#include "apps/launch/log_follower.h"
-#include "apps/launch/quoted.h"
-#include "apps/launch/slurm/commands.h"
+#include "apps/launch/members/launch_dir.h"
+#include "apps/launch/members/log_follower.h"
+#include "apps/launch/members/quoted.h"
+#include "apps/launch/slurm/commands/commands.h"
 #include "apps/launch/slurm/places.h"
 #include "base/errors.h"
 #include "base/files/output_file.h"
 #include "base/log/standard_error.h"
-#include "client/reach_master.h"
-#include "client/slurm.h"
+#include "client/joining/reach_master.h"
+#include "client/joining/slurm.h"
 
 namespace embers::launch {
 namespace {

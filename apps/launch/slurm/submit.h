@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "apps/launch/orders.h"
+#include "apps/launch/members/orders.h"
 
 namespace embers::launch {
 

@@ -1,0 +1,112 @@
+#include "apps/launch/slurm/commands/commands.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "apps/process/child.h"
+#include "base/errors.h"
+
+namespace embers::launch {
+namespace {
+
+namespace bp = boost::process;
+
+constexpr int kTookTooLong = 124;  // as of timeout(1)
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, Close>;
+
+std::string all_of(std::FILE* file) {
+  std::string text;
+  char part[4096];
+  std::rewind(file);
+  while (const size_t n = std::fread(part, 1, sizeof part, file)) text.append(part, n);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> SlurmAnswer::lines() const {
+  std::vector<std::string> lines;
+  std::istringstream in(output);
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
+std::string SlurmAnswer::first_line() const { return output.substr(0, output.find('\n')); }
+
+struct SlurmCommand::Impl {
+  using Clock = std::chrono::steady_clock;
+
+  SlurmAnswer said(int status) const { return {status, all_of(output.get()), all_of(errors.get())}; }
+
+  std::string name;
+  const File output{std::tmpfile()}, errors{std::tmpfile()};  // no pipes: see apps/process/README.md
+  std::optional<Clock::time_point> end_by;
+  bp::child child;
+};
+
+SlurmCommand::SlurmCommand(const Words& words, std::optional<std::chrono::milliseconds> most)
+    : impl_(std::make_unique<Impl>()) {
+  if (!impl_->output || !impl_->errors)
+    fail(ErrorCode::kInvalid, "cannot make a temporary file; is TMPDIR full?");
+  impl_->name = words.front();
+  if (most) impl_->end_by = Impl::Clock::now() + *most;
+  try {
+    impl_->child =
+        bp::child(kFindInPath, bp::args(words), bp::std_in<bp::null, bp::std_out> impl_->output.get(),
+                  bp::std_err > impl_->errors.get(), ends_with_this_process());
+  } catch (const std::system_error& e) {
+    fail(ErrorCode::kInvalid, "cannot run {}: {}", words.front(), e.what());
+  }
+}
+
+SlurmCommand::~SlurmCommand() { end(impl_->child); }
+
+std::optional<SlurmAnswer> SlurmCommand::answer() {
+  Impl& i = *impl_;
+  if (!i.child.running()) return i.said(i.child.exit_code());
+  if (!i.end_by || Impl::Clock::now() < *i.end_by) return std::nullopt;
+  end(i.child);
+  SlurmAnswer late = i.said(kTookTooLong);
+  late.errors += i.name + " did not answer in time\n";
+  return late;
+}
+
+SlurmAnswer SlurmCommand::wait() {
+  while (impl_->end_by) {
+    if (const auto said = answer()) return *said;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  impl_->child.wait();
+  return impl_->said(impl_->child.exit_code());
+}
+
+SlurmAnswer run_slurm(const Words& words) { return SlurmCommand(words).wait(); }
+
+std::string as_pattern(const std::string& path) {
+  std::string pattern;
+  for (const char c : path) pattern.append(c == '%' ? 2 : 1, c);
+  return pattern;
+}
+
+Words place_words(const SchedulerOptions& options) {
+  Words words;
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) words.push_back(std::string(option) + "=" + value);
+  };
+  add("--partition", options.partition);
+  add("--account", options.account);
+  add("--time", options.time);
+  words.insert(words.end(), options.sbatch.begin(), options.sbatch.end());
+  return words;
+}
+
+}  // namespace embers::launch
