@@ -3,15 +3,16 @@
 // job's secret and the real messages, but no model and no rows. All of them run in this process (crowd.h,
 // owners.h).
 //
-// There is a master for each number of workers, and each round measures all of them in turn:
+// There is a master for each number of workers, and each round measures all of them in turns:
 //   always   every worker asks for its next lease as soon as it is done with the last one, so that the master
 //            has as much to do as it can take
 //   paced    all workers together do so many leases a second, each at moments of its own
 // A lease is a LeaseRequest with one minibatch in its answer, and the DoneRequest of that minibatch: two
 // round trips. Meanwhile all members beat once a second and wait for orders, as real ones do.
 //
-// Then so many workers lease from a bare master (bare_master.h), which does nothing but receive and send the
-// same bytes: what the kernel takes, and so the limit.
+// In their turns, so many workers as the largest one has, and so many as control.scale compares with, lease
+// from bare masters (bare_master.h), which do nothing but receive and send the same bytes: what the kernel
+// takes, and so the limit. They run under both scheduling policies; the real ones choose theirs themselves.
 //
 // Master and members share the machine's cores, so rates by the clock say little. What is compared is the
 // processor time that the master's process took, with all its threads: of connections, actors, log.
@@ -22,11 +23,13 @@
 //   control.member_kib         of the master's resident memory, at most, over what it was with 10 workers
 //   control.scale              processor time of a lease with most workers over that with 100, in the same
 //                              round: always or paced, whichever is larger. Without what idle members cost,
-//                              which is measured in the same round, and reported (idle_cpu)
+//                              which is measured in the same round, and reported (idle_cpu). The bare
+//                              program's is reported beside (scale.bare)
 // Values are medians over the rounds; the report has their ranges, too.
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <map>
 
 #include "apps/process/open_files.h"
 #include "apps/process/private_folder.h"
@@ -36,6 +39,7 @@
 #include "bench/control/owners.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/child.h"
+#include "bench/harness/processes.h"
 
 namespace embers {
 namespace {
@@ -88,16 +92,11 @@ struct Side {
   Json joined;
 };
 
-Json range(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return {{"median", values[values.size() / 2]}, {"least", values.front()}, {"most", values.back()}};
-}
-
 template <class Get>
 Json range(const std::vector<Span>& spans, Get get) {
   std::vector<double> values;
   for (const Span& span : spans) values.push_back(get(span));
-  return range(std::move(values));
+  return spread(values);
 }
 
 Json to_json(const std::vector<Span>& spans) {
@@ -211,24 +210,29 @@ double kib_per_member(const Side& side) {
 }
 
 // The limit: the same workers, and nobody's master.
-std::vector<Span> measure_bare(const Size& size, size_t workers) {
-  CrowdLoop loop;
-  const BenchChild master = BenchChild::part({"bare-master"});
-  auto job = std::make_shared<ControlJob>();
-  job->master.sin_family = AF_INET;
-  job->master.sin_port = htons(static_cast<uint16_t>(std::stoi(master.ready())));
-  job->master.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  Crowd crowd(loop, job);
-  crowd.add_workers(workers);
-  wait_for_members(loop, crowd, workers);
-  crowd.lease_always();
-  std::vector<Span> spans;
-  for (int round = 0; round < size.rounds; ++round)
-    spans.push_back(measure(
-        loop, crowd, [&] { return master.cpu_seconds(); }, size.seconds));
-  rest(loop, crowd);
-  crowd.expect_end();
-  return spans;
+struct Bare {
+  Bare(CrowdLoop& loop, size_t workers) : workers(workers), master(BenchChild::part({"bare-master"})) {
+    auto job = std::make_shared<ControlJob>();
+    job->master.sin_family = AF_INET;
+    job->master.sin_port = htons(static_cast<uint16_t>(std::stoi(master.ready())));
+    job->master.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    crowd = std::make_unique<Crowd>(loop, std::move(job));
+    crowd->add_workers(workers);
+    wait_for_members(loop, *crowd, workers);
+  }
+
+  const size_t workers;
+  const BenchChild master;
+  std::unique_ptr<Crowd> crowd;
+  std::map<Policy, std::vector<Span>> always;
+};
+
+void measure_bare(CrowdLoop& loop, Bare& bare, Policy policy, double seconds) {
+  set_policy(bare.master.processes(), policy);
+  bare.crowd->lease_always();
+  bare.always[policy].push_back(measure(
+      loop, *bare.crowd, [&] { return bare.master.cpu_seconds(); }, seconds));
+  rest(loop, *bare.crowd);
 }
 
 // Processor time of each round's leases, without what the members took who only beat: it grows with members
@@ -243,6 +247,10 @@ std::vector<double> gross(const std::vector<Span>& spans) {
   return net_of_idle(spans, std::vector<double>(spans.size()));
 }
 
+Estimate per_second(const Estimate& seconds) {
+  return {1 / seconds.value, 1 / seconds.high, 1 / seconds.low};
+}
+
 // Round by round.
 std::vector<double> ratios(const std::vector<double>& large, const std::vector<double>& small) {
   std::vector<double> all;
@@ -253,10 +261,11 @@ std::vector<double> ratios(const std::vector<double>& large, const std::vector<d
 }  // namespace
 
 int bench_control(const BenchOptions& options) {
-  Json report = begin_report("control", options);
+  Json report = begin_report("control", options, options.quick ? "quick" : "");
   const Size& size = options.quick ? kQuick : kFull;
   size_t sockets = 256;
   for (const size_t workers : size.workers) sockets += workers + 4 * kOwners;
+  sockets += size.workers.back();
   check_open_files(sockets, "the benchmark");
   const PrivateFolder folder(kRoomForSocket);
   CrowdLoop loop;
@@ -269,9 +278,9 @@ int bench_control(const BenchOptions& options) {
     if (side->workers > kFirst) join(loop, *side, size.rate / 2);
   fmt::print("\n                us CPU    leases     heartbeat, ms          lease, ms\n");
   fmt::print("workers        a lease   a second   p50       p99       p50       p99\n");
-  for (int round = 0; round < size.rounds; ++round)
-    for (size_t i = 0; i < sides.size(); ++i) {
-      Side& side = *sides[round % 2 == 0 ? i : sides.size() - 1 - i];
+  Contest contest;  // of processor time
+  for (const auto& one : sides)
+    contest.add(fmt::format("{} workers", one->workers), "", [&, &side = *one] {
       side.crowd->lease_always();
       print(side, "always", side.always.emplace_back(measure(loop, *side.crowd, side.cpu(), size.seconds)));
       rest(loop, *side.crowd);
@@ -279,15 +288,27 @@ int bench_control(const BenchOptions& options) {
       print(side, "paced", side.paced.emplace_back(measure(loop, *side.crowd, side.cpu(), size.seconds)));
       rest(loop, *side.crowd);
       measure_idle(loop, side, size.seconds);
-    }
+      return Cost{side.always.back().cpu_us * 1e-6, side.always.back().cpu_us * 1e-6};
+    });
+  Bare bare(loop, size.workers.back()), bare_small(loop, size.small);
+  const auto add_bare = [&](const char* side, Bare& one) {
+    for (const Policy policy : kPolicies)
+      contest.add(side, name(policy), [&, policy] {
+        measure_bare(loop, one, policy, size.seconds);
+        return Cost{one.always[policy].back().cpu_us * 1e-6, one.always[policy].back().cpu_us * 1e-6};
+      });
+  };
+  add_bare("bare", bare);
+  add_bare("bare, few workers", bare_small);
+  contest.measure(size.rounds);
   for (const auto& side : sides) {
     Json json{{"workers", side->workers},
               {"always", to_json(side->always)},
               {"paced", to_json(side->paced)},
-              {"always_net_us", range(net_of_idle(side->always, side->idle_cpu))},
-              {"paced_net_us", range(net_of_idle(side->paced, side->idle_cpu))},
-              {"idle_cpu", range(side->idle_cpu)},
-              {"idle_us_per_member", 1e6 * range(side->idle_cpu)["median"].get<double>() /
+              {"always_net_us", spread(net_of_idle(side->always, side->idle_cpu))},
+              {"paced_net_us", spread(net_of_idle(side->paced, side->idle_cpu))},
+              {"idle_cpu", spread(side->idle_cpu)},
+              {"idle_us_per_member", 1e6 * spread(side->idle_cpu)["median"].get<double>() /
                                          static_cast<double>(side->workers + kOwners)},
               {"threads", side->master.thread_seconds()},
               {"open_files", side->master.open_files()}};
@@ -300,15 +321,15 @@ int bench_control(const BenchOptions& options) {
   const Side& large = *sides.back();
   const Side& small = **std::find_if(sides.begin(), sides.end(),
                                      [&](const auto& side) { return side->workers == size.small; });
-  const Json always = to_json(large.always), paced = to_json(large.paced);
+  const Json paced = to_json(large.paced);
   const auto net = [&](std::vector<Span> Side::*load) {
-    return range(ratios(net_of_idle(large.*load, large.idle_cpu), net_of_idle(small.*load, small.idle_cpu)));
+    return spread(ratios(net_of_idle(large.*load, large.idle_cpu), net_of_idle(small.*load, small.idle_cpu)));
   };
   const Json scale_always = net(&Side::always), scale_paced = net(&Side::paced);
   report["scale"] = {{"always", scale_always},
                      {"paced", scale_paced},
-                     {"always_with_idle", range(ratios(gross(large.always), gross(small.always)))},
-                     {"paced_with_idle", range(ratios(gross(large.paced), gross(small.paced)))}};
+                     {"always_with_idle", spread(ratios(gross(large.always), gross(small.always)))},
+                     {"paced_with_idle", spread(ratios(gross(large.paced), gross(small.paced)))}};
   report["rate_paced"] = size.rate;
   const auto most = [](const Json& a, const Json& b) { return std::max(a.get<double>(), b.get<double>()); };
   const double kib = kib_per_member(large);
@@ -323,24 +344,24 @@ int bench_control(const BenchOptions& options) {
            side->workers, side->job->minibatches->load(), result.at("minibatches").dump(),
            result.at("workers_lost").dump());
   }
-  sides.clear();
-  const Json bare = to_json(measure_bare(size, size.workers.back()));
-  const Json bare_small = to_json(measure_bare(size, size.small));
-  const double bare_scale = bare["cpu_us_per_lease"]["median"].get<double>() /
-                            bare_small["cpu_us_per_lease"]["median"].get<double>();
-  report["bare"] = bare;
-  report["bare_small"] = bare_small;
-  report["scale"]["bare"] = bare_scale;
-  fmt::print("the limit: {:.1f} us a lease with {} workers, {:.2f} times that with {}\n",
-             bare["cpu_us_per_lease"]["median"].get<double>(), size.workers.back(), bare_scale, size.small);
+  bare.crowd->expect_end();
+  bare_small.crowd->expect_end();
+  const Estimate bare_scale = contest.speed("bare, few workers", "bare");
+  report["scale"]["bare"] = bare_scale.value;
+  const bool batch = contest.configuration("bare") == name(Policy::kBatch);
+  report["bare"] = to_json(bare.always[batch ? Policy::kBatch : Policy::kOther]);
+  report["sides"] = contest.json();
+  const std::string largest = fmt::format("{} workers", large.workers);
+  report["limits"] = {limit("control.leases_per_second", contest.speed(largest, "bare"))};
   report["targets"] = {
-      target("control.leases_per_second", always["leases_per_cpu_second"]["median"], 20000,
-             bare["leases_per_cpu_second"]["median"]),
+      target("control.leases_per_second", per_second(contest.seconds(largest)), 20000,
+             per_second(contest.seconds("bare"))),
       target_at_most("control.heartbeat_p99_ms", most(paced["heartbeat_p99_ms"]["median"], joined_p99), 100),
       target_at_most("control.member_kib", kib, 64),
       target_at_most("control.scale", most(scale_always["median"], scale_paced["median"]), 1.5)};
-  end_report(report, options);
-  return 0;
+  fmt::print("a lease of the bare program takes {:.2f} times as much with {} workers as with {}\n",
+             bare_scale.value, large.workers, small.workers);
+  return end_report(report, options);
 }
 
 }  // namespace embers

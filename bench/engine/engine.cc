@@ -1,296 +1,130 @@
 // embers bench engine: the in-memory store compared with the machine's limits, on one thread.
 //
-// Minibatches of 4096 keys (repeats left out) of a table with Adam's slots; dim 16, 64, 128; keys uniform, or
-// Zipf with exponent 1.05.
+// Minibatches of 4096 keys (repeats left out) of a table with Adam's slots, 2048 of them; dim 16, 64, 128;
+// keys uniform, or Zipf with exponent 1.05; keys are shuffled over the rows.
 //   pull    find the rows and copy them out; floor: copy as many rows from known places
 //   push    find the rows and apply Adam; floor: read and write row, m and v at known places
-//   insert  find or create, copy first values, set slots; peer: an abseil map with slabs, huge pages and
-//   prefetch
-// Floors touch the same bytes of the same memory, and one random cache line a key for the index, prefetched.
-// Keys are shuffled over the rows. The sides take turns, a block of minibatches at a time; a side's best time
-// counts. Then: bytes a row beyond its floats, the longest insertion, rows kept as halves, removed rows whose
-// places are used again, how the share of the floor changes with size, and two threads with a table each,
-// compared with one.
-#include <sys/sysinfo.h>
-
+//   insert  find or create, copy first values; peer: an abseil map with slabs, huge pages and prefetch
+// Floors touch the same bytes of the same memory, and one random cache line a key for the index, prefetched;
+// the best of six prefetch distances counts. Pull and push count CPU seconds of the thread, insertion also
+// those of the thread that makes pages. Then: the longest insertions by the clock, memory beyond the floats,
+// rows kept as halves, removed rows whose places are used again, pulls from 1 M to 100 M rows, and two
+// threads with a table each, compared with one.
+//
+//   engine.pull_vs_floor, engine.pull_vs_floor.dim_16   floor's time over ours, the least over distributions,
+//                            and over dims 64 and 128
+//   engine.push_vs_floor     the least over dims and distributions
+//   engine.insert_vs_absl    abseil's CPU seconds over ours, the least over dims, on one core and on two
+//   engine.insertion_p9999_ms, engine.longest_insertion_ms   of 64 rows of dim 16, the median of five
+//   fillings,
+//                            while the other core is idle or busy, whichever is worse
+//   engine.overhead_bytes    of a row beyond its floats, by the kernel's account, at the worst of eight sizes
+//   engine.scale_100m        pull_vs_floor with 100 M rows, the less of dim 4 and 16
+//   engine.two_shards        rows a second of two threads over those of one
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstring>
-#include <functional>
-#include <thread>
 
-#include "base/floats/prefetch.h"
-#include "bench/engine/engine_table.h"
+#include "bench/engine/formats.h"
+#include "bench/engine/insert.h"
+#include "bench/engine/memory.h"
+#include "bench/engine/pull_push.h"
+#include "bench/engine/table.h"
 #include "bench/harness/bench.h"
-#include "storage/apply.h"
-#include "storage/memory/pages.h"
 
 namespace embers {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMinibatches = 64;  // whose index lines differ in the floors
-constexpr size_t kLine = 16;         // floats
-
-EMBERS_PREFETCHES void prefetch_floats(const float* at, size_t floats) {
-  for (size_t f = 0; f < floats; f += kLine) __builtin_prefetch(at + f);
-}
-
-// As many random cache lines as there are keys, from an array as large as an index.
-class IndexLines {
- public:
-  explicit IndexLines(uint64_t rows) : pages_(rows * 16 + storage::kHugePage, true) {
-    std::memset(pages_.data(), 1, pages_.size());
-    std::mt19937_64 random(3);
-    for (uint32_t& line : lines_) line = static_cast<uint32_t>(random() % (pages_.size() / 64));
-  }
-  const std::byte* line(size_t i) const { return pages_.data() + size_t{lines_[i % lines_.size()]} * 64; }
-
- private:
-  storage::Pages pages_;
-  std::vector<uint32_t> lines_ = std::vector<uint32_t>(kBatch * kMinibatches);
-};
-
-// Both floors: prefetch the index line, then the row, then use both.
-template <class Use>
-void touch(const std::vector<float*>& places, const IndexLines& index, size_t first, size_t floats,
-           const Use& use) {
-  for (size_t i = 0; i < places.size() + kAhead; ++i) {
-    if (i + kAhead < places.size()) __builtin_prefetch(index.line(first + i + kAhead));
-    if (i < places.size()) prefetch_floats(places[i], floats);
-    if (i >= kAhead) use(i - kAhead, static_cast<float>(*index.line(first + i - kAhead)));
-  }
-}
-
-struct Point {
-  uint32_t dim;
+struct Sizes {
   uint64_t rows;
-  bool zipf;
+  size_t minibatches, rounds;
+  std::vector<uint64_t> scale;
+  uint64_t overhead_step;  // 7 to 14 times
 };
+const Sizes kFull{10'000'000, 2048, 5, {1'000'000, 10'000'000, 100'000'000}, 1'000'000};
+const Sizes kQuick{300'000, 64, 3, {100'000, 1'000'000}, 100'000};
 
-void time_best(double& best, const std::function<void()>& run) {
-  const double begin = cpu_seconds();
-  run();
-  best = std::min(best, cpu_seconds() - begin);
-}
-
-using Minibatches = std::span<const std::vector<int64_t>>;
-
-// Pulls every minibatch; `out` and `found` have room for one.
-void pull_all(Engine& engine, Minibatches batches, std::span<float> out, std::span<uint8_t> found) {
-  for (const auto& batch : batches)
-    engine.store->gather(0, view(batch), out.first(batch.size() * engine.dim), found.first(batch.size()));
-}
-
-// Pushes every minibatch, each as the next step.
-void push_all(Engine& engine, Minibatches batches, std::span<const float> grads, uint64_t& step) {
-  for (const auto& batch : batches)
-    storage::apply(*engine.store, 0, *engine.adam, {++step, 1e-6}, view(batch),
-                   grads.first(batch.size() * engine.dim));
-}
-
-Json measure(Engine& engine, const IndexLines& index, const Point& point, int rounds, bool push) {
-  const auto batches = minibatches(point.rows, point.zipf);
-  const auto places = engine.places(batches);
-  const size_t dim = point.dim;
-  size_t keys = 0;
-  for (const auto& batch : batches) keys += batch.size();
-  std::vector<float> out(kBatch * dim), grads(kBatch * dim, 0.01f);
-  std::vector<uint8_t> found(kBatch);
-  uint64_t step = 0;
-  volatile float sink = 0;
-  const auto pull = [&] { pull_all(engine, batches, out, found); };
-  const auto pull_floor = [&] {
-    float sum = 0;
-    for (size_t b = 0; b < batches.size(); ++b)
-      touch(places[b], index, b * kBatch, dim, [&](size_t i, float line) {
-        std::memcpy(&out[i * dim], places[b][i], dim * sizeof(float));
-        sum += line;
-      });
-    sink = sum;
+// What the largest table takes, with the lists of its places, of keys and of the floor's index.
+uint64_t memory_for(const Sizes& sizes) {
+  const auto with_lists = [&](uint64_t rows, uint32_t dim, bool slots) {
+    return table_bytes(rows, dim, slots) + rows * 24 + sizes.minibatches * kBatch * 40;
   };
-  const auto apply = [&] { push_all(engine, batches, grads, step); };
-  const auto push_floor = [&] {
-    for (size_t b = 0; b < batches.size(); ++b)
-      touch(places[b], index, b * kBatch, 3 * dim, [&](size_t i, float line) {
-        float* __restrict row = places[b][i];
-        const float* __restrict grad = &grads[i * dim];
-        for (size_t k = 0; k < dim; ++k) {
-          row[dim + k] += (grad[k] - row[dim + k]) * 0.1f;
-          row[2 * dim + k] += (grad[k] - row[2 * dim + k]) * line;
-          row[k] -= 1e-6f * row[dim + k];
-        }
-      });
-  };
-  std::array<double, 4> best;
-  best.fill(INFINITY);
-  for (int r = 0; r < rounds; ++r) {
-    time_best(best[0], pull);
-    time_best(best[1], pull_floor);
-    if (!push) continue;
-    time_best(best[2], apply);
-    time_best(best[3], push_floor);
-  }
-  const auto rate = [&](double s) { return static_cast<double>(keys) / s; };
-  Json json{{"dim", dim},
-            {"rows", point.rows},
-            {"distribution", point.zipf ? "zipf" : "uniform"},
-            {"pull_rows_per_s", rate(best[0])},
-            {"pull_floor_rows_per_s", rate(best[1])},
-            {"pull_vs_floor", best[1] / best[0]}};
-  if (push) {
-    json["push_rows_per_s"] = rate(best[2]);
-    json["push_floor_rows_per_s"] = rate(best[3]);
-    json["push_vs_floor"] = best[3] / best[2];
-  }
-  fmt::print("{:>4} {:>10} {:>8}   {:7.2f} {:7.2f} {:5.2f}", dim, point.rows, point.zipf ? "zipf" : "uniform",
-             rate(best[0]) / 1e6, rate(best[1]) / 1e6, best[1] / best[0]);
-  if (push)
-    fmt::print("   {:7.2f} {:7.2f} {:5.2f}", rate(best[2]) / 1e6, rate(best[3]) / 1e6, best[3] / best[2]);
-  fmt::print("\n");
-  std::fflush(stdout);
-  return json;
+  return std::max(with_lists(sizes.rows, 128, true), with_lists(sizes.scale.back(), 16, false));
 }
 
-// Rows/s of pull and push where rows are kept as halves, rounded to nearest or stochastically, and bytes of a
-// row with its slots and its part of the index.
-Json measure_formats(uint64_t rows, int rounds) {
-  constexpr uint32_t kDim = 64;
-  const auto batches = minibatches(rows, false);
-  std::vector<float> out(kBatch * kDim), grads(kBatch * kDim, 0.01f);
-  std::vector<uint8_t> found(kBatch);
-  Json all = Json::array();
-  const auto measure_one = [&](NumberType type, Rounding rounding) {
-    Engine engine(kDim, rows, true, type, rounding);
-    uint64_t step = 0;
-    size_t keys = 0;
-    for (const auto& batch : batches) keys += batch.size();
-    double pull = INFINITY, push = INFINITY;
-    for (int r = 0; r < rounds; ++r) {
-      time_best(pull, [&] { pull_all(engine, batches, out, found); });
-      time_best(push, [&] { push_all(engine, batches, grads, step); });
+void measure_grid(const Sizes& sizes, Json& report) {
+  fmt::print(
+      "ns a key                     pull   floor share       push   floor share\n dim       rows     keys\n");
+  std::vector<Estimate> pull_16, pull, push;
+  for (const uint32_t dim : {16, 64, 128}) {
+    Engine engine(dim, true);
+    engine.fill(sizes.rows);
+    for (const bool zipf : {false, true}) {
+      const PullPush point = measure_pull_push(engine, {dim, zipf, true}, sizes.minibatches, sizes.rounds);
+      report["grid"].push_back(point.report);
+      (dim == 16 ? pull_16 : pull).push_back(point.pull_vs_floor);
+      push.push_back(point.push_vs_floor);
+      const std::string where = fmt::format("dim {}, {}", dim, zipf ? "zipf" : "uniform");
+      report["limits"].push_back(limit("engine.pull, " + where, point.pull_vs_floor));
+      report["limits"].push_back(limit("engine.push, " + where, point.push_vs_floor));
     }
-    const auto rate = [&](double s) { return static_cast<double>(keys) / s; };
-    const double bytes = static_cast<double>(engine.store->resident_bytes()) / static_cast<double>(rows);
-    fmt::print("{} rows, dim {}, rounded {}: pull {:.2f} M rows/s, push {:.2f}, {:.1f} bytes a row\n",
-               name(type), kDim, name(rounding), rate(pull) / 1e6, rate(push) / 1e6, bytes);
-    all.push_back({{"number_type", name(type)},
-                   {"rounding", name(rounding)},
-                   {"dim", kDim},
-                   {"rows", rows},
-                   {"pull_rows_per_s", rate(pull)},
-                   {"push_rows_per_s", rate(push)},
-                   {"bytes_per_row", bytes}});
-  };
-  measure_one(NumberType::kFloat32, Rounding::kNearest);
-  for (const NumberType type : {NumberType::kFloat16, NumberType::kBfloat16})
-    for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) measure_one(type, rounding);
-  return all;
-}
-
-// Rows/s of push and pull by as many threads as there are engines.
-double threads_rate(std::vector<Engine>& engines, Minibatches batches) {
-  const size_t dim = engines.front().dim;
-  std::vector<std::thread> threads;
-  const auto begin = BenchClock::now();
-  for (Engine& engine : engines)
-    threads.emplace_back([&] {
-      std::vector<float> out(kBatch * dim), grads(kBatch * dim, 0.01f);
-      std::vector<uint8_t> found(kBatch);
-      uint64_t step = 0;
-      for (int round = 0; round < 4; ++round)
-        for (const auto& batch : batches) {
-          pull_all(engine, {&batch, 1}, out, found);
-          push_all(engine, {&batch, 1}, grads, step);
-        }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return static_cast<double>(engines.size()) / seconds_since(begin);
-}
-
-double two_shards(uint64_t rows, int rounds) {
-  constexpr uint32_t kDim = 64;
-  const auto batches = minibatches(rows, false);
-  std::vector<Engine> one, two;
-  one.emplace_back(kDim, rows, true);
-  for (int i = 0; i < 2; ++i) two.emplace_back(kDim, rows, true);
-  double best_one = 0, best_two = 0;
-  for (int r = 0; r < rounds; ++r) {
-    best_one = std::max(best_one, threads_rate(one, batches));
-    best_two = std::max(best_two, threads_rate(two, batches));
   }
-  return best_two / best_one;
+  report["targets"].push_back(target("engine.pull_vs_floor", least(pull), 0.8));
+  report["targets"].push_back(target("engine.pull_vs_floor.dim_16", least(pull_16), 0.7));
+  report["targets"].push_back(target("engine.push_vs_floor", least(push), 0.85));
 }
 
-uint64_t available_memory() {
-  struct sysinfo info;
-  return sysinfo(&info) == 0 ? (info.freeram + info.bufferram) * info.mem_unit : 0;
+// Pulls from ever larger tables, without slots.
+void measure_scale(const Sizes& sizes, Json& report) {
+  std::vector<Estimate> largest;
+  for (const uint32_t dim : {4, 16}) {
+    Engine engine(dim, false);
+    for (const uint64_t rows : sizes.scale) {
+      engine.fill(rows);
+      const PullPush point = measure_pull_push(engine, {dim, false, false}, sizes.minibatches, sizes.rounds);
+      report["scale"].push_back(point.report);
+      report["limits"].push_back(
+          limit(fmt::format("engine.pull, dim {}, {} rows", dim, rows), point.pull_vs_floor));
+      if (rows == sizes.scale.back()) largest.push_back(point.pull_vs_floor);
+    }
+  }
+  report["targets"].push_back(target("engine.scale_100m", least(largest), 0.7));
 }
 
-// At most `wanted` rows, and no more than fit into three quarters of the memory.
-uint64_t rows_that_fit(uint64_t wanted, size_t floats) {
-  const uint64_t bytes = floats * sizeof(float) + 64;
-  return std::min(wanted, available_memory() / 4 * 3 / bytes);
-}
-
-// The share of the floor that pulls reach, with dim 4 and without slots.
-double share_at(uint64_t rows, int rounds, Json& report) {
-  Engine engine(4, rows, false);
-  const IndexLines index(rows);
-  report["scale"].push_back(measure(engine, index, {4, rows, false}, rounds, false));
-  return report["scale"].back()["pull_vs_floor"].get<double>();
+void measure_insertions(const Sizes& sizes, Json& report) {
+  std::vector<Estimate> thrift;
+  for (const uint32_t dim : {16, 64, 128}) {
+    const Insertion insertion = measure_insertion(dim, sizes.rows / 2, sizes.rounds);
+    report["insert"].push_back(insertion.report);
+    thrift.push_back(insertion.thrift);
+  }
+  const InsertionLatency latency = measure_insertion_latency(sizes.rows);
+  report["insertion_latency"] = latency.report;
+  report["targets"].push_back(target("engine.insert_vs_absl", least(thrift), 1.15));
+  report["targets"].push_back(target_at_most("engine.insertion_p9999_ms", latency.p9999_ms, 1));
+  report["targets"].push_back(target_at_most("engine.longest_insertion_ms", latency.longest_ms, 5));
 }
 
 }  // namespace
 
 int bench_engine(const BenchOptions& options) {
-  Json report = begin_report("engine", options);
-  const int rounds = options.quick ? 3 : 7;
-  const uint64_t wanted = options.quick ? 1'000'000 : 10'000'000;
-  fmt::print(
-      "M rows/s                   pull   floor share      push   floor share\n dim       rows     keys\n");
-  double overhead = 0, longest = 0;
-  for (const uint32_t dim : {16, 64, 128}) {
-    const uint64_t rows = rows_that_fit(wanted, 3 * size_t{dim});
-    Engine engine(dim, rows, true);
-    const double bytes =
-        static_cast<double>(engine.store->resident_bytes()) / static_cast<double>(rows) - 12.0 * dim;
-    overhead = std::max(overhead, bytes);
-    longest = std::max(longest, std::ranges::max(engine.insert_seconds));
-    const IndexLines index(rows);
-    for (const bool zipf : {false, true})
-      report["grid"].push_back(measure(engine, index, {dim, rows, zipf}, rounds, true));
-  }
-  for (const uint32_t dim : {16, 64, 128})
-    report["insert"].push_back(
-        measure_insert(dim, rows_that_fit(wanted, 3 * size_t{dim}) / 2, options.quick ? 2 : 3));
-  const LongestInsertion warm = longest_into_warm_memory(rows_that_fit(wanted, 3 * 16));
-  report["longest_insertion_ms"] = {
-      {"into_new_memory", longest * 1e3}, {"of_fillings", warm.each}, {"least", warm.least}};
-  report["overhead_bytes"] = overhead;
-  const auto [page, longest_page] = page_seconds();
-  report["huge_page_s"] = {{"median", page}, {"longest", longest_page}};
-  fmt::print(
-      "longest insertion of {} rows: {:.2f} ms; into warm memory, in each of five fillings, {:.2f}; {:.2f} "
-      "when each insertion counts with its fastest time (making a huge page: {:.2f}, at most {:.2f})\n"
-      "{:.1f} bytes a row beyond its floats\n",
-      kFill, longest * 1e3, fmt::join(warm.each, ", "), warm.least, page * 1e3, longest_page * 1e3, overhead);
-  report["formats"] = measure_formats(rows_that_fit(wanted, 3 * 64) / 2, rounds);
-  report["reuse"] = measure_reuse(16, rows_that_fit(wanted, 3 * 16) / 2);
-  const double small = share_at(1'000'000, rounds, report);
-  const double large = share_at(options.quick ? 10'000'000 : rows_that_fit(100'000'000, 4), rounds, report);
-  const double shards = two_shards(options.quick ? 500'000 : 2'000'000, rounds);
-  report["targets"] = {target("engine.pull_vs_floor", geometric_mean(report["grid"], "/pull_vs_floor"), 0.8),
-                       target("engine.push_vs_floor", geometric_mean(report["grid"], "/push_vs_floor"), 0.8),
-                       target("engine.insert_vs_absl", geometric_mean(report["insert"], "/ratio"), 1.25),
-                       target_at_most("engine.overhead_bytes", overhead, 24),
-                       target_at_most("engine.longest_insertion_ms", warm.least, 5),
-                       target("engine.scale_100m", large / small, 0.9),
-                       target("engine.two_shards", shards, 1.6)};
-  end_report(report, options);
-  return 0;
+  const Sizes& sizes = options.quick ? kQuick : kFull;
+  Json report = begin_report("engine", options, options.quick ? "quick" : "");
+  need_memory(memory_for(sizes), "embers bench engine", "--quick takes 1 GiB");
+  measure_grid(sizes, report);
+  measure_insertions(sizes, report);
+  std::vector<uint64_t> filled;
+  for (uint64_t i = 7; i <= 14; ++i) filled.push_back(i * sizes.overhead_step);
+  const Overhead overhead = measure_overhead(filled);
+  report["overhead"] = overhead.report;
+  report["overhead_bytes"] = overhead.most_bytes;
+  report["targets"].push_back(target_at_most("engine.overhead_bytes", overhead.most_bytes, 22));
+  measure_scale(sizes, report);
+  report["formats"] = measure_formats(sizes.rows / 10, sizes.rounds);
+  report["reuse"] = measure_reuse(16, sizes.rows / 2);
+  report["targets"].push_back(
+      target("engine.two_shards", measure_two_shards(sizes.rows / 5, sizes.rounds), 1.6));
+  return end_report(report, options);
 }
 
 }  // namespace embers

@@ -1,9 +1,10 @@
 #include "bench/harness/bench.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
+#include "base/errors.h"
 #include "base/files/output_file.h"
 #include "bench/harness/machine.h"
 #include "model/lookup/kernels/row_kernels.h"
@@ -17,46 +18,23 @@ double seconds_since(BenchClock::time_point begin) {
   return std::chrono::duration<double>(BenchClock::now() - begin).count();
 }
 
-namespace {
-
-Json entry(const std::string& name, double value, double wanted, bool holds) {
-  fmt::print("{:<40} {:6.2f}  target {:5.2f}  {}\n", name, value, wanted, holds ? "holds" : "MISSED");
-  return {{"name", name}, {"value", value}, {"target", wanted}, {"holds", holds}};
-}
-
-}  // namespace
-
-Json target(const std::string& name, double value, double wanted) {
-  return entry(name, value, wanted, value >= wanted);
-}
-
-Json target(const std::string& name, double value, double wanted, double limit) {
-  Json json = target(name, value, wanted);
-  const bool met = value >= wanted || (limit < wanted && value >= 0.9 * limit);
-  fmt::print("{:<40} {:6.2f}  of the limit's {:.2f}{}\n", "", value / limit, limit,
-             met && value < wanted ? ": met" : "");
-  json.update({{"limit", limit}, {"of_limit", value / limit}, {"met", met}});
-  return json;
-}
-
-Json target_at_most(const std::string& name, double value, double wanted) {
-  return entry(name, value, wanted, value <= wanted);
-}
-
 double geometric_mean(const Json& points, const std::string& path) {
   double sum = 0;
   for (const Json& point : points) sum += std::log(point.at(Json::json_pointer(path)).get<double>());
   return std::exp(sum / static_cast<double>(points.size()));
 }
 
-Json begin_report(const std::string& bench, const BenchOptions& options) {
+Json begin_report(const std::string& bench, const BenchOptions& options, const std::string& sizes) {
   if (!options.report.empty()) check_file(options.report);
   std::string warning;
   Json report{{"bench", bench},
               {"quick", options.quick},
+              {"sizes", sizes},
               {"machine", machine()},
               {"embers_instructions", row_kernels().instructions},
-              {"libtorch", numeric_settings(1, &warning)}};
+              {"libtorch", numeric_settings(1, &warning)},
+              {"targets", Json::array()},
+              {"limits", Json::array()}};
   const Json& on = report["machine"];
   fmt::print("{}, {} cores, {:.1f} GiB, {}, load {:.2f}\n", on["cpu"].get<std::string>(),
              on["cores"].get<int>(), on["memory_bytes"].get<double>() / (1 << 30),
@@ -66,8 +44,23 @@ Json begin_report(const std::string& bench, const BenchOptions& options) {
   return report;
 }
 
-void end_report(const Json& report, const BenchOptions& options) {
+int end_report(Json report, const BenchOptions& options) {
+  if (const std::string sizes = report["sizes"]; !sizes.empty()) name_sizes(report, sizes);
+  fmt::print("{}", table_of_targets(report));
   if (!options.report.empty()) write_file(options.report, report.dump(2) + '\n');
+  const std::vector<std::string> beaten = beaten_limits(report);
+  if (beaten.empty()) return 0;
+  const std::string what = fmt::format("embers beats what should be a limit: {}", fmt::join(beaten, ", "));
+  if (!options.quick) fail(ErrorCode::kInternal, "{}; its program does more than it must", what);
+  fmt::print("{}\n", what);
+  return 0;
+}
+
+void need_memory(uint64_t bytes, const std::string& what, const std::string& instead) {
+  const uint64_t available = available_memory();
+  if (bytes > available)
+    fail(ErrorCode::kInvalid, "{} takes {:.1f} GiB of memory, and {:.1f} are available; {}", what,
+         static_cast<double>(bytes) / (1 << 30), static_cast<double>(available) / (1 << 30), instead);
 }
 
 int64_t RandomIds::id() {

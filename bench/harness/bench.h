@@ -7,6 +7,8 @@
 #include <string>
 
 #include "apps/command_line/command.h"
+#include "bench/harness/contest.h"
+#include "bench/harness/targets.h"
 #include "bench/peers/lookup_peers.h"
 
 // What the benchmarks have in common.
@@ -29,21 +31,21 @@ int bench_partition(const BenchOptions& options);
 
 double seconds_since(BenchClock::time_point begin);
 
-// One entry of `targets`, which is also printed. The target holds when `value` is at least `wanted`.
-nlohmann::json target(const std::string& name, double value, double wanted);
-// The same with `limit`, the most that the machine allowed in this run. If that is below `wanted`, the target
-// is `met` by 90 % of it; this does not affect `holds`.
-nlohmann::json target(const std::string& name, double value, double wanted, double limit);
-// The same for a target that holds when `value` is at most `wanted`.
-nlohmann::json target_at_most(const std::string& name, double value, double wanted);
-
 // The mean of the numbers at `path`, a JSON pointer, in all points.
 double geometric_mean(const nlohmann::json& points, const std::string& path);
 
-// Begins a report: name, machine, instruction sets and BLAS, also printed. Throws if --report cannot be
-// written.
-nlohmann::json begin_report(const std::string& bench, const BenchOptions& options);
-void end_report(const nlohmann::json& report, const BenchOptions& options);
+// Begins a report: name, sizes, machine, instruction sets and BLAS, also printed. `sizes` is empty for those
+// that the targets' names stand for, else a name for those that this run measures ("quick"). Throws if
+// --report cannot be written.
+nlohmann::json begin_report(const std::string& bench, const BenchOptions& options,
+                            const std::string& sizes = "");
+// Writes the report and prints its targets. Returns the exit status. Throws kInternal, naming them, if limits
+// were beaten; with --quick, where a few rounds tell little, it only says so.
+int end_report(nlohmann::json report, const BenchOptions& options);
+
+// Fails (kInvalid), saying what takes less, unless so much memory is available: nothing is measured with
+// fewer rows than the report says.
+void need_memory(uint64_t bytes, const std::string& what, const std::string& instead);
 
 // Ids of [0, rows): uniform, or Zipf with exponent 1, ranks scattered over the rows.
 class RandomIds {

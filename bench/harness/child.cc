@@ -1,7 +1,6 @@
 #include "bench/harness/child.h"
 
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include "apps/process/child.h"
 #include "apps/process/program.h"
 #include "base/errors.h"
+#include "bench/harness/processes.h"
 
 namespace embers {
 namespace {
@@ -81,12 +81,8 @@ std::string BenchChild::read_line() {
   return line;
 }
 
-double BenchChild::cpu_seconds() const {
-  clockid_t clock;
-  timespec now{};
-  if (::clock_getcpuclockid(process_->child.id(), &clock) != 0 || ::clock_gettime(clock, &now) != 0) return 0;
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
+std::vector<pid_t> BenchChild::processes() const { return with_descendants(process_->child.id()); }
+double BenchChild::cpu_seconds() const { return embers::cpu_seconds(processes()); }
 
 void answer_lines(const std::string& ready, const std::function<std::string(const std::string&)>& answer) {
   std::cout << kReady << ready << std::endl;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,7 +24,9 @@ class BenchChild {
   void tell(const std::string& line);
   std::string answer();
   std::string ask(const std::string& line) { return tell(line), answer(); }
-  double cpu_seconds() const;  // of all its threads so far
+  // It and all that it has started.
+  std::vector<pid_t> processes() const;
+  double cpu_seconds() const;  // of them so far
 
  private:
   std::string read_line();

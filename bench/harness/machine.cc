@@ -38,6 +38,12 @@ std::string kernel() {
   return uname(&names) == 0 ? std::string(names.sysname) + " " + names.release : "";
 }
 
+// A number of kibibytes, in bytes.
+uint64_t kib_field(const char* file, const std::string& name) {
+  const std::string text = field(file, name);
+  return text.empty() ? 0 : std::stoull(text) << 10;
+}
+
 }  // namespace
 
 nlohmann::json machine() {
@@ -53,5 +59,8 @@ nlohmann::json machine() {
           {"compiler", __VERSION__},
           {"load", load()}};
 }
+
+uint64_t available_memory() { return kib_field("/proc/meminfo", "MemAvailable"); }
+uint64_t resident_memory() { return kib_field("/proc/self/status", "VmRSS"); }
 
 }  // namespace embers

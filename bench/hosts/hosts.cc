@@ -7,8 +7,7 @@
 // hosts. Both sides run as users would, on one host through Unix sockets. They take turns; epochs after the
 // first count, when every row is there, and a side's speed in a run is its median epoch.
 //
-//   hosts.deepfm_vs_local   examples a second across the link over those on one host; the median over pairs
-//                           of neighbouring runs
+//   hosts.deepfm_vs_local   examples a second across the link over those on one host
 //
 // The link and the far host's kernel use the cores that the job uses, which two machines would not.
 #include <algorithm>
@@ -34,17 +33,6 @@ struct Length {
   int pairs;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
-Json with_range(const std::vector<double>& values) {
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return {{"median", median(values)}, {"least", *least}, {"most", *most}};
-}
-
 double examples_per_second(const Json& report) {
   std::vector<double> speeds;
   for (const Json& epoch : report["epochs"])
@@ -66,7 +54,7 @@ Json measure_link(TwoHosts& hosts) {
     rates.push_back(8 * static_cast<double>(kProbeBytes) / seconds(kProbeBytes));
     trips.push_back(seconds(1) / 2);
   }
-  return {{"bits_per_second", with_range(rates)}, {"round_trip_seconds", with_range(trips)}};
+  return {{"bits_per_second", spread(rates)}, {"round_trip_seconds", spread(trips)}};
 }
 
 Placement across(const TwoHosts& hosts) {
@@ -84,7 +72,7 @@ int bench_hosts(const BenchOptions& options) {
   if (!hosts.forbidden().empty())
     fail(ErrorCode::kInvalid, "embers bench hosts needs network namespaces and TUN devices: {}",
          hosts.forbidden());
-  Json report = begin_report("hosts", options);
+  Json report = begin_report("hosts", options, options.quick ? "quick" : "");
   const Length length = options.quick ? Length{30'000, 3, 3} : Length{110'000, 4, 9};
   const BenchFolder folder;
   data::write_criteo(length.rows, 7, folder.path);
@@ -99,29 +87,33 @@ int bench_hosts(const BenchOptions& options) {
       "link: {:.0f} Mbit/s, a round trip takes {:.2f} ms\n\none host   two hosts   ratio   (examples/s)\n",
       report["link"]["bits_per_second"]["median"].get<double>() / 1e6,
       report["link"]["round_trip_seconds"]["median"].get<double>() * 1e3);
-  std::vector<double> local, linked, ratios, cores;
+  std::vector<double> local, linked, cores;
+  Contest contest;
+  contest.add("one_host", "", [&] {
+    local.push_back(examples_per_second(run_as_processes(here_file, folder.path)));
+    return Cost{1 / local.back()};
+  });
+  contest.add("two_hosts", "", [&] {
+    const auto begin = BenchClock::now();
+    const double cpu = hosts.cpu_seconds();
+    linked.push_back(examples_per_second(run_as_processes(there_file, folder.path, across(hosts))));
+    cores.push_back((hosts.cpu_seconds() - cpu) / seconds_since(begin));
+    return Cost{1 / linked.back()};
+  });
   for (int i = 0; i < length.pairs; ++i) {
-    const auto here = [&] { local.push_back(examples_per_second(run_as_processes(here_file, folder.path))); };
-    const auto there = [&] {
-      const auto begin = BenchClock::now();
-      const double cpu = hosts.cpu_seconds();
-      linked.push_back(examples_per_second(run_as_processes(there_file, folder.path, across(hosts))));
-      cores.push_back((hosts.cpu_seconds() - cpu) / seconds_since(begin));
-    };
-    i % 2 == 0 ? (here(), there()) : (there(), here());
-    ratios.push_back(linked.back() / local.back());
+    contest.measure(1);
     report["pairs"].push_back(
-        {{"one_host", local.back()}, {"two_hosts", linked.back()}, {"ratio", ratios.back()}});
-    fmt::print("{:8.0f}    {:8.0f}    {:5.2f}\n", local.back(), linked.back(), ratios.back());
+        {{"one_host", local.back()}, {"two_hosts", linked.back()}, {"ratio", linked.back() / local.back()}});
+    fmt::print("{:8.0f}    {:8.0f}    {:5.2f}\n", local.back(), linked.back(), linked.back() / local.back());
     std::fflush(stdout);
   }
-  report["examples_per_second"] = {{"one_host", with_range(local)}, {"two_hosts", with_range(linked)}};
-  report["link"]["cores"] = with_range(cores);
+  report["examples_per_second"] = {{"one_host", spread(local)}, {"two_hosts", spread(linked)}};
+  report["link"]["cores"] = spread(cores);
   report["prefetch"] = {{"one_host", kPrefetchHere}, {"two_hosts", kPrefetchThere}};
-  report["ratio"] = with_range(ratios);
-  report["targets"].push_back(target("hosts.deepfm_vs_local", median(ratios), 0.8));
-  end_report(report, options);
-  return 0;
+  const Estimate ratio = contest.speed("two_hosts", "one_host");
+  report["ratio"] = {{"median", ratio.value}, {"low", ratio.low}, {"high", ratio.high}};
+  report["targets"].push_back(target("hosts.deepfm_vs_local", ratio, 0.8));
+  return end_report(report, options);
 }
 
 }  // namespace embers

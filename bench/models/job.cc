@@ -35,6 +35,7 @@ class JobProcess {
 
   // Its exit status, or the number of the signal that ended it.
   int wait() { return child_.wait(), child_.exit_code(); }
+  pid_t id() const { return child_.id(); }
 
  private:
   boost::process::child child_;
@@ -79,6 +80,7 @@ OpenJob::OpenJob(const std::string& job_file, const std::string& dir)
     : processes_(std::make_unique<Processes>(job_file, dir)) {}
 OpenJob::~OpenJob() = default;
 const std::string& OpenJob::address() const { return processes_->address; }
+std::vector<pid_t> OpenJob::processes() const { return {processes_->master.id(), processes_->shard.id()}; }
 
 nlohmann::json run_as_processes(const std::string& job_file, const std::string& dir,
                                 const Placement& placement) {

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <sys/types.h>
 
+#include <nlohmann/json.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -49,6 +50,7 @@ class OpenJob {
   OpenJob(const OpenJob&) = delete;
   OpenJob& operator=(const OpenJob&) = delete;
   const std::string& address() const;
+  std::vector<pid_t> processes() const;
 
  private:
   struct Processes;

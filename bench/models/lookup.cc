@@ -236,7 +236,7 @@ double least(const Json& grid, const char* ratio) {
 
 int bench_lookup(const BenchOptions& options) {
   set_threads(1);
-  Json report = begin_report("lookup", options);
+  Json report = begin_report("lookup", options, options.quick ? "quick" : "");
   fmt::print(
       "ns per id, forward and backward      ours         embedding_bag   ours, full      total: chain  chain "
       "  bag   bag\n"
@@ -258,8 +258,7 @@ int bench_lookup(const BenchOptions& options) {
       target("lookup.vs_chain_plain", geometric_mean(grid, "/ratios/vs_chain_plain"), 6),
       target("lookup.vs_embedding_bag", geometric_mean(grid, "/ratios/vs_embedding_bag"), 3),
       target("lookup.min_forward_vs_embedding_bag", least(grid, "forward_vs_embedding_bag"), 1)};
-  end_report(report, options);
-  return 0;
+  return end_report(report, options);
 }
 
 }  // namespace embers

@@ -68,12 +68,6 @@ PulledRows rows_of(const Lookups& lookups) {
   return rows;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 Json measure(int64_t most_ids, int rounds) {
   set_threads(1);
   const std::array<std::unique_ptr<ModelRunner>, 2> runners{runner(0), runner(kMaxNorm)};

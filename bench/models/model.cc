@@ -417,8 +417,7 @@ int bench_model(const BenchOptions& options) {
     report["targets"].push_back(
         target_at_most(point["ids"] == "one" ? "model.max_norm.one_id" : "model.max_norm.multi_hot",
                        point["ratio"].get<double>(), 1.2));
-  end_report(report, options);
-  return 0;
+  return end_report(report, options);
 }
 
 }  // namespace embers

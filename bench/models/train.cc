@@ -248,7 +248,7 @@ Json measure(const JobShape& shape, const Length& length, const std::string& dir
 }  // namespace
 
 int bench_train(const BenchOptions& options) {
-  Json report = begin_report("train", options);
+  Json report = begin_report("train", options, options.quick ? "quick" : "");
   report["dedupe"] = measure_dedupe(options.quick ? 200 : 2000);
   fmt::print("dedupe: {:.0f} M ids/s, limit {:.0f}\n", report["dedupe"]["mids"].get<double>(),
              report["dedupe"]["limit_mids"].get<double>());
@@ -273,8 +273,7 @@ int bench_train(const BenchOptions& options) {
     for (const JobShape& shape : kLarge)
       report["grid"].push_back(measure(shape, {length.rows, 2, 2, 0.05}, folder.path));
   report["targets"].push_back(target("train.dedupe_mids", report["dedupe"]["mids"].get<double>(), 100));
-  end_report(report, options);
-  return 0;
+  return end_report(report, options);
 }
 
 }  // namespace embers

@@ -102,7 +102,7 @@ Run run(const plan::Workload& workload, size_t rounds, double block_seconds) {
 
 struct Verdict {
   Json report;
-  double ratio;  // seconds of token over those of encoding
+  Estimate ratio;  // seconds of token over those of encoding
   bool is_right;
 };
 
@@ -116,15 +116,15 @@ Verdict measure(const Case& c, bool quick) {
     encoding.push_back(last.encoding);
     ratios.push_back(last.ratio);
   }
-  const double ratio = median(ratios);
+  const Estimate ratio = median_estimate(ratios);
   const plan::Plan plan =
       plan::make_plan(workload, {kShards}, {.seconds = quick ? 1.0 : 10.0}, [](const std::string&) {});
   const plan::TablePlan& planned = plan.shards[0].tables[0];
-  const Partition faster = ratio > 1 ? Partition::kEncoding : Partition::kToken;
+  const Partition faster = ratio.value > 1 ? Partition::kEncoding : Partition::kToken;
   fmt::print(
       "{:<8} {:>7} x {:<5} {:>5} keys  token {:>8.3f} ms  encoding {:>8.3f} ms  ratio {:.3f}  plan {}, auto "
       "{}\n",
-      c.name, c.rows, c.dim, c.keys, 1e3 * median(token), 1e3 * median(encoding), ratio,
+      c.name, c.rows, c.dim, c.keys, 1e3 * median(token), 1e3 * median(encoding), ratio.value,
       name(planned.recommended), name(planned.automatic));
   std::fflush(stdout);
   return {{{"case", c.name},
@@ -137,7 +137,7 @@ Verdict measure(const Case& c, bool quick) {
            {"token_bytes", last.token_bytes},
            {"encoding_bytes", last.encoding_bytes},
            {"ratios", ratios},
-           {"ratio", ratio},
+           {"ratio", ratio.value},
            {"faster", name(faster)},
            {"plan", name(planned.recommended)},
            {"auto", name(planned.automatic)},
@@ -157,8 +157,7 @@ int bench_partition(const BenchOptions& options) {
   report["cases"] = {hot.report, wide.report, narrow.report};
   report["targets"] = {target("partition.plan_is_right", hot.is_right && narrow.is_right ? 1 : 0, 1),
                        target("partition.wide", hot.ratio, 1.2)};
-  end_report(report, options);
-  return 0;
+  return end_report(report, options);
 }
 
 }  // namespace embers

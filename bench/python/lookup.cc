@@ -4,11 +4,13 @@
 // processes of their own. Both look up the same keys in the same order, and must read the same rows. The C++
 // reader writes into memory that it has, the Python one gets a new array, as `table.lookup(keys)` gives it.
 //
-//   python.lookup_overhead   median look-up in Python over that in C++; the median over rounds
+//   python.lookup_overhead   median look-up in Python over that in C++
 #include <fstream>
+#include <map>
 
 #include "base/errors.h"
 #include "bench/harness/bench.h"
+#include "bench/harness/processes.h"
 #include "bench/models/job.h"
 #include "bench/python/peers.h"
 #include "bench/python/python.h"
@@ -59,29 +61,38 @@ void measure_lookup(const BenchOptions& options, const std::string& dir, Json& r
       run_python(dir, "lookup.py", {"hold", chunks, keys, std::to_string(kDim)}, 1, job.address());
   BenchChild python = run_python(dir, "lookup.py", {"read", chunks, keys}, 1, job.address());
   BenchChild cpp = BenchChild::part({"python-lookup", job.address(), chunks, keys});
-  std::vector<double> ratios, in_python, in_cpp;
-  for (int round = 0; round < rounds; ++round) {
-    const std::string line = fmt::format("{} {} 7", calls, round);
-    Json answers[2];
-    for (const bool first : {true, false})
-      answers[first == (round % 2 == 0)] = Json::parse((first == (round % 2 == 0) ? python : cpp).ask(line));
-    const Json &of_python = answers[1], &of_cpp = answers[0];
-    if (of_python["sum"] != of_cpp["sum"])
-      fail(ErrorCode::kInternal, "Python has read other rows than C++: sums are {} and {}",
-           of_python["sum"].dump(), of_cpp["sum"].dump());
-    in_python.push_back(median_of(of_python["seconds"]));
-    in_cpp.push_back(median_of(of_cpp["seconds"]));
-    ratios.push_back(in_python.back() / in_cpp.back());
-  }
+  // Look-ups of a round are those of the round with the same number of the other side.
+  std::map<std::string, std::vector<double>> sums;
+  Contest contest;
+  const auto add = [&](const std::string& side, BenchChild& reader) {
+    for (const Policy policy : kPolicies)
+      contest.add(side, name(policy), [&, side, policy] {
+        set_policy(reader.processes(), policy);
+        auto& of_side = sums[fmt::format("{}, {}", side, name(policy))];
+        const Json answer = Json::parse(reader.ask(fmt::format("{} {} 7", calls, of_side.size())));
+        of_side.push_back(answer["sum"]);
+        return Cost{median(answer["seconds"])};
+      });
+  };
+  add("python", python);
+  add("cpp", cpp);
+  contest.warm_up();
+  contest.measure(rounds);
+  for (const auto& [side, of_side] : sums)
+    if (of_side != sums.begin()->second)
+      fail(ErrorCode::kInternal, "{} has read other rows than {}", side, sums.begin()->first);
   holder.tell("");
+  const Json sides = contest.json();
+  const Estimate ratio = contest.speed("cpp", "python");
   report["lookup"] = {{"keys", kKeys},
                       {"dim", kDim},
-                      {"python_seconds", with_range(in_python)},
-                      {"cpp_seconds", with_range(in_cpp)},
-                      {"ratio", with_range(ratios)}};
+                      {"python_seconds", sides["python"]["seconds"]},
+                      {"cpp_seconds", sides["cpp"]["seconds"]},
+                      {"ratio", {{"median", ratio.value}, {"low", ratio.low}, {"high", ratio.high}}},
+                      {"sides", sides}};
   fmt::print("lookup of {} x {}: {:.3f} ms in Python, {:.3f} ms in C++\n", kKeys, kDim,
-             1e3 * median_of(in_python), 1e3 * median_of(in_cpp));
-  report["targets"].push_back(target_at_most("python.lookup_overhead", median_of(ratios), 1.15));
+             1e3 * contest.seconds("python").value, 1e3 * contest.seconds("cpp").value);
+  report["targets"].push_back(target_at_most("python.lookup_overhead", ratio, 1.15));
 }
 
 }  // namespace embers

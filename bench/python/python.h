@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include <string>
-#include <vector>
 
 #include "apps/command_line/command.h"
 
@@ -14,9 +13,5 @@ void measure_training(const BenchOptions& options, const std::string& dir, nlohm
 void measure_lookup(const BenchOptions& options, const std::string& dir, nlohmann::json& report);
 // The C++ side of the latter, a process of its own: `embers-bench part python-lookup MASTER CHUNKS KEYS`.
 void serve_lookup(const std::string& master, size_t chunks, size_t keys);
-
-// Of values, which must not be empty.
-double median_of(std::vector<double> values);
-nlohmann::json with_range(const std::vector<double>& values);
 
 }  // namespace embers

@@ -4,20 +4,20 @@
 // for each column, and once with one for all columns, which is faster. DLRM is also trained by embers' C++
 // worker (bench train's job), which reads the same records from a text file, on a thread of its own.
 //
-// All sides train epoch by epoch in turns, with one thread and with two; epochs after the first count, when
-// every row is there. embers pulls a minibatch's rows before the gradients of the one before are applied. A
-// run without that, not timed, must reach the loss of the torch script, and all sides must come near it.
+// All sides train epoch by epoch in turns, with one thread and with two, under both scheduling policies, and
+// torch in both its ways; after two epochs of each, the fastest configuration of each side goes on. Epochs
+// after the first count, when every row is there. embers pulls a minibatch's rows before the gradients of the
+// one before are applied. A run without that, not timed, must reach the loss of the torch script, and all
+// sides must come near it.
 //
-//   python.<model>_vs_torch        examples a second with embers over those with torch, the better number of
-//                                  threads each, and the better of torch's ways; median over rounds
+//   python.<model>_vs_torch        examples a second with embers over those with torch
 //   python.dlrm_vs_cpp             over those of the C++ worker
-#include <array>
 #include <cmath>
 #include <fstream>
-#include <optional>
 
 #include "base/errors.h"
 #include "bench/harness/bench.h"
+#include "bench/harness/processes.h"
 #include "bench/models/job.h"
 #include "bench/python/peers.h"
 #include "bench/python/python.h"
@@ -29,8 +29,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kHopeless =
-    1.5;  // a side that is this many times slower than the best of its kind is given up
+constexpr size_t kTries = 2;  // of each configuration, before the fastest ones go on
 
 // How far test losses may be apart.
 struct Farthest {
@@ -63,42 +62,19 @@ uint64_t write_arrays(const job::Job& job, data::Split split, const std::string&
   return records;
 }
 
-// One way to train a model, with its process.
-struct Side {
-  std::string name;  // "embers", "torch", "torch_fused"
-  int threads;
+// A script that trains, with its process.
+struct Script {
   BenchChild process;
-  bool is_hopeless = false;
-  std::vector<double> seconds = {};             // of epochs
-  double first_loss = 0, test_loss = INFINITY;  // the least after an epoch
+  double test_loss = INFINITY;  // the least after an epoch
 
-  void train() {
+  double train() {  // seconds of an epoch
     const Json epoch = Json::parse(process.ask("epoch"));
-    seconds.push_back(epoch["seconds"]);
     test_loss = std::min(test_loss, epoch["test_loss"].get<double>());
+    return epoch["seconds"];
   }
 };
 
-struct Measured {
-  std::vector<double> rate;  // examples a second, by round
-  double test_loss = INFINITY;
-};
-
-Measured of_cpp(const std::string& file, const std::string& dir, int rounds) {
-  Measured cpp;
-  for (int i = 0; i < rounds; ++i) {
-    const Json report = run_as_processes(file, dir);
-    std::vector<double> rates;
-    for (const Json& epoch : report["epochs"]) {
-      rates.push_back(epoch["examples"].get<double>() / epoch["seconds"].get<double>());
-      cpp.test_loss = std::min(cpp.test_loss, epoch["test_loss"].get<double>());
-    }
-    rates.erase(rates.begin());
-    cpp.rate.push_back(median_of(rates));
-  }
-  return cpp;
-}
-
+// The sides of one model. Costs are seconds of an example.
 class Comparison {
  public:
   Comparison(std::string model, const std::string& dir, uint64_t records)
@@ -107,69 +83,71 @@ class Comparison {
     std::ofstream(file) << "[job]\nname = \"bench\"\n";
     for (const int threads : {1, 2}) {
       jobs_.push_back(std::make_unique<OpenJob>(file, dir));
-      add("embers", threads, jobs_.back()->address());
-      add("torch", threads, "");
-      add("torch_fused", threads, "");
-    }
-    for (Side& side : sides_) side.train();  // rows come into being
-    for (Side& side : sides_) side.seconds.clear();
-  }
-
-  void round() {
-    for (Side& side : sides_)
-      if (!side.is_hopeless) side.train();
-    for (const char* const way : {"embers", "torch"}) {
-      const double best = *best_of(way).seconds.rbegin();
-      for (Side& side : sides_)
-        if (side.name.starts_with(way)) side.is_hopeless |= side.seconds.back() > kHopeless * best;
+      add("embers", "embers", threads, jobs_.back()->address());
+      add("torch", "torch", threads, "");
+      add("torch", "torch_fused", threads, "");
     }
   }
 
-  // The fastest one of the two ways, by its median.
-  Side& best_of(const std::string& way) {
-    Side* best = nullptr;
-    for (Side& side : sides_)
-      if (side.name.starts_with(way) && !side.is_hopeless &&
-          (best == nullptr || median_of(side.seconds) < median_of(best->seconds)))
-        best = &side;
-    return *best;
+  // The job in C++, which the file describes.
+  void add_cpp(const std::string& file) {
+    contest_.add("cpp", "", [this, file] {
+      const Json report = run_as_processes(file, dir_);
+      std::vector<double> seconds;
+      for (const Json& epoch : report["epochs"]) {
+        seconds.push_back(epoch["seconds"].get<double>() / epoch["examples"].get<double>());
+        cpp_loss_ = std::min(cpp_loss_, epoch["test_loss"].get<double>());
+      }
+      seconds.erase(seconds.begin());
+      return Cost{median(seconds)};
+    });
   }
 
-  double rate(double seconds) const { return records_ / seconds; }
+  const Contest& measure(size_t rounds) {
+    contest_.warm_up();  // rows come into being
+    contest_.choose(kTries);
+    contest_.measure(rounds);
+    return contest_;
+  }
+
+  double test_loss(const std::string& side) const {
+    return side == "cpp" ? cpp_loss_ : chosen(side).test_loss;
+  }
 
   // Trains anew as many epochs as the others have, pulling rows when all gradients before are applied.
   double test_loss_at_once(size_t epochs) {
     const std::string file = dir_ + "/open.toml";
     const OpenJob job(file, dir_);
-    Side side{"embers_at_once", 1,
-              run_python(dir_, "click_models.py", {"embers_at_once", model_, "1", dir_}, 1, job.address())};
-    for (size_t e = 0; e < epochs; ++e) side.train();
-    return side.test_loss;
-  }
-
-  Json json() {
-    Json json;
-    for (const Side& side : sides_)
-      json.push_back({{"side", side.name},
-                      {"threads", side.threads},
-                      {"seconds", with_range(side.seconds)},
-                      {"examples_per_second", rate(median_of(side.seconds))},
-                      {"given_up", side.is_hopeless},
-                      {"test_loss", side.test_loss}});
-    return json;
+    Script script{
+        run_python(dir_, "click_models.py", {"embers_at_once", model_, "1", dir_}, 1, job.address())};
+    for (size_t e = 0; e < epochs; ++e) script.train();
+    return script.test_loss;
   }
 
  private:
-  void add(const std::string& name, int threads, const std::string& master) {
-    sides_.push_back({name, threads,
-                      run_python(dir_, "click_models.py", {name, model_, std::to_string(threads), dir_},
-                                 threads, master)});
+  void add(const std::string& side, const std::string& way, int threads, const std::string& master) {
+    const std::string name = fmt::format("{}, {} threads", way, threads);
+    scripts_.emplace_back(side + name, std::make_unique<Script>(run_python(
+                                           dir_, "click_models.py",
+                                           {way, model_, std::to_string(threads), dir_}, threads, master)));
+    Script* const script = scripts_.back().second.get();
+    add_with_policies(
+        contest_, side, name, [=](Policy policy) { set_policy(script->process.processes(), policy); },
+        [=, this] { return Cost{script->train() / records_}; });
+  }
+
+  const Script& chosen(const std::string& side) const {
+    for (const auto& [name, script] : scripts_)
+      if ((side + contest_.configuration(side)).starts_with(name)) return *script;
+    fail(ErrorCode::kInternal, "the benchmark has no script for {}", side);
   }
 
   const std::string model_, dir_;
   const double records_;
   std::vector<std::unique_ptr<OpenJob>> jobs_;
-  std::vector<Side> sides_;
+  std::vector<std::pair<std::string, std::unique_ptr<Script>>> scripts_;  // by side and configuration
+  double cpp_loss_ = INFINITY;
+  Contest contest_;
 };
 
 void check_loss(const std::string& model, const std::string& what, double loss, double torch,
@@ -178,46 +156,35 @@ void check_loss(const std::string& model, const std::string& what, double loss, 
     fail(ErrorCode::kInternal, "{}: the test loss is {} {}, but {} with torch", model, loss, what, torch);
 }
 
+Json to_json(const Estimate& e) { return {{"median", e.value}, {"low", e.low}, {"high", e.high}}; }
+
 Json measure(const std::string& model, const std::string& dir, uint64_t records, int rounds,
              const std::string& cpp_job, const Farthest& farthest, Json& targets) {
   Comparison sides(model, dir, records);
-  Measured cpp;
-  std::vector<double> rates[2];
-  for (int round = 0; round < rounds; ++round) {
-    sides.round();
-    if (cpp_job.empty()) continue;
-    const Measured one = of_cpp(cpp_job, dir, 1);
-    cpp.rate.push_back(one.rate[0]);
-    cpp.test_loss = std::min(cpp.test_loss, one.test_loss);
-  }
-  const Side &embers = sides.best_of("embers"), &torch = sides.best_of("torch");
-  std::vector<double> vs_torch, vs_cpp;
-  for (int round = 0; round < rounds; ++round) {
-    const auto i = static_cast<size_t>(round);
-    vs_torch.push_back(torch.seconds[i] / embers.seconds[i]);
-    if (!cpp_job.empty()) vs_cpp.push_back(sides.rate(embers.seconds[i]) / cpp.rate[i]);
-  }
-  const double at_once = sides.test_loss_at_once(2);
-  check_loss(model, "with embers", embers.test_loss, torch.test_loss, farthest.ahead);
-  check_loss(model, "with embers, nothing pulled ahead,", at_once, torch.test_loss, farthest.at_once);
-  Json json{{"model", model},
-            {"sides", sides.json()},
-            {"at_once_test_loss", at_once},
-            {"vs_torch", with_range(vs_torch)}};
-  fmt::print("{:<7} embers {:7.0f} ({}), torch {:7.0f} ({}, {}) examples/s", model,
-             sides.rate(median_of(embers.seconds)), embers.threads, sides.rate(median_of(torch.seconds)),
-             torch.name, torch.threads);
+  if (!cpp_job.empty()) sides.add_cpp(cpp_job);
+  const Contest& contest = sides.measure(rounds);
+  const double embers = sides.test_loss("embers"), torch = sides.test_loss("torch");
+  const double at_once = sides.test_loss_at_once(4);
+  check_loss(model, "with embers", embers, torch, farthest.ahead);
+  check_loss(model, "with embers, nothing pulled ahead,", at_once, torch, farthest.at_once);
+  const Estimate vs_torch = contest.speed("embers", "torch");
+  Json json{{"model", model},           {"sides", contest.json()},      {"embers_test_loss", embers},
+            {"torch_test_loss", torch}, {"at_once_test_loss", at_once}, {"vs_torch", to_json(vs_torch)}};
+  targets.push_back(target(fmt::format("python.{}_vs_torch", model), vs_torch, 1.3));
+  fmt::print("{:<7} embers {:7.0f} ({}), torch {:7.0f} ({}) examples/s", model,
+             1 / contest.seconds("embers").value, contest.configuration("embers"),
+             1 / contest.seconds("torch").value, contest.configuration("torch"));
   if (!cpp_job.empty()) {
-    check_loss(model, "in C++", cpp.test_loss, torch.test_loss, farthest.ahead);
-    json["cpp"] = {{"examples_per_second", with_range(cpp.rate)}, {"test_loss", cpp.test_loss}};
-    json["vs_cpp"] = with_range(vs_cpp);
-    fmt::print(", C++ {:7.0f}", median_of(cpp.rate));
+    const double cpp = sides.test_loss("cpp");
+    check_loss(model, "in C++", cpp, torch, farthest.ahead);
+    const Estimate vs_cpp = contest.speed("embers", "cpp");
+    json["cpp"] = {{"test_loss", cpp}};
+    json["vs_cpp"] = to_json(vs_cpp);
+    targets.push_back(target(fmt::format("python.{}_vs_cpp", model), vs_cpp, 0.85));
+    fmt::print(", C++ {:7.0f}", 1 / contest.seconds("cpp").value);
   }
-  fmt::print("   test loss {:.3f} {:.3f}, at once {:.3f}\n", embers.test_loss, torch.test_loss, at_once);
+  fmt::print("   test loss {:.3f} {:.3f}, at once {:.3f}\n", embers, torch, at_once);
   std::fflush(stdout);
-  targets.push_back(target(fmt::format("python.{}_vs_torch", model), median_of(vs_torch), 1.3));
-  if (!cpp_job.empty())
-    targets.push_back(target(fmt::format("python.{}_vs_cpp", model), median_of(vs_cpp), 0.85));
   return json;
 }
 

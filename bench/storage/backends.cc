@@ -162,7 +162,7 @@ Json target_of(const Json& grid, const std::string& backend) {
 }  // namespace
 
 int bench_backends(const BenchOptions& options) {
-  Json report = begin_report("backends", options);
+  Json report = begin_report("backends", options, options.quick ? "quick" : "");
   const int64_t rows = options.quick ? 100'000 : options.rows;
   const int rounds = options.quick ? 3 : 10;
   const auto adam = storage::UpdateRule::make({"adam", {}});
@@ -185,8 +185,7 @@ int bench_backends(const BenchOptions& options) {
   }
   report.update({{"rows", rows}, {"dim", kDim}, {"batch", kBatch}, {"grid", grid}});
   report["targets"] = {target_of(grid, "memcached"), target_of(grid, "redis")};
-  end_report(report, options);
-  return 0;
+  return end_report(report, options);
 }
 
 }  // namespace embers

@@ -21,9 +21,10 @@
 #include "base/errors.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/child.h"
+#include "bench/harness/processes.h"
 #include "bench/storage/store_client.h"
 #include "bench/storage/torch_script.h"
-#include "bench/wire/owner.h"
+#include "bench/wire/keys.h"
 #include "bench/wire/sockets.h"
 
 namespace embers {
@@ -58,28 +59,44 @@ double best(BenchChild& client, const Item& work, const std::string& before,
   return most;
 }
 
+// The best rate of a client with each of the depths.
+double best_of_ours(BenchChild& client, const Item& work) {
+  const auto minibatches = static_cast<size_t>(work.seconds * 500);
+  double most = 0;
+  for (const std::string& depth : kDepths) {
+    client.ask(fmt::format("train {} {}", minibatches / 8, depth));
+    const double seconds = std::stod(client.ask(fmt::format("train {} {}", minibatches, depth)));
+    most = std::max(most, static_cast<double>(minibatches * kBenchKeys) / seconds);
+  }
+  return most;
+}
+
 double ours(const Item& work) {
   const std::string rows = std::to_string(work.rows);
   const BenchChild server =
       BenchChild::part({"owner", fmt::format("unix:@embers-bench-{}", ::getpid()), "adam", rows});
-  BenchChild client = BenchChild::part({"client", server.ready(), rows});
-  return best(client, work, "train ", kDepths, kTimes / 2);
+  BenchChild client = BenchChild::part({"client", server.ready(), "adam", rows});
+  set_policy(server.processes(), Policy::kBatch);
+  set_policy(client.processes(), Policy::kBatch);
+  return best_of_ours(client, work);
 }
 
 double ours_in_one_process(const Item& work) {
-  BenchChild client = BenchChild::part({"client", "local", std::to_string(work.rows)});
-  return best(client, work, "train ", kDepths);
+  BenchChild client = BenchChild::part({"client", "local", "adam", std::to_string(work.rows)});
+  set_policy(client.processes(), Policy::kBatch);
+  return best_of_ours(client, work);
 }
 
 double sockets_only(const Item& work) {
   const size_t keys = kBenchKeys, rows = kBenchKeys * kBenchDim / 2;  // words
   const std::string there = std::to_string(2 * keys + rows), back = std::to_string(rows);
   const std::string address = fmt::format("unix:@embers-bench-{}-sockets", ::getpid());
-  const BenchChild server = BenchChild::part({"sockets", "blocking", address, there, back});
+  BenchChild server = BenchChild::part({"sockets", "blocking", address, there, back, "2"});
   BenchChild client = BenchChild::part({"socket-client", "blocking", address, there, back, "2"});
   const auto trips = static_cast<size_t>(work.seconds * 1000);
-  client.ask(std::to_string(trips / 8));
-  return static_cast<double>(trips * kBenchKeys) / std::stod(client.ask(std::to_string(trips)));
+  client.ask("connect 4194304 65536");
+  client.ask(fmt::format("pull {}", trips / 8));
+  return static_cast<double>(trips * kBenchKeys) / std::stod(client.ask(fmt::format("pull {}", trips)));
 }
 
 // Its figures when pushes read rows anew, and when they do not.
@@ -114,7 +131,7 @@ double torch_rpc(const Item& work) {
 }  // namespace
 
 int bench_storage(const BenchOptions& options) {
-  Json report = begin_report("storage", options);
+  Json report = begin_report("storage", options, options.quick ? "quick" : "");
   const Item work{options.quick ? std::min<int64_t>(options.rows, 500'000) : options.rows,
                   options.quick ? 1.0 : 5.0};
   report["rows"] = work.rows;
@@ -154,8 +171,7 @@ int bench_storage(const BenchOptions& options) {
            {"redis", 12}, {"memcached", 8}, {"torch_rpc", 5}, {"torch_local", 1.6}})
     if (rates.contains(peer))
       report["targets"].push_back(target("storage.vs_" + peer, mine / rates[peer].get<double>(), wanted));
-  end_report(report, options);
-  return 0;
+  return end_report(report, options);
 }
 
 }  // namespace embers

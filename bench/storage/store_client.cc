@@ -8,7 +8,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/storage/raw_clients.h"
-#include "bench/wire/owner.h"
+#include "bench/wire/keys.h"
 #include "storage/update_rules/update_rule.h"
 
 namespace embers {

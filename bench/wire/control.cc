@@ -5,6 +5,7 @@
 
 #include "actors/ask.h"
 #include "actors/routing/remote_owner.h"
+#include "apps/process/runtime.h"
 #include "bench/harness/bench.h"
 #include "bench/wire/owner.h"
 

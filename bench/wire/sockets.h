@@ -1,37 +1,74 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-// What the wire is compared with: two programs that move the frames of pulls, and nothing else. A client
-// sends requests for rows as a worker's proxy would, with `outstanding` of them on their way; a server reads
-// each and answers under its correlation. Requests and replies are made once, as many as embers' side has
-// minibatches, and sent in turn. Both read into one buffer again and again, check the header's magic number
-// and size, and look at no byte of the payload.
+#include "actors/frames/frame.h"
+#include "actors/transport/connections/connection.h"
+
+// What the wire is compared with: programs that move the frames of pulls, and nothing else. A client sends
+// requests for rows as a worker's proxy would, with some of them on their way; a server reads
+// each and answers under its correlation, whose remainder says which minibatch it is for. Clients read into
+// one buffer again and again, check the header's magic number and size, and look at the ends of the rows.
+//
+// Two programs that send replies which were made once, one for each minibatch:
 //   asio      one io_context and thread on each side, asynchronous; header and payload in one gather write
 //   blocking  one thread on each side; send and recv
-// and two servers for asio's client that do what no server of rows can avoid, but no more: for each request
-// they copy as many rows as embers' side from random known places of as many into the reply.
-//   rows      asio's server, copying before it writes
-//   rows2     copying on a second thread, so that it goes on while the first one writes
+// and four servers that do what no server of rows can avoid, but no more: for each request they send as many
+// rows as embers' side from random known places among as many.
+//   rows      asio's server, copying all rows before it writes
+//   rows2     the same, copying on a second thread, so that it goes on while the first one writes
+//   chunked   a blocking server that copies some rows and sends them, again and again: what is sent is still
+//   in
+//             the nearest cache
+//   gather    a blocking server that has the kernel collect the rows, a piece of a gather write for each
 namespace embers {
 
-// Bytes behind the headers.
+// Of a message behind its header, and how many trips are under way at a time.
 struct TripSize {
-  size_t request_words, reply_words;
+  size_t request_words, reply_words, outstanding;
 };
 
-// The part "sockets KIND ADDRESS REQUEST_WORDS REPLY_WORDS": serves one connection after another
-// until its input ends; ready with its address.
-void serve_sockets(const std::string& kind, const std::string& address, TripSize size);
+// Of a connection: what the kernel buffers of replies, and what "chunked" copies at a time.
+struct SocketSettings {
+  int buffer_bytes = 256 << 10;
+  size_t chunk_bytes = 64 << 10;
+};
+
+// The part "sockets KIND ADDRESS REQUEST_WORDS REPLY_WORDS OUTSTANDING": serves one connection after another
+// until its input ends; ready with its address. Told "BUFFER_BYTES CHUNK_BYTES", it serves the next one so.
+void serve_sockets(const std::vector<std::string>& words);
+
+// The part "socket-client KIND ADDRESS REQUEST_WORDS REPLY_WORDS OUTSTANDING": answers "connect BUFFER_BYTES
+// CHUNK_BYTES" when it is connected anew, "pull N" with the seconds of N trips, "check" with the checksums of
+// the rows of each minibatch.
+void run_socket_client(const std::vector<std::string>& words);
+
+// For the files of this folder: the ends of one connection.
+using Socket = Connection::Socket;
 
 class SocketClient {
  public:
   virtual ~SocketClient() = default;
   // Makes this many trips; returns the seconds they took.
   virtual double trips(size_t count) = 0;
+  // Fetches the reply for this minibatch, which stays as it is until the next call.
+  virtual std::span<const float> fetch(size_t minibatch) = 0;
 };
-std::unique_ptr<SocketClient> connect_sockets(const std::string& kind, const std::string& address,
-                                              TripSize size, size_t outstanding);
+
+FrameHeader bare_header(size_t words, uint64_t correlation, uint16_t flags);
+void check_size(const FrameHeader& header, size_t words);
+[[noreturn]] void broken_socket(const std::string& why);
+// The rows at the end of a reply.
+std::span<float> rows_of(std::vector<uint64_t>& reply);
+// The options of every side's sockets, but for the sizes of buffers.
+void tune_bare(Socket& socket, const SocketSettings& settings);
+
+std::unique_ptr<SocketClient> asio_client(boost::asio::io_context& io, Socket socket, TripSize size);
+void serve_asio(const std::string& kind, Socket socket, boost::asio::io_context& io, TripSize size);
+std::unique_ptr<SocketClient> blocking_client(Socket socket, TripSize size);
+void serve_blocking(const std::string& kind, Socket socket, TripSize size, const SocketSettings& settings);
 
 }  // namespace embers

@@ -7,37 +7,52 @@
 //             processes of one host; the client reads every float of them
 //   asio      the same frames between two bare Asio programs, ready-made (sockets.h)
 //   blocking  the same with blocking send and recv
-//   rows, rows2  asio, but the server copies every row into its reply: the limit, since a bare program never
-//   does
-// over a Unix socket and over TCP, 8 pulls outstanding. The sides take turns; a ratio is the median of the
-// rounds'. CPU per trip is that of both processes. Then the latencies of two clients of one owner at once,
-// each with 8 outstanding, over Unix sockets, and meanwhile those of orders to that owner.
+//   rows, rows2, chunked, gather   bare servers that do what a server of rows cannot avoid: the limit
+// over a Unix socket and over TCP, 8 pulls outstanding. Bare programs have socket buffers of 64 KiB to 4 MiB,
+// all sides both scheduling policies. All sides have the same rows; their replies are compared by checksum
+// first, and their ends are looked at all the time. CPU per trip is that of both processes. Then the
+// latencies of two clients of one owner (latency.h).
+//
+//   wire.unix_vs_asio, wire.tcp_vs_asio   ours over the better of asio and blocking
+//   wire.shared_vs_asio                   shared over the same, with Unix sockets
+//   wire.p99_ms                           of pulls that are due at random moments, at 80 % of the capacity
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
-#include <sstream>
+#include <array>
 
 #include "base/errors.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/child.h"
-#include "bench/wire/control.h"
-#include "bench/wire/owner.h"
+#include "bench/harness/processes.h"
+#include "bench/wire/client.h"
+#include "bench/wire/keys.h"
+#include "bench/wire/latency.h"
 #include "bench/wire/sockets.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kRows = kBenchMinibatches * kBenchKeys;
+constexpr std::array kBuffers{64 << 10, 256 << 10, 1 << 20, 4 << 20};  // bytes
+constexpr std::array kChunks{size_t{32} << 10, size_t{128} << 10, size_t{512} << 10};
+const std::vector<std::string> kBare{"asio", "blocking"}, kLimits{"rows", "rows2", "chunked", "gather"};
+
+struct Length {
+  size_t tries, rounds, trips;
+  double seconds;  // of latencies at one rate
+  size_t latency_rounds;
+};
+const Length kFull{3, 31, 1000, 5, 5}, kQuick{1, 3, 200, 0.5, 1};
 
 TripSize trip_size() {
   const std::vector<int64_t> keys(kBenchKeys);
   const TableSlices slices{0, {KeyKind::kInt64, keys, {}, {}}, 0, {}};
   const RowsShape shape{0, kBenchDim, kBenchKeys};
   return {make_pull({}, wire::ReadMode::LATEST, false, {&slices, 1}).words().size(),
-          make_pull_reply(0, {&shape, 1}, [](size_t, std::span<float>) {}).words().size()};
+          make_pull_reply(0, {&shape, 1}, [](size_t, std::span<float>) {}).words().size(), kBenchOutstanding};
 }
 
 std::string address(const std::string& socket, const std::string& name) {
@@ -48,128 +63,146 @@ std::string address(const std::string& socket, const std::string& name) {
 struct Side {
   std::string name;
   BenchChild server, client;
-  std::string question;            // to the client, before the number of trips
-  std::vector<double> rates, cpu;  // trips/s, CPU ms a trip of both, by round
 
-  void run(size_t trips) {
-    const double begin = server.cpu_seconds() + client.cpu_seconds();
-    const double seconds = std::stod(client.ask(question + std::to_string(trips)));
-    cpu.push_back((server.cpu_seconds() + client.cpu_seconds() - begin) / static_cast<double>(trips) * 1e3);
-    rates.push_back(static_cast<double>(trips) / seconds);
+  void set(Policy policy) const {
+    set_policy(server.processes(), policy);
+    set_policy(client.processes(), policy);
+  }
+  double cpu_seconds() const { return server.cpu_seconds() + client.cpu_seconds(); }
+  Cost run(size_t trips) {
+    client.ask(fmt::format("pull {}", trips / 10));
+    const double begin = cpu_seconds();
+    const double seconds = std::stod(client.ask(fmt::format("pull {}", trips)));
+    const auto n = static_cast<double>(trips);
+    return {seconds / n, (cpu_seconds() - begin) / n};
+  }
+  void connect(const SocketSettings& settings) {
+    const std::string words = fmt::format("{} {}", settings.buffer_bytes, settings.chunk_bytes);
+    server.ask(words);
+    client.ask("connect " + words);
   }
 };
 
-Side ours(const std::string& name, const std::string& socket) {
-  const std::string rows = std::to_string(kRows);
+std::unique_ptr<Side> ours(const std::string& name, const std::string& socket) {
+  const std::string rows = std::to_string(kWireRows);
   BenchChild server = BenchChild::part({"owner", address(socket, name), "sgd", rows});
-  BenchChild client = BenchChild::part({"client", server.ready(), rows, name == "ours" ? "sockets" : ""});
-  return {name, std::move(server), std::move(client), "pull ", {}, {}};
+  BenchChild client =
+      BenchChild::part({"client", server.ready(), "sgd", rows, name == "ours" ? "sockets" : "shared"});
+  client.ask("set");
+  return std::make_unique<Side>(Side{name, std::move(server), std::move(client)});
 }
 
-Side bare(const std::string& kind, const std::string& socket) {
+std::unique_ptr<Side> bare(const std::string& kind, const std::string& socket) {
   const TripSize size = trip_size();
-  const std::string request = std::to_string(size.request_words), reply = std::to_string(size.reply_words);
-  BenchChild server = BenchChild::part({"sockets", kind, address(socket, kind), request, reply});
-  BenchChild client = BenchChild::part(
-      {"socket-client", kind, server.ready(), request, reply, std::to_string(kBenchOutstanding)});
-  return {kind, std::move(server), std::move(client), "", {}, {}};
+  const std::string request = std::to_string(size.request_words), reply = std::to_string(size.reply_words),
+                    outstanding = std::to_string(size.outstanding);
+  BenchChild server = BenchChild::part({"sockets", kind, address(socket, kind), request, reply, outstanding});
+  BenchChild client = BenchChild::part({"socket-client", kind, server.ready(), request, reply, outstanding});
+  auto side = std::make_unique<Side>(Side{kind, std::move(server), std::move(client)});
+  side->connect({});
+  return side;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+void add(
+    Contest& contest, Side& side, size_t trips, const std::string& configuration = "",
+    std::function<void()> prepare = [] {}) {
+  add_with_policies(
+      contest, side.name, configuration, [&](Policy policy) { side.set(policy); },
+      [&side, trips, prepare] {
+        prepare();
+        return side.run(trips);
+      });
 }
+
+void add_bare(Contest& contest, Side& side, size_t trips) {
+  for (const int buffer : kBuffers)
+    for (const size_t chunk : kChunks) {
+      if (side.name != "chunked" && chunk != kChunks[0]) continue;
+      const std::string of_chunks = side.name == "chunked" ? fmt::format(", chunks {} KiB", chunk >> 10) : "";
+      add(contest, side, trips, fmt::format("buffers {} KiB{}", buffer >> 10, of_chunks),
+          [&side, buffer, chunk] {
+            side.connect({buffer, chunk});
+          });
+    }
+}
+
+void check_rows(const std::vector<std::unique_ptr<Side>>& sides) {
+  const std::string wanted = sides.front()->client.ask("check");
+  for (const auto& side : sides)
+    if (const std::string sums = side->client.ask("check"); sums != wanted)
+      fail(ErrorCode::kInternal, "{} has sent other rows than {}: their checksums are {} and {}", side->name,
+           sides.front()->name, sums, wanted);
+}
+
+struct OnSocket {
+  Json report;
+  Estimate vs_bare, limit_vs_bare, vs_limit;
+  Estimate shared_vs_bare;  // Unix sockets only
+  Policy policy;            // of shared, or ours
+};
 
 // Every side's figures over one kind of socket.
-Json measure(const std::string& socket, int rounds, size_t trips) {
-  std::vector<Side> sides;
+OnSocket measure(const std::string& socket, const Length& length) {
+  std::vector<std::unique_ptr<Side>> sides;
   sides.push_back(ours("ours", socket));
-  for (const char* const kind : {"asio", "blocking", "rows", "rows2"}) sides.push_back(bare(kind, socket));
   if (socket == "unix") sides.push_back(ours("shared", socket));
-  for (Side& side : sides) side.client.ask(side.question + std::to_string(trips / 4 + 1));  // warms up
-  for (int round = 0; round < rounds; ++round)
-    for (size_t i = 0; i < sides.size(); ++i) sides[round % 2 ? sides.size() - 1 - i : i].run(trips);
-  Json json{{"socket", socket}};
-  for (const Side& side : sides) {
-    const double mib = 1.0 * kBenchKeys * kBenchDim * sizeof(float) * median(side.rates) / (1 << 20);
-    json[side.name] = {
-        {"trips_per_s", median(side.rates)}, {"mib_per_s", mib}, {"cpu_ms_per_trip", median(side.cpu)}};
-    fmt::print("{:<5} {:<9} {:>8.0f} {:>8.2f} {:>8.3f}\n", socket, side.name, median(side.rates), mib / 1024,
-               median(side.cpu));
-    std::vector<double> ratios;
-    for (int round = 0; round < rounds; ++round) ratios.push_back(sides[0].rates[round] / side.rates[round]);
-    json["vs_" + side.name] = median(ratios);
+  for (const auto& kinds : {kBare, kLimits})
+    for (const std::string& kind : kinds) sides.push_back(bare(kind, socket));
+  check_rows(sides);
+  Contest contest;
+  for (const auto& side : sides)
+    side->name == "ours" || side->name == "shared" ? add(contest, *side, length.trips)
+                                                   : add_bare(contest, *side, length.trips);
+  contest.choose(length.tries);
+  contest.measure(length.rounds);
+
+  const std::string best_bare = contest.fastest(kBare), best_limit = contest.fastest(kLimits);
+  OnSocket result{{{"socket", socket}, {"better_bare", best_bare}, {"sides", contest.json()}},
+                  contest.speed("ours", best_bare),
+                  contest.speed(best_limit, best_bare),
+                  contest.speed("ours", best_limit),
+                  {},
+                  Policy::kOther};
+  for (const auto& side : sides) {
+    const double rate = 1 / contest.seconds(side->name).value;
+    const double mib = kBenchKeys * kBenchDim * sizeof(float) * rate / (1 << 20);
+    const double cpu_ms = contest.cpu_seconds(side->name).value * 1e3;
+    result.report[side->name] = {{"trips_per_s", rate}, {"mib_per_s", mib}, {"cpu_ms_per_trip", cpu_ms}};
+    result.report["vs_" + side->name] = contest.speed("ours", side->name).value;
+    fmt::print("{:<5} {:<9} {:>8.0f} {:>8.2f} {:>8.3f}   {}\n", socket, side->name, rate, mib / 1024, cpu_ms,
+               contest.configuration(side->name));
   }
-  std::vector<double> limits;  // the better of the two, as a share of asio's rate
-  for (int round = 0; round < rounds; ++round)
-    limits.push_back(std::max(sides[3].rates[round], sides[4].rates[round]) / sides[1].rates[round]);
-  json["limit_vs_asio"] = median(limits);
+  result.report["limit_vs_asio"] = result.limit_vs_bare.value;
+  const std::string usual = socket == "unix" ? "shared" : "ours";
+  if (contest.configuration(usual) == name(Policy::kBatch)) result.policy = Policy::kBatch;
   if (socket == "unix") {
-    std::vector<double> ratios;
-    for (int round = 0; round < rounds; ++round)
-      ratios.push_back(sides.back().rates[round] / sides[1].rates[round]);
-    json["shared_vs_asio"] = median(ratios);
+    result.shared_vs_bare = contest.speed("shared", best_bare);
+    result.report["shared_vs_asio"] = result.shared_vs_bare.value;
   }
   std::fflush(stdout);
-  return json;
-}
-
-struct UnderLoad {
-  Latencies pulls, control;
-};
-
-// Latencies of both clients' pulls while both pull, and of control messages meanwhile.
-UnderLoad latencies_of_two(size_t trips) {
-  const std::string rows = std::to_string(kRows);
-  const BenchChild server = BenchChild::part({"owner", address("unix", "two"), "sgd", rows});
-  std::vector<BenchChild> clients;
-  for (int i = 0; i < 2; ++i) clients.push_back(BenchChild::part({"client", server.ready(), rows}));
-  UnderLoad latencies;
-  std::optional<ControlProbe> probe;
-  for (const bool counts : {false, true}) {
-    for (BenchChild& client : clients) client.tell(fmt::format("pull {}", counts ? trips : trips / 4 + 1));
-    if (counts) probe.emplace(server.ready());
-    for (BenchChild& client : clients) {
-      std::istringstream answer(client.answer());
-      double seconds = 0;
-      answer >> seconds;
-      for (double ms; counts && answer >> ms;) latencies.pulls.add(ms);
-      if (counts) latencies.control = probe->stop();  // as soon as one of them is done
-    }
-  }
-  return latencies;
+  return result;
 }
 
 }  // namespace
 
 int bench_wire(const BenchOptions& options) {
   Json report = begin_report("wire", options);
-  const int rounds = options.quick ? 3 : 9;
-  const size_t trips = options.quick ? 500 : 2000;
+  const Length& length = options.quick ? kQuick : kFull;
   report["keys"] = kBenchKeys;
   report["dim"] = kBenchDim;
   report["outstanding"] = kBenchOutstanding;
   fmt::print("                trips/s    GiB/s   CPU ms a trip, of both processes\n");
-  for (const char* const socket : {"unix", "tcp"}) report["grid"].push_back(measure(socket, rounds, trips));
-  const auto [latencies, control] = latencies_of_two(trips * 4);
-  const double p50 = latencies.percentile(0.5), p99 = latencies.percentile(0.99);
-  report["latency"] = {
-      {"pulls", latencies.size()}, {"p50_ms", p50}, {"p99_ms", p99}, {"histogram", latencies.histogram()}};
-  fmt::print("\npulls of two clients at once: p50 {:.2f} ms, p99 {:.2f} ms\n{}\n", p50, p99,
-             latencies.histogram());
-  const double control_p50 = control.percentile(0.5) * 1e3, control_p99 = control.percentile(0.99) * 1e3;
-  report["control_under_load"] = {
-      {"round_trips", control.size()}, {"p50_us", control_p50}, {"p99_us", control_p99}};
-  fmt::print("control messages meanwhile: p50 {:.0f} us, p99 {:.0f} us\n\n", control_p50, control_p99);
-  const auto vs_asio = [&](const char* name, const Json& socket) {
-    return target(name, socket["vs_asio"], 0.9, socket["limit_vs_asio"]);
-  };
-  report["targets"] = {vs_asio("wire.unix_vs_asio", report["grid"][0]),
-                       vs_asio("wire.tcp_vs_asio", report["grid"][1]),
-                       target("wire.shared_vs_asio", report["grid"][0]["shared_vs_asio"], 1.5),
-                       target_at_most("wire.p99_over_p50", p99 / p50, 5)};
-  end_report(report, options);
-  return 0;
+  const OnSocket on_unix = measure("unix", length), on_tcp = measure("tcp", length);
+  report["grid"] = {on_unix.report, on_tcp.report};
+  const WireLatency latency = measure_wire_latency(on_unix.policy, length.seconds, length.latency_rounds);
+  report["latency"] = latency.report;
+  report["control_under_load"] = latency.control;
+  report["limits"] = {limit("wire.unix", on_unix.vs_limit), limit("wire.tcp", on_tcp.vs_limit)};
+  report["targets"] = {target("wire.unix_vs_asio", on_unix.vs_bare, 0.95, on_unix.limit_vs_bare),
+                       target("wire.tcp_vs_asio", on_tcp.vs_bare, 0.85, on_tcp.limit_vs_bare),
+                       target("wire.shared_vs_asio", on_unix.shared_vs_bare, 1.5),
+                       target_at_most("wire.p99_ms", latency.p99_ms, 5)};
+  return end_report(report, options);
 }
 
 }  // namespace embers

@@ -1,0 +1,99 @@
+#include "bench/engine/floors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "base/errors.h"
+#include "base/floats/instruction_sets.h"
+#include "base/floats/prefetch.h"
+
+namespace embers {
+namespace {
+
+constexpr size_t kLine = 64;          // bytes
+constexpr uint64_t kIndexBytes = 16;  // a row
+
+template <size_t floats>
+EMBERS_PREFETCHES void prefetch(const Place& place) {
+  __builtin_prefetch(place.line);
+  for (size_t f = 0; f < floats; f += kLine / sizeof(float)) __builtin_prefetch(place.row + f);
+}
+
+// Uses each place, `ahead` places after having prefetched it.
+template <size_t floats, class Use>
+EMBERS_INLINE unsigned use_all(std::span<const Place> places, size_t ahead, const Use& use) {
+  unsigned sum = 0;
+  const size_t n = places.size(), first = std::min(ahead, n);
+  for (size_t i = 0; i < first; ++i) prefetch<floats>(places[i]);
+  for (size_t i = 0; i < n; ++i) {
+    if (i + ahead < n) prefetch<floats>(places[i + ahead]);
+    sum += static_cast<unsigned>(*places[i].line);
+    use(i);
+  }
+  return sum;
+}
+
+template <size_t dim>
+EMBERS_INLINE unsigned pull(std::span<const Place> places, size_t ahead, float* out) {
+  return use_all<dim>(places, ahead,
+                      [&](size_t i) { std::memcpy(out + i * dim, places[i].row, dim * sizeof(float)); });
+}
+
+template <size_t dim>
+EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, const float* grads) {
+  return use_all<3 * dim>(places, ahead, [&](size_t i) {
+    float* __restrict row = places[i].row;
+    const float* __restrict grad = grads + i * dim;
+    for (size_t k = 0; k < dim; ++k) {
+      row[dim + k] += (grad[k] - row[dim + k]) * 0.1f;
+      row[2 * dim + k] += (grad[k] - row[2 * dim + k]) * 0.001f;
+      row[k] -= 1e-6f * row[dim + k];
+    }
+  });
+}
+
+}  // namespace
+
+EMBERS_INSTRUCTION_SETS unsigned pull_floor(std::span<const Place> places, size_t dim, size_t ahead,
+                                            float* out) {
+  switch (dim) {
+    case 4:
+      return pull<4>(places, ahead, out);
+    case 16:
+      return pull<16>(places, ahead, out);
+    case 64:
+      return pull<64>(places, ahead, out);
+    case 128:
+      return pull<128>(places, ahead, out);
+    default:
+      fail(ErrorCode::kInternal, "there is no floor for dim {}", dim);
+  }
+}
+
+EMBERS_INSTRUCTION_SETS unsigned push_floor(std::span<const Place> places, size_t dim, size_t ahead,
+                                            const float* grads) {
+  switch (dim) {
+    case 4:
+      return push<4>(places, ahead, grads);
+    case 16:
+      return push<16>(places, ahead, grads);
+    case 64:
+      return push<64>(places, ahead, grads);
+    case 128:
+      return push<128>(places, ahead, grads);
+    default:
+      fail(ErrorCode::kInternal, "there is no floor for dim {}", dim);
+  }
+}
+
+Places::Places(Engine& engine, Minibatches batches)
+    : lines_(engine.rows() * kIndexBytes + storage::kHugePage, true) {
+  std::memset(lines_.data(), 1, lines_.size());
+  std::mt19937_64 random(3);
+  for (const auto& rows : engine.places(batches))
+    for (auto& list = places_.emplace_back(); float* const row : rows)
+      list.push_back({row, lines_.data() + random() % (lines_.size() / kLine) * kLine});
+}
+
+}  // namespace embers

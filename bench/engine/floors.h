@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bench/engine/table.h"
+#include "storage/memory/pages.h"
+
+// The limits of embers bench engine: the least that any store must do for a minibatch, one random cache line
+// a key for an index, and the rows themselves. Where these are is known beforehand; nothing is searched.
+namespace embers {
+
+// A key's row, and its line of an index.
+struct Place {
+  float* row;
+  const std::byte* line;
+};
+
+// Rows ahead of their use at which floors prefetch: the best one counts.
+inline constexpr size_t kDistances[] = {2, 4, 8, 16, 32, 64};
+
+// The places of minibatches, whose lines are random ones of an array as large as an index.
+class Places {
+ public:
+  Places(Engine& engine, Minibatches batches);
+
+  size_t size() const { return places_.size(); }
+  std::span<const Place> operator[](size_t minibatch) const { return places_[minibatch]; }
+
+ private:
+  storage::Pages lines_;
+  std::vector<std::vector<Place>> places_;
+};
+
+// Copy the rows to out[places.size() x dim]. Dims 4, 16, 64 and 128. Returns a sum that no compiler can leave
+// out.
+unsigned pull_floor(std::span<const Place> places, size_t dim, size_t ahead, float* out);
+// Read and write row and both slots, read grads[places.size() x dim]. The same dims.
+unsigned push_floor(std::span<const Place> places, size_t dim, size_t ahead, const float* grads);
+
+}  // namespace embers

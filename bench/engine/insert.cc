@@ -1,0 +1,183 @@
+#include "bench/engine/insert.h"
+
+#include <absl/container/flat_hash_map.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "bench/engine/one_core.h"
+#include "bench/engine/table.h"
+#include "bench/harness/bench.h"
+#include "bench/harness/compare.h"
+#include "bench/harness/processes.h"
+#include "storage/memory/pages.h"
+
+namespace embers {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kAhead = 16;  // keys
+
+// For arrays that are large and accessed at random. As in ours, memory goes back to the kernel at once.
+template <class T>
+struct HugePages {
+  using value_type = T;
+  HugePages() = default;
+  template <class Other>
+  HugePages(const HugePages<Other>&) {}
+  T* allocate(size_t n) {
+    const size_t size = bytes(n), more = size + storage::kHugePage;
+    void* const memory = ::mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    auto* const begin = static_cast<std::byte*>(memory);
+    const size_t before = -reinterpret_cast<uintptr_t>(begin) % storage::kHugePage;
+    if (before > 0) ::munmap(begin, before);
+    if (before < storage::kHugePage) ::munmap(begin + before + size, storage::kHugePage - before);
+    ::madvise(begin + before, size, MADV_HUGEPAGE);
+    return reinterpret_cast<T*>(begin + before);
+  }
+  void deallocate(T* memory, size_t n) { ::munmap(memory, bytes(n)); }
+  template <class Other>
+  bool operator==(const HugePages<Other>&) const {
+    return true;
+  }
+
+ private:
+  static size_t bytes(size_t n) {
+    return (n * sizeof(T) + storage::kHugePage - 1) / storage::kHugePage * storage::kHugePage;
+  }
+};
+
+// What a user could build from a well-maintained map in a day: the peer of insertion.
+class AbseilTable {
+ public:
+  explicit AbseilTable(uint32_t dim) : dim_(dim), rows_per_slab_(storage::kHugePage / (12 * size_t{dim})) {}
+  void add_if_absent(std::span<const int64_t> keys, std::span<const float> values) {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (i + kAhead < keys.size()) rows_.prefetch(keys[i + kAhead]);
+      const auto [at, added] = rows_.try_emplace(keys[i], static_cast<uint32_t>(rows_.size()));
+      if (added) std::memcpy(append(), &values[i * dim_], dim_ * sizeof(float));
+    }
+  }
+  const float* find(int64_t key) const {
+    const auto at = rows_.find(key);
+    return at == rows_.end() ? nullptr : row(at->second);
+  }
+
+ private:
+  float* row(size_t number) const {
+    return reinterpret_cast<float*>(slabs_[number / rows_per_slab_].data()) +
+           number % rows_per_slab_ * 3 * dim_;
+  }
+  float* append() {
+    if ((rows_.size() - 1) / rows_per_slab_ == slabs_.size()) slabs_.emplace_back(storage::kHugePage, true);
+    return row(rows_.size() - 1);
+  }
+
+  size_t dim_;
+  size_t rows_per_slab_;
+  absl::flat_hash_map<int64_t, uint32_t, absl::flat_hash_map<int64_t, uint32_t>::hasher, std::equal_to<>,
+                      HugePages<std::pair<const int64_t, uint32_t>>>
+      rows_;
+  std::vector<storage::Pages> slabs_;
+};
+
+// The keys of the insertion that begins at this row: those of new rows, and every fourth an older one.
+std::vector<int64_t> keys_from(uint64_t row) {
+  std::vector<int64_t> keys;
+  for (uint64_t i = 0; i < kBatch; ++i) keys.push_back(key_of(i % 4 == 3 ? row / 2 + i : row + i));
+  return keys;
+}
+
+Cost insert_all(uint64_t rows, const std::function<void(std::span<const int64_t>)>& add) {
+  const auto begin = BenchClock::now();
+  const double cpu = cpu_seconds_of_this_process();
+  for (uint64_t row = 0; row < rows; row += kBatch) add(keys_from(row));
+  return {seconds_since(begin) / static_cast<double>(rows),
+          (cpu_seconds_of_this_process() - cpu) / static_cast<double>(rows)};
+}
+
+// Both sides, from nothing.
+class Sides {
+ public:
+  Sides(uint32_t dim, uint64_t rows) : dim_(dim), rows_(rows) {
+    for (size_t i = 0; i < kBatch * dim; ++i) values_.push_back(static_cast<float>(i));
+  }
+  Cost ours() {
+    warm_memory(table_bytes(rows_, dim_, true));
+    Engine engine(dim_, true);
+    return insert_all(rows_, [&](auto keys) { engine.store->add_if_absent(0, view(keys), values_); });
+  }
+  Cost abseil() {
+    warm_memory(table_bytes(rows_, dim_, true));
+    AbseilTable table(dim_);
+    return insert_all(rows_, [&](auto keys) { table.add_if_absent(keys, values_); });
+  }
+  void compare() const {
+    const uint64_t rows = std::min<uint64_t>(rows_, kComparedRows);
+    Engine engine(dim_, true);
+    AbseilTable table(dim_);
+    insert_all(rows, [&](auto keys) {
+      engine.store->add_if_absent(0, view(keys), values_);
+      table.add_if_absent(keys, values_);
+    });
+    std::vector<float> theirs(kBatch * dim_);
+    for (uint64_t row = 0; row < rows; row += kBatch) {
+      const std::vector<int64_t> keys = keys_from(row);
+      engine.pull({&keys, 1});
+      for (size_t i = 0; i < keys.size(); ++i)
+        std::memcpy(&theirs[i * dim_], table.find(keys[i]), dim_ * sizeof(float));
+      check_equal("inserted rows", {"embers", engine.out}, {"abseil", theirs});
+    }
+  }
+
+ private:
+  static constexpr uint64_t kComparedRows = 1'000'000;  // both tables at once
+
+  const uint32_t dim_;
+  const uint64_t rows_;
+  std::vector<float> values_;
+};
+
+}  // namespace
+
+Insertion measure_insertion(uint32_t dim, uint64_t rows, size_t rounds) {
+  Sides sides(dim, rows);
+  sides.compare();
+  Insertion result;
+  result.report = {{"dim", dim}, {"rows", rows}};
+  std::vector<Estimate> thrift;
+  for (const bool one_core : {true, false}) {
+    std::unique_ptr<OneCore> bound = one_core ? std::make_unique<OneCore>() : nullptr;
+    Contest contest;
+    contest.add("embers", "", [&] { return sides.ours(); });
+    contest.add("abseil", "", [&] { return sides.abseil(); });
+    contest.measure(rounds);
+    thrift.push_back(contest.thrift("embers", "abseil"));
+    const Estimate speed = contest.speed("embers", "abseil");
+    const char* const cores = one_core ? "one_core" : "two_cores";
+    result.report[cores] = {
+        {"sides", contest.json()}, {"ratio", speed.value}, {"cpu_ratio", thrift.back().value}};
+    fmt::print(
+        "insert, dim {:>3}, {} rows, {:<9} ns a row: {:.0f} (CPU {:.0f}), abseil {:.0f} ({:.0f}): {:.2f}, "
+        "CPU {:.2f}\n",
+        dim, rows, cores, contest.seconds("embers").value * 1e9, contest.cpu_seconds("embers").value * 1e9,
+        contest.seconds("abseil").value * 1e9, contest.cpu_seconds("abseil").value * 1e9, speed.value,
+        thrift.back().value);
+    if (one_core) continue;
+    result.report["rows_per_s"] = 1 / contest.seconds("embers").value;
+    result.report["abseil_rows_per_s"] = 1 / contest.seconds("abseil").value;
+    result.report["ratio"] = speed.value;
+  }
+  result.thrift = least(thrift);
+  std::fflush(stdout);
+  return result;
+}
+
+}  // namespace embers

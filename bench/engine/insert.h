@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "bench/harness/statistics.h"
+
+namespace embers {
+
+// Insertion of so many rows with Adam's slots, every fourth key of which is asked for again, beside an abseil
+// map with slabs: both with huge pages, prefetch, and slots that are zero because the kernel's pages are. On
+// one core and on two; in ours, another thread makes pages. All rows are compared at the end.
+struct Insertion {
+  nlohmann::json report;
+  Estimate thrift;  // abseil's CPU seconds over ours, on one core or on two, whichever is less
+};
+Insertion measure_insertion(uint32_t dim, uint64_t rows, size_t rounds);
+
+// How long a single insertion of kFill rows of dim 16 with slots may take, by the clock, into memory that was
+// touched before: percentiles of five fillings, each from an empty table to so many rows, while the other
+// core is idle, and again while it is busy; and those of as many bare faults as there are huge pages in the
+// table.
+struct InsertionLatency {
+  nlohmann::json report;
+  Estimate p9999_ms, longest_ms;  // the median filling's; idle or busy, whichever is worse
+};
+InsertionLatency measure_insertion_latency(uint64_t rows);
+
+}  // namespace embers

@@ -1,0 +1,126 @@
+#include "bench/engine/pull_push.h"
+
+#include <cmath>
+#include <string>
+
+#include "bench/engine/floors.h"
+#include "bench/harness/bench.h"
+#include "bench/harness/compare.h"
+#include "bench/harness/processes.h"
+
+namespace embers {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kCheckedPushes = 16;  // minibatches
+constexpr double kFarther = 1e-6;      // rows of 0.5 that Adam has changed by a thousandth
+constexpr size_t kTries = 2;           // of each distance, before the best one goes on
+
+std::vector<float> rows_at(std::span<const Place> places, size_t floats) {
+  std::vector<float> all;
+  for (const Place& place : places) all.insert(all.end(), place.row, place.row + floats);
+  return all;
+}
+
+void check_pulls(Engine& engine, Minibatches batches, const Places& places) {
+  for (size_t b = 0; b < batches.size(); ++b) {
+    engine.pull(batches.subspan(b, 1));
+    const std::vector<float> there = rows_at(places[b], engine.dim);
+    check_equal("pulled rows", {"embers", std::span(engine.out).first(there.size())}, {"the floor", there});
+  }
+}
+
+// One step of Adam on rows with their slots.
+void adam(std::vector<float>& rows, size_t dim, uint64_t step, double learning_rate, double grad) {
+  const auto t = static_cast<double>(step);
+  const double rate = learning_rate * std::sqrt(1 - std::pow(0.999, t)) / (1 - std::pow(0.9, t));
+  for (size_t row = 0; row < rows.size(); row += 3 * dim)
+    for (size_t k = row; k < row + dim; ++k) {
+      const double m = rows[k + dim] + (grad - rows[k + dim]) * 0.1;
+      const double v = rows[k + 2 * dim] + (grad * grad - rows[k + 2 * dim]) * 0.001;
+      rows[k + dim] = static_cast<float>(m);
+      rows[k + 2 * dim] = static_cast<float>(v);
+      rows[k] = static_cast<float>(rows[k] - rate * m / (std::sqrt(v) + 1e-7));
+    }
+}
+
+void check_pushes(Engine& engine, Minibatches batches, const Places& places) {
+  for (size_t b = 0; b < std::min(kCheckedPushes, batches.size()); ++b) {
+    std::vector<float> wanted = rows_at(places[b], 3 * engine.dim);
+    engine.push(batches.subspan(b, 1), 0.001);
+    adam(wanted, engine.dim, engine.steps, 0.001, engine.grads[0]);
+    check_equal("pushed rows", {"embers", rows_at(places[b], 3 * engine.dim)}, {"the formula", wanted},
+                kFarther);
+  }
+}
+
+// Adds a side with a configuration for each distance.
+void add_floor(Contest& contest, const std::string& side, size_t keys, const Places& places,
+               const std::function<unsigned(std::span<const Place>, size_t ahead)>& floor) {
+  for (const size_t ahead : kDistances)
+    contest.add(side, fmt::format("{} ahead", ahead), [&, keys, floor, ahead] {
+      volatile unsigned sink = 0;
+      const double begin = cpu_seconds_of_this_thread();
+      for (size_t b = 0; b < places.size(); ++b) sink = sink + floor(places[b], ahead);
+      return Cost{(cpu_seconds_of_this_thread() - begin) / static_cast<double>(keys)};
+    });
+}
+
+Contest::Try timed(size_t keys, const std::function<void()>& run) {
+  return [=] {
+    const double begin = cpu_seconds_of_this_thread();
+    run();
+    return Cost{(cpu_seconds_of_this_thread() - begin) / static_cast<double>(keys)};
+  };
+}
+
+}  // namespace
+
+PullPush measure_pull_push(Engine& engine, const PullPushPoint& point, size_t count, size_t rounds) {
+  const auto batches = minibatches(count, engine.rows(), point.zipf);
+  const Places places(engine, batches);
+  const size_t dim = point.dim, keys = keys_of(batches);
+  check_pulls(engine, batches, places);
+  if (point.push) check_pushes(engine, batches, places);
+  Contest contest;
+  contest.add("pull", "", timed(keys, [&] { engine.pull(batches); }));
+  add_floor(contest, "pull_floor", keys, places, [&](std::span<const Place> some, size_t ahead) {
+    return pull_floor(some, dim, ahead, engine.out.data());
+  });
+  if (point.push) {
+    contest.add("push", "", timed(keys, [&] { engine.push(batches, 1e-6); }));
+    add_floor(contest, "push_floor", keys, places, [&](std::span<const Place> some, size_t ahead) {
+      return push_floor(some, dim, ahead, engine.grads.data());
+    });
+  }
+  contest.choose(kTries);
+  contest.measure(rounds);
+  check_pulls(engine, Minibatches(batches).first(1), places);
+
+  PullPush result;
+  result.report = {{"dim", dim},
+                   {"rows", engine.rows()},
+                   {"distribution", point.zipf ? "zipf" : "uniform"},
+                   {"sides", contest.json()}};
+  fmt::print("{:>4} {:>10} {:>8} ", dim, engine.rows(), point.zipf ? "zipf" : "uniform");
+  const auto note = [&](const std::string& what) {
+    const Estimate ratio = contest.speed(what, what + "_floor");
+    for (const std::string& side : {what, what + "_floor"}) {
+      const double seconds = contest.seconds(side).value;
+      result.report[side + "_rows_per_s"] = 1 / seconds;
+      result.report[side + "_ns"] = seconds * 1e9;
+      fmt::print(" {:7.1f}", seconds * 1e9);
+    }
+    result.report[what + "_vs_floor"] = ratio.value;
+    fmt::print(" {:5.2f}  ", ratio.value);
+    return ratio;
+  };
+  result.pull_vs_floor = note("pull");
+  if (point.push) result.push_vs_floor = note("push");
+  fmt::print("\n");
+  std::fflush(stdout);
+  return result;
+}
+
+}  // namespace embers

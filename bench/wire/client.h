@@ -1,0 +1,65 @@
+#pragma once
+
+#include <caf/all.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/transport/client.h"
+#include "apps/process/runtime.h"
+#include "bench/harness/latencies.h"
+#include "bench/wire/keys.h"
+#include "client/pipeline/work.h"
+
+namespace embers {
+
+inline constexpr size_t kBenchOutstanding = 8;  // of bench wire
+
+// A worker's end of a connection to an owner process (owner.h). *Thread safety*: none.
+class BenchClient {
+ public:
+  // A client of an owner process, or of an owner in this process if `address` is empty. `shares`: large
+  // messages may travel in shared memory.
+  BenchClient(const std::string& address, const std::string& optimizer, int64_t rows, bool shares = true);
+  ~BenchClient();
+
+  // Sets rows 0 .. kWireRows-1 of an owner with "sgd", whose rows are zeros, to wire_value().
+  void set_wire_rows();
+  // Of the rows of each of the kBenchMinibatches, as hexadecimal numbers with blanks between them.
+  std::string wire_checksums();
+
+  // Pulls this many minibatches, kBenchOutstanding at a time, each as soon as one is answered. Reads what
+  // read_rows reads of each reply. Of rows that came over a socket, which has written them to this process's
+  // memory, no more than their ends; of others every float. Returns seconds.
+  double pull(size_t trips);
+  // Pulls this many minibatches, at moments that do not depend on answers: `rate` a second in the mean, with
+  // gaps as of independent askers (exponential). A latency counts from the moment at which a pull was due.
+  Latencies pull_at(double rate, size_t trips);
+
+  // Pulls minibatches, takes their rows, and pushes gradients, `depth` minibatches at a time, with everything
+  // that worker/ does for it. Returns seconds.
+  double train(size_t minibatches, size_t depth);
+
+ private:
+  class Puller;
+  struct Training;
+
+  std::vector<float> rows_of(size_t minibatch);
+
+  SystemConfig config_;
+  caf::actor_system system_{config_};
+  Transport transport_{system_};
+  const bool shares_;
+  std::shared_ptr<Owners> owners_ = std::make_shared<Owners>();
+  const KeyMinibatches keys_;
+  size_t next_ = 0;  // minibatch to train on; never twice the same identity
+  bool local_;
+};
+
+// The part "client ADDRESS|local OPTIMIZER ROWS [sockets]", the last where nothing may travel in shared
+// memory. Answers "set" (set_wire_rows), "check" with the checksums, "pull N" with its seconds, "pull-at RATE
+// N" with latencies in ms, "train N DEPTH" with its seconds.
+void run_bench_client(const std::vector<std::string>& words);
+
+}  // namespace embers

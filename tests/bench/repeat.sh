@@ -1,0 +1,26 @@
+#!/bin/bash
+# usage: repeat.sh N BENCH [OPTIONS...]: runs `embers bench BENCH OPTIONS` N times, one run after another, and prints the median
+# and the range of every target over the runs, beside its limit. Figures in the documents come from this, with N of at least 5 and
+# the machine that it names. EMBERS_PROGRAM is the program, otherwise build/embers of this tree; KEEP is a folder for the reports.
+set -euo pipefail
+if [ $# -lt 2 ] || ! [ "$1" -gt 0 ] 2>/dev/null; then
+  sed -n '2,4s/^# //p' "$0" >&2
+  exit 2
+fi
+runs="$1" bench="$2"
+shift 2
+program="${EMBERS_PROGRAM:-$(dirname "$0")/../../build/embers}"
+reports="${KEEP:-$(mktemp -d)}"
+mkdir -p "$reports"
+[ -n "${KEEP:-}" ] || trap 'rm -rf "$reports"' EXIT
+failed=0
+for ((run = 1; run <= runs; ++run)); do
+  echo "run $run of $runs" >&2
+  "$program" bench "$bench" "$@" --report "$reports/$bench-$run.json" > "$reports/$bench-$run.log" 2>&1 ||
+    { failed=$((failed + 1)); tail -n 3 "$reports/$bench-$run.log" >&2; }
+done
+/usr/bin/env python3 "$(dirname "$0")/medians.py" "$reports"/"$bench"-*.json || failed=$runs
+if [ "$failed" -gt 0 ]; then
+  echo "$failed of $runs runs failed" >&2
+  exit 1
+fi
