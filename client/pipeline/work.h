@@ -100,7 +100,7 @@ struct Owners {
   std::vector<TableSpec> tables;           // by TableId
   bool may_return = false;                 // a lost owner's next process takes its place: see master/master.h
   NumberType wire = NumberType::kFloat32;  // what rows and gradients are sent as
-  WordsMemoryPtr memory;  // where large messages to owners are built; null for the heap
+  WordsMemoryPtr memory;                   // where large messages to owners are built; null for the heap
   DirectReader direct;  // of the servers behind the owners; null: only owners have the rows
 };
 
