@@ -115,7 +115,8 @@ void add_launch(CLI::App& app, Chosen& chosen) {
   add_scheduler(*launch, options.scheduler);
   launch->footer(
       "embers launch JOB [OPTIONS] -- COMMAND ...  starts this command as each worker, with EMBERS_MASTER, "
-      "EMBERS_JOB_DIR, EMBERS_SECRET_FILE and EMBERS_LABEL in its environment.");
+      "EMBERS_JOB_DIR, EMBERS_SECRET_FILE and EMBERS_LABEL in its environment, with --owner EMBERS_OWNER, "
+      "too.");
 }
 
 // What a launcher starts; not for users.

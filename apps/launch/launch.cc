@@ -80,7 +80,11 @@ class Launcher {
  public:
   Launcher(const Plan& plan, std::unique_ptr<Starter> starter)
       : plan_(plan),
-        policy_({plan.shards, plan.workers, plan.shards_return, plan.options.max_restarts}),
+        policy_({.shards = plan.shards,
+                 .workers = plan.workers,
+                 .owners = plan.options.owner ? plan.job_shards : 0,
+                 .shards_return = plan.shards_return,
+                 .max_restarts = plan.options.max_restarts}),
         follower_(show),
         starter_(std::move(starter)) {}
   ~Launcher() {

@@ -78,7 +78,7 @@ void Policy::on_end(const Member& member, const Ending& ending, Seconds now) {
   place.ending = ending;
   if (worker && ending.status == 0 && place.useful)
     place = Place();
-  else if (!worker && place.joined && !options_.shards_return)
+  else if (holds_rows(member) && place.joined && !options_.shards_return)
     place.state = State::kGivenUp;
   else
     place.state = State::kWaiting;
@@ -145,7 +145,9 @@ void Policy::start_workers(Seconds now, Members& members) {
     --missing;
   }
   const bool nobody_works = workers_.count(State::kRunning) + view_.other_workers + missing_workers() == 0;
-  if (workers_.count(State::kGivenUp) > 0 && (nobody_works || !view_.begun)) hopeless_ = last_given_up_;
+  const bool rows_are_missing = options_.owners > 0 && view_.misses_shards;
+  if (workers_.count(State::kGivenUp) > 0 && (nobody_works || !view_.begun || rows_are_missing))
+    hopeless_ = last_given_up_;
 }
 
 std::vector<Member> Policy::due(Seconds now) {

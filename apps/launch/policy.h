@@ -31,6 +31,7 @@ struct JobView {
 
 struct PolicyOptions {
   uint32_t shards = 1, workers = 1;  // to begin with
+  uint32_t owners = 0;               // the first workers, which are the job's shards, too
   bool shards_return = false;        // a shard that is lost may be started again
   uint32_t max_restarts = 3;         // in a row, of one member
 };
@@ -61,6 +62,9 @@ struct PolicyOptions {
 //   says so over a connection; one that is lost has none any more.
 // - A shard that ended comes back only where the master misses one: some jobs need none.
 // - A shard that has joined a job which cannot do without it is not started again: its master ends the job.
+// - A worker that holds rows, too, is not either. With a journal it comes back as other workers do; where it
+// is
+//   given up on, so is the job.
 class Policy {
  public:
   static constexpr Seconds kFirstDelay = 1, kLongestDelay = 30;
@@ -113,6 +117,9 @@ class Policy {
 
   static Seconds delay(uint32_t restarts);
   bool may_start() const;
+  bool holds_rows(const Member& member) const {
+    return member.kind == Kind::kShard || member.number < options_.owners;
+  }
   uint32_t wanted_workers() const { return asked_ < 0 ? options_.workers : view_.workers_wanted; }
   // Of workers, for which no place runs, or is given up on; those to come back count.
   uint32_t missing_workers() const;

@@ -15,7 +15,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 def connect(master: Optional[str] = None, *, job_dir: Optional[Path] = None, secret_file: Optional[Path] = None,
             insecure: bool = False, connect_timeout: float = 20, timeout: float = 60,
-            owner: Union[bool, Mapping[str, Any]] = False) -> Job:
+            owner: Union[None, bool, Mapping[str, Any]] = None) -> Job:
     """A job that runs elsewhere: `embers launch`, or `embers master` with `embers shard` processes.
 
     master: its address, "host:port", "unix:/path" or "unix:@name". job_dir: the directory in which its master wrote the address
@@ -29,7 +29,8 @@ def connect(master: Optional[str] = None, *, job_dir: Optional[Path] = None, sec
     shards, needs no `embers shard` processes. The rows are needed until the job has ended, so job.close() waits for that; a
     program that leaves while there is work left, by close(), an exception or Ctrl-C, has the master save and end the job first.
     Instead of True, a dict says where others reach the share, as the options of `embers worker --owner` do: "listen" (an
-    address, or a list of them), "advertise", "port_range".
+    address, or a list of them), "advertise", "port_range". With None, the environment says so where it says where the job is,
+    too: below `embers launch --owner` the program is an owner (EMBERS_OWNER=1, EMBERS_PORT_RANGE).
 
     Nothing is connected yet: that is done by the first call that needs it. It raises BadInput where all shards of the job are
     there already.
@@ -41,12 +42,21 @@ def connect(master: Optional[str] = None, *, job_dir: Optional[Path] = None, sec
                     job_dir="" if job_dir is None else check_path("job_dir", job_dir),
                     secret_file="" if secret_file is None else check_path("secret_file", secret_file),
                     insecure=check_flag("insecure", insecure), connect_timeout=check_seconds("connect_timeout", connect_timeout),
-                    timeout=check_seconds("timeout", timeout)), owner=_owner_place(owner))
+                    timeout=check_seconds("timeout", timeout)),
+               owner=_owner_place(_owner_of_environment() if owner is None and master is None and job_dir is None else owner))
 
 
-def _owner_place(owner: Union[bool, Mapping[str, Any]]) -> Any:
+def _owner_of_environment() -> Union[bool, Mapping[str, Any]]:
+    """What a launcher has set; see orders.cc."""
+    text = os.environ.get("EMBERS_OWNER", "")
+    if text not in ("", "0", "1"):
+        raise BadInput(f"EMBERS_OWNER={text}: it is 1 for a program that holds a share of the rows, or 0")
+    return text == "1" and {"port_range": os.environ.get("EMBERS_PORT_RANGE", "")}
+
+
+def _owner_place(owner: Union[None, bool, Mapping[str, Any]]) -> Any:
     """What _core is told; None for a program that is no owner."""
-    if isinstance(owner, bool):
+    if owner is None or isinstance(owner, bool):
         return _core.OwnerPlace() if owner else None
     if not isinstance(owner, Mapping):
         raise BadInput(f"owner is {owner!r}: it is True, False, or a dict of listen, advertise and port_range")

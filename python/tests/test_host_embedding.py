@@ -1,5 +1,7 @@
 """Host embeddings under NumPy, and what they refuse."""
 import copy
+import logging
+import re
 
 import numpy as np
 import pytest
@@ -436,6 +438,26 @@ def test_the_job_says_how_it_shares_a_table(job, strategy, settled):
     with embers.connect(job.address) as reader, reading.register(reader):
         reading.lookup([1], training=False)
         assert reading.partition == settled
+
+
+@pytest.mark.parametrize("spec, why", [
+    (embers.HostEmbeddingOptimizerSpec(0.1), "10 keys of 3 columns would take .* us by columns, .* us by rows"),
+    (embers.HostEmbeddingOptimizerSpec(0.1, "RowwiseAdagrad"), "optimizer 'rowwise_adagrad' needs whole rows"),
+])
+def test_a_job_chooses_for_auto_says_why_and_trains(caplog, spec, why):
+    def rows(strategy):
+        embedding = create(strategy=strategy, spec=spec)
+        ids = np.arange(10)
+        with embers.local(shards=2, mode="sync") as job, embedding.register(job):
+            for batch in job.minibatches(40, 10):
+                embedding.push(ids, embedding.lookup(ids) + batch.records[:, None].astype(np.float32))
+            return embedding.partition, embedding.lookup(ids, training=False)
+
+    with caplog.at_level(logging.INFO, "embers"):
+        settled, trained = rows("AUTO")
+    assert settled == "TOKEN"
+    assert any(re.search(f"table 't': token, because {why}", record.message) for record in caplog.records), caplog.text
+    assert (trained == rows("TOKEN")[1]).all() and np.abs(trained).max() > 0.05  # beyond where rows begin
 
 
 @pytest.mark.parametrize("spec, why", [

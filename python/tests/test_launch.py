@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import embers
+
 PROGRAM = os.environ.get("EMBERS_PROGRAM")
 
 WORKER = """
@@ -30,10 +32,10 @@ minibatches_per_lease = 1
 """
 
 
-def launch(folder, *words, worker=()):
+def launch(folder, *words, worker=(), members=("--shards", "2", "--workers", "2")):
     (folder / "train.py").write_text(WORKER)
     (folder / "job.toml").write_text(JOB)
-    command = [PROGRAM, "launch", "job.toml", "--shards", "2", "--workers", "2", "--report", "report.json",
+    command = [PROGRAM, "launch", "job.toml", *members, "--report", "report.json",
                "--job-dir", "job", *words, "--", sys.executable, "train.py", *worker]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
@@ -48,3 +50,19 @@ def test_python_workers_find_the_job_save_it_and_go_on(tmp_path):
     assert "counted 400 2.0 2.0" in said and report["examples"] == 800
     said, report = launch(tmp_path, "--resume", "saved")
     assert "counted 400 2.0 2.0" in said and 0 < report["examples"] < 800
+
+
+@pytest.mark.skipif(not PROGRAM, reason="EMBERS_PROGRAM says where embers is")
+def test_python_workers_hold_the_rows_where_the_launcher_says_so(tmp_path):
+    said, report = launch(tmp_path, "--output", "saved", members=["--owner", "--workers", "2"])
+    assert "starting 2 workers; job directory" in said and report["examples"] == 800
+    assert not (tmp_path / "job" / "logs" / "s0.log").exists()
+    assert (tmp_path / "saved").exists()
+
+
+def test_what_the_environment_says_of_owners_must_make_sense(monkeypatch):
+    monkeypatch.setenv("EMBERS_OWNER", "yes")
+    with pytest.raises(embers.BadInput, match="EMBERS_OWNER=yes: it is 1"):
+        embers.connect()
+    embers.connect("127.0.0.1:1")  # the program says where its job is
+    embers.connect(owner=False)

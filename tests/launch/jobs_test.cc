@@ -139,6 +139,17 @@ TEST(Launch, WithoutAJournalTheLossOfAShardEndsTheJob) {
   EXPECT_TRUE(launcher.leaves_nothing());
 }
 
+TEST(Launch, WithoutAJournalTheLossOfAWorkersRowsEndsTheJob) {
+  JobFolder folder;
+  Launcher launcher(folder, Words{"--owner", "--workers", "2"} + endless(folder));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  ::kill(launcher.pid("w1"), SIGKILL);
+  EXPECT_EQ(launcher.process().wait(), 1) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("lost shard")) << launcher.output();
+  EXPECT_FALSE(launcher.process().has_printed("again")) << launcher.output();
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
 TEST(Launch, OneInterruptSavesAndEndsTheJob) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     JobFolder folder;

@@ -85,6 +85,21 @@ TEST_F(OrdersTest, WorkersThatHoldTheRowsNeedNoShards) {
   expect_error(ErrorCode::kInvalid, {"3 workers", "4 shards", "--workers 4"}, [&] { plan(); });
 }
 
+TEST_F(OrdersTest, ACommandIsToldByItsEnvironmentThatItHoldsRows) {
+  options_.owner = true;
+  options_.master.shards = 2;
+  options_.master.reached.port_range = "7700-7720";
+  options_.command = {"sh", "train.sh"};
+  const auto environment = [&](uint32_t worker) {
+    return order_for(plan(), {Kind::kWorker, worker}, "127.0.0.1:77").environment;
+  };
+  EXPECT_EQ(environment(1)["EMBERS_OWNER"], "1");
+  EXPECT_EQ(environment(1)["EMBERS_PORT_RANGE"], "7700-7720");
+  EXPECT_FALSE(environment(2).contains("EMBERS_OWNER"));  // all shards are there
+  options_.owner = false;
+  EXPECT_FALSE(environment(1).contains("EMBERS_OWNER"));
+}
+
 TEST_F(OrdersTest, AMistakeInTheJobFileIsFoundBeforeAnybodyIsStarted) {
   options_.master.job.set = {"training.wrokers=4"};
   expect_error(ErrorCode::kInvalid, {"wrokers"}, [&] { plan(); });

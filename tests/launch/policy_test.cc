@@ -325,6 +325,32 @@ TEST_F(PolicyTest, AShardThatHasJoinedAJobWithoutAJournalIsLeftToItsMaster) {
   EXPECT_FALSE(policy_->hopeless());
 }
 
+TEST_F(PolicyTest, AWorkerWhoseRowsAreLostIsLeftToItsMaster) {
+  launch({.shards = 0, .workers = 3, .owners = 2});
+  EXPECT_EQ(due(), (Labels{"w0", "w1", "w2"}));
+  joins("w1", true);
+  joins("w2", true);
+  ends(worker(1), kKilled);
+  view_.misses_shards = true;
+  EXPECT_EQ(wait(60).size(), 0);
+  ends(worker(2), kKilled);  // which holds none
+  EXPECT_EQ(wait(60).size(), 1);
+}
+
+TEST_F(PolicyTest, AWorkerWhoseRowsAreInAJournalComesBackOrTheJobIsGivenUpOn) {
+  launch({.shards = 0, .workers = 2, .owners = 2, .shards_return = true, .max_restarts = 1});
+  due();
+  joins("w0", true);
+  joins("w1", true);
+  ends(worker(1), kKilled);
+  view_.misses_shards = true;
+  EXPECT_EQ(wait(5).size(), 1);
+  ends(worker(1), kBadly);
+  EXPECT_EQ(wait(60).size(), 0);
+  ASSERT_TRUE(policy_->hopeless());
+  EXPECT_EQ(policy_->hopeless()->member.label(), "w1");
+}
+
 // Its process may hang, or stand for one on a host that is gone.
 TEST_F(PolicyTest, AWorkerThatTheMasterHasLostIsToBeEndedAndThenComesBack) {
   launch({.shards = 1, .workers = 1});

@@ -150,9 +150,14 @@ Order order_for(const Plan& plan, const Member& member, const std::string& maste
     order.words = master_words(plan);
     return order;
   }
+  const std::string& port_range = plan.options.master.reached.port_range;
+  // Workers that embers scale adds find that all shards are there.
+  const bool owner = plan.options.owner && member.kind == Kind::kWorker && member.number < plan.job_shards;
   if (member.kind == Kind::kWorker && !plan.options.command.empty()) {
     order.words = plan.options.command;
     order.environment["EMBERS_MASTER"] = master;
+    if (owner) order.environment["EMBERS_OWNER"] = "1";
+    if (owner && !port_range.empty()) order.environment["EMBERS_PORT_RANGE"] = port_range;
     if (remote) return order;
     order.environment["EMBERS_JOB_DIR"] = plan.job_dir;
     if (!access.insecure)
@@ -165,9 +170,8 @@ Order order_for(const Plan& plan, const Member& member, const std::string& maste
   remote ? line.add("--master", master) : line.add("--job-dir", plan.job_dir);
   if (!remote) line.add("--secret-file", access.secret_file);
   line.flag("--insecure", access.insecure);
-  const bool owner = member.kind == Kind::kWorker && plan.options.owner;
   line.flag("--owner", owner);
-  if (owner || member.kind == Kind::kShard) line.add("--port-range", plan.options.master.reached.port_range);
+  if (owner || member.kind == Kind::kShard) line.add("--port-range", port_range);
   order.words =
       line.add("--connect-timeout", fmt::format("{:g}", plan.options.master.connect_timeout)).words();
   return order;
