@@ -62,9 +62,8 @@ struct PolicyOptions {
 //   says so over a connection; one that is lost has none any more.
 // - A shard that ended comes back only where the master misses one: some jobs need none.
 // - A shard that has joined a job which cannot do without it is not started again: its master ends the job.
-// - A worker that holds rows, too, is not either. With a journal it comes back as other workers do; where it
-// is
-//   given up on, so is the job.
+// - A worker that holds rows is not either, unless the job has a journal. Where it is given up on, so is the
+//   job.
 class Policy {
  public:
   static constexpr Seconds kFirstDelay = 1, kLongestDelay = 30;
