@@ -31,7 +31,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       "pulls between two processes beside a bare Asio program, a minute (--quick: seconds)");
   add(Bench::kBackends, "backends",
       "tables in memory, memcached and Redis beside their raw clients; minutes, and 12 GB");
-  add(Bench::kStorage, "storage", "pull and push beside Redis, memcached and torch; 6 minutes, and 12 GB");
+  add(Bench::kStorage, "storage", "pull and push beside Redis, memcached and torch; 20 minutes, and 20 GB");
   add(Bench::kControl, "control",
       "a master with up to 4000 simulated workers and 100 owners: leases, heartbeats, memory; 3 minutes");
   add(Bench::kHosts, "hosts",

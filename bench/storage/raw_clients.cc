@@ -101,17 +101,6 @@ class RawRedis final : public RawClient {
     for (size_t i = 0; i < names.size(); ++i) freeReplyObject(read());
   }
 
-  void set_in_one(const std::vector<std::string>& names, const std::vector<std::string>& values) override {
-    pointers_.assign({"MSET"});
-    lengths_.assign({4});
-    for (size_t i = 0; i < names.size(); ++i) {
-      pointers_.insert(pointers_.end(), {names[i].data(), values[i].data()});
-      lengths_.insert(lengths_.end(), {names[i].size(), values[i].size()});
-    }
-    append();
-    freeReplyObject(read());
-  }
-
  private:
   struct Free {
     void operator()(redisContext* context) const { redisFree(context); }

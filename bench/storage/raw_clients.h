@@ -16,10 +16,6 @@ class RawClient {
   virtual void get(std::span<const std::string> names, std::span<std::string> values) = 0;
   // Sets all, pipelined, and waits until the server has stored them.
   virtual void set(const std::vector<std::string>& names, const std::vector<std::string>& values) = 0;
-  // The same in one command, if the server has such a command.
-  virtual void set_in_one(const std::vector<std::string>& names, const std::vector<std::string>& values) {
-    set(names, values);
-  }
 };
 
 // `host` may be the path of a Unix socket, which begins with a slash. Logs in if there is a password.

@@ -1,19 +1,21 @@
 // embers bench storage, work item W: minibatches of 4096 distinct keys of 10 M, rows of 64 float32; pull,
-// then push of gradients that the server applies with Adam. One client and one server process on this host,
-// over a Unix socket; sides one after another, one in memory at a time, embers first and last. Keys come in a
-// random order, each as often as the others. Rows a second; of every side the best of four measurements
-// counts, which go through the listed configurations in turn.
+// then push of gradients that the server applies with Adam. Client and server processes on this host, over a
+// Unix socket. embers takes turns with each peer, both with all rows in memory; one peer is there at a time.
+// Keys come in a random order, each as often as the others (what targets speak of), or by Zipf's law.
 //
 //   embers      an owner process; a client that makes the worker's calls (plan, route, take rows, push), with
 //               as many minibatches under way as a worker has with a training.prefetch of 2, the default, or
 //               3
-//   redis, memcached   a client that updates (store_client.h), one or two threads; `alone`: its pushes
-//               trust what it pulled, as only a server's sole client may
-//   torch rpc   torch.distributed.rpc, SparseAdam at the server; 1 to 3 minibatches under way, 1 or 2 threads
-//   torch local nn.Embedding(sparse=True) and SparseAdam in one process, one or two threads
-// Targets compare with Redis and memcached that read each row once (`alone`).
-// Limits, measured in the same run: embers' actors in one process, without a socket; and blocking sockets
-// that move the bytes of a pull and a push, and nothing else.
+//   redis, memcached   a client that updates (store_client.h), which reads each row once; one to four
+//               connections, 128 to 4096 keys in a command; servers with one thread and with two
+//   torch rpc   torch.distributed.rpc; 1 to 3 minibatches under way, 1 or 2 threads
+//   torch local one process, 1 or 2 threads
+// Both of torch with SparseAdam, and with a row-wise lazy Adam on gathered rows.
+// Every configuration of every side is tried once under both scheduling policies; the best one of each side
+// goes on. Before that, all sides compute a few steps of Adam on the same rows, and what they have then is
+// compared.
+// Limits: embers' actors in one process, without a socket; and blocking sockets that move the bytes of a pull
+// and a push, and nothing else.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,9 +24,11 @@
 #include "base/errors.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/child.h"
+#include "bench/harness/compare.h"
 #include "bench/harness/processes.h"
 #include "bench/storage/store_client.h"
 #include "bench/storage/torch_script.h"
+#include "bench/wire/checked_rows.h"
 #include "bench/wire/keys.h"
 #include "bench/wire/sockets.h"
 
@@ -33,147 +37,261 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kTimes = 4;  // measurements of a side; half of embers' before the peers, half after
-const std::vector<std::string> kDepths{"3", "4"};  // of embers: training.prefetch 2, the default, and 3
 constexpr uint64_t kRowBytes = 3 * kBenchDim * sizeof(float);
+constexpr double kRounding = 1e-5;  // torch's Adam divides where ours multiplies
+
+struct Length {
+  double seconds;  // of a try
+  size_t tries, rounds;
+};
+const Length kFull{1, 1, 9}, kQuick{0.1, 1, 3};
 
 struct Item {
   int64_t rows;
-  double seconds;  // of each measurement
+  Length length;
 };
+
+// The last one ends first: a server may wait for its client's farewell.
+struct Processes : std::vector<BenchChild> {
+  Processes() = default;
+  Processes(Processes&&) = default;
+  ~Processes() { end_all(); }
+  void end_all() {
+    while (!empty()) pop_back();
+  }
+};
+
+// A side: processes that live together, and what is asked of the client.
+struct Side {
+  std::string name;
+  Processes processes;  // the client is the last one
+  std::vector<std::string> configurations;
+  // The question in this configuration, and what to make of the answer: seconds.
+  std::function<std::string(const std::string& configuration, bool zipf, double seconds)> question;
+  std::function<double(double answer)> seconds_per_row;
+  std::vector<float> rows;  // see checked_rows.h
+
+  BenchChild& client() { return processes.back(); }
+  double cpu_seconds() const {
+    double seconds = 0;
+    for (const BenchChild& process : processes) seconds += process.cpu_seconds();
+    return seconds;
+  }
+  void set(Policy policy) const {
+    for (const BenchChild& process : processes) set_policy(process.processes(), policy);
+  }
+  Cost run(const std::string& configuration, bool zipf, double seconds) {
+    const double cpu = cpu_seconds();
+    const auto begin = BenchClock::now();
+    const double took = seconds_per_row(std::stod(client().ask(question(configuration, zipf, seconds))));
+    // CPU of a row: as much of the clock's time as of the work.
+    return {took, (cpu_seconds() - cpu) / seconds_since(begin) * took};
+  }
+};
+
+void add(Contest& contest, Side& side, bool zipf, double seconds) {
+  for (const std::string& configuration : side.configurations)
+    add_with_policies(
+        contest, side.name, configuration, [&side](Policy policy) { side.set(policy); },
+        [=, &side] { return side.run(configuration, zipf, seconds); });
+}
 
 std::string unix_path(const std::string& name) {
   return (std::filesystem::temp_directory_path() / fmt::format("embers-bench-{}-{}", ::getpid(), name))
       .string();
 }
 
-// The best of this many answers of a client to these questions in turn, each of which is first asked briefly
-// to warm up.
-double best(BenchChild& client, const Item& work, const std::string& before,
-            const std::vector<std::string>& after, size_t times = kTimes) {
-  double most = 0;
-  for (size_t i = 0; i < times; ++i) {
-    const std::string& words = after[i % after.size()];
-    if (i < after.size()) client.ask(fmt::format("{}{} {}", before, work.seconds / 8, words));
-    most = std::max(most, std::stod(client.ask(fmt::format("{}{} {}", before, work.seconds, words))));
-  }
-  return most;
-}
+// --- sides -----------------------------------------------------------------------------------------------
 
-// The best rate of a client with each of the depths.
-double best_of_ours(BenchChild& client, const Item& work) {
-  const auto minibatches = static_cast<size_t>(work.seconds * 500);
-  double most = 0;
-  for (const std::string& depth : kDepths) {
-    client.ask(fmt::format("train {} {}", minibatches / 8, depth));
-    const double seconds = std::stod(client.ask(fmt::format("train {} {}", minibatches, depth)));
-    most = std::max(most, static_cast<double>(minibatches * kBenchKeys) / seconds);
-  }
-  return most;
-}
-
-double ours(const Item& work) {
+// With its server in a process of its own, or in the client's.
+Side ours(const std::string& name, const Item& work, bool alone) {
+  Side side{name, {}, {"3 minibatches under way", "4 minibatches under way"}, {}, {}, {}};
   const std::string rows = std::to_string(work.rows);
-  const BenchChild server =
-      BenchChild::part({"owner", fmt::format("unix:@embers-bench-{}", ::getpid()), "adam", rows});
-  BenchChild client = BenchChild::part({"client", server.ready(), "adam", rows});
-  set_policy(server.processes(), Policy::kBatch);
-  set_policy(client.processes(), Policy::kBatch);
-  return best_of_ours(client, work);
+  std::string address = "local";
+  if (!alone) {
+    side.processes.push_back(
+        BenchChild::part({"owner", fmt::format("unix:@embers-bench-{}", ::getpid()), "adam", rows}));
+    address = side.client().ready();
+  }
+  side.processes.push_back(BenchChild::part({"client", address, "adam", rows}));
+  side.rows = numbers_in(side.client().ask(fmt::format("check-rows {}", work.rows)));
+  const auto minibatches = static_cast<size_t>(work.length.seconds * 500);
+  side.question = [=](const std::string& configuration, bool zipf, double) {
+    return fmt::format("train {} {} {}", minibatches, configuration[0], zipf ? "zipf" : "");
+  };
+  side.seconds_per_row = [=](double seconds) {
+    return seconds / static_cast<double>(minibatches * kBenchKeys);
+  };
+  return side;
 }
 
-double ours_in_one_process(const Item& work) {
-  BenchChild client = BenchChild::part({"client", "local", "adam", std::to_string(work.rows)});
-  set_policy(client.processes(), Policy::kBatch);
-  return best_of_ours(client, work);
-}
-
-double sockets_only(const Item& work) {
+Side sockets_only(const Item& work) {
   const size_t keys = kBenchKeys, rows = kBenchKeys * kBenchDim / 2;  // words
   const std::string there = std::to_string(2 * keys + rows), back = std::to_string(rows);
   const std::string address = fmt::format("unix:@embers-bench-{}-sockets", ::getpid());
-  BenchChild server = BenchChild::part({"sockets", "blocking", address, there, back, "2"});
-  BenchChild client = BenchChild::part({"socket-client", "blocking", address, there, back, "2"});
-  const auto trips = static_cast<size_t>(work.seconds * 1000);
-  client.ask("connect 4194304 65536");
-  client.ask(fmt::format("pull {}", trips / 8));
-  return static_cast<double>(trips * kBenchKeys) / std::stod(client.ask(fmt::format("pull {}", trips)));
+  Side side{"limit_sockets_only", {}, {"2 trips under way"}, {}, {}, {}};
+  side.processes.push_back(BenchChild::part({"sockets", "blocking", address, there, back, "2"}));
+  side.processes.push_back(
+      BenchChild::part({"socket-client", "blocking", side.client().ready(), there, back, "2"}));
+  side.client().ask("connect 4194304 65536");
+  const auto trips = static_cast<size_t>(work.length.seconds * 1000);
+  side.question = [=](const std::string&, bool, double) { return fmt::format("pull {}", trips); };
+  side.seconds_per_row = [=](double seconds) { return seconds / static_cast<double>(trips * kBenchKeys); };
+  return side;
 }
 
-// Its figures when pushes read rows anew, and when they do not.
-std::pair<double, double> store(const std::string& kind, const Item& work) {
+double of_rate(double rows_per_second) { return 1 / rows_per_second; }
+
+Side store(const std::string& kind, const std::string& options, const Item& work) {
   const std::string path = unix_path(kind);
   const uint64_t mb = (static_cast<uint64_t>(work.rows) * (kRowBytes + 256) >> 20) + 256;
-  const BenchChild server = start_store(kind, path, mb);
-  BenchChild client = BenchChild::part({"store-client", kind, path, std::to_string(work.rows)});
-  return {best(client, work, "", {"1", "2"}), best(client, work, "", {"1 alone", "2 alone"})};
-}
-
-std::vector<std::string> torch(const std::string& kind, const Item& work) {
-  return {"/usr/bin/python3", "-c", kTorchScript, kind, std::to_string(work.rows)};
-}
-
-double torch_local(const Item& work) {
-  BenchChild client(torch("local", work));
-  return best(client, work, "", {"1 1", "1 2"});
-}
-
-double torch_rpc(const Item& work) {
-  const auto process = [&](const std::string& rank) {
-    auto words = torch("rpc", work);
-    words.insert(words.end(), {rank, std::to_string(20000 + ::getpid() % 20000)});
-    return BenchChild(words);
+  Side side{kind, {}, {}, {}, of_rate, {}};
+  for (const char* const connections : {"1", "2", "4"})
+    for (const char* const chunk : {"128", "512", "4096"})
+      side.configurations.push_back(fmt::format("{} {}", connections, chunk));
+  side.processes.push_back(start_store(kind, path, mb, options));
+  side.processes.push_back(BenchChild::part({"store-client", kind, path, std::to_string(work.rows)}));
+  side.rows = numbers_in(side.client().ask(fmt::format("check {}", work.rows)));
+  side.question = [](const std::string& configuration, bool zipf, double seconds) {
+    return fmt::format("train {} {} {}", seconds, configuration, zipf ? "zipf" : "uniform");
   };
-  const BenchChild server = process("1");
-  BenchChild client = process("0");
-  return best(client, work, "", {"1 1", "2 1", "3 1", "2 2"});
+  return side;
+}
+
+Side torch(const std::string& kind, const Item& work) {
+  Side side{"torch_" + kind, {}, {}, {}, of_rate, {}};
+  const auto start = [&](const std::string& rank) {
+    side.processes.push_back(
+        BenchChild({"/usr/bin/python3", "-c", kTorchScript, kind, std::to_string(work.rows), rank,
+                    std::to_string(20000 + ::getpid() % 20000)}));
+  };
+  const bool remote = kind == "rpc";
+  if (remote) start("1");
+  start("0");
+  for (const char* const adam : {"sparse", "gathered"})
+    for (const char* const threads : {"1", "2"})
+      for (const char* const depth : {"1", "2", "3"})
+        if (remote || depth == std::string("1"))
+          side.configurations.push_back(fmt::format("{} {} {}", depth, threads, adam));
+  side.rows = numbers_in(side.client().ask(fmt::format("check {}", work.rows)));
+  side.question = [](const std::string& configuration, bool zipf, double seconds) {
+    return fmt::format("train {} {} {}", seconds, configuration, zipf ? "zipf" : "uniform");
+  };
+  return side;
+}
+
+// A peer that may be set up in several ways, of which the fastest counts.
+struct Peer {
+  std::string name;
+  double wanted;
+  std::vector<std::pair<std::string, std::function<Side(const Item&)>>> setups;
+};
+
+std::vector<Peer> peers(int64_t rows) {
+  const auto of_store = [](const std::string& kind, const std::string& options) {
+    return std::pair{options, [=](const Item& work) { return store(kind, options, work); }};
+  };
+  const auto of_torch = [](const std::string& kind) {
+    return std::pair{std::string(), [=](const Item& work) { return torch(kind, work); }};
+  };
+  int hash_power = 16;
+  while ((int64_t{1} << hash_power) < 2 * rows) ++hash_power;
+  const std::string hash = fmt::format("-R 1000 -o hashpower={}", hash_power);
+  return {{"redis", 7, {of_store("redis", "--io-threads 1"), of_store("redis", "--io-threads 2")}},
+          {"memcached",
+           9,
+           {of_store("memcached", "-t 2"), of_store("memcached", "-t 1 " + hash),
+            of_store("memcached", "-t 2 " + hash)}},
+          {"torch_rpc", 5, {of_torch("rpc")}},
+          {"torch_local", 1.5, {of_torch("local")}}};
+}
+
+// --- contests --------------------------------------------------------------------------------------------
+
+struct Result {
+  Json report;
+  Estimate uniform, zipf;  // how many times as fast as the other ours is
+};
+
+Result compare(Side& mine, Side& other, const Item& work) {
+  Result result;
+  for (const bool zipf : {false, true}) {
+    Contest contest;
+    add(contest, mine, zipf, work.length.seconds);
+    add(contest, other, zipf, work.length.seconds);
+
+    contest.choose(work.length.tries);
+    contest.measure(work.length.rounds);
+    Json& json = result.report[zipf ? "zipf" : "uniform"] = {{"sides", contest.json()}};
+    for (const Side* const side : {&mine, &other}) {
+      const double rate = 1 / contest.seconds(side->name).value;
+      json["rows_per_s"][side->name] = rate;
+      fmt::print("  {:<8} {:<22} {:8.3f}   {:6.2f} us CPU   {}\n", zipf ? "zipf" : "uniform", side->name,
+                 rate / 1e6, contest.cpu_seconds(side->name).value * 1e6, contest.configuration(side->name));
+    }
+    (zipf ? result.zipf : result.uniform) = contest.speed(mine.name, other.name);
+    json["ratio"] = (zipf ? result.zipf : result.uniform).value;
+  }
+  std::fflush(stdout);
+  return result;
 }
 
 }  // namespace
 
 int bench_storage(const BenchOptions& options) {
-  Json report = begin_report("storage", options, options.quick ? "quick" : "");
+  const bool other_rows = options.rows != BenchOptions().rows;
+  Json report = begin_report("storage", options,
+                             options.quick ? "quick"
+                             : other_rows  ? fmt::format("rows={}", options.rows)
+                                           : "");
   const Item work{options.quick ? std::min<int64_t>(options.rows, 500'000) : options.rows,
-                  options.quick ? 1.0 : 5.0};
+                  options.quick ? kQuick : kFull};
+  const auto rows = static_cast<uint64_t>(work.rows);
+  need_memory(rows * (2 * kRowBytes + 512), "embers beside a peer", "give fewer --rows");
   report["rows"] = work.rows;
   report["keys"] = kBenchKeys;
   report["dim"] = kBenchDim;
-  fmt::print("million rows/s, pulled and pushed, of {} rows\n", work.rows);
-  Json& rates = report["rows_per_s"];
-  const auto note = [&](const std::string& name, double rate) {
-    rates[name] = rate;
-    fmt::print("{:<24} {:8.3f}\n", name, rate / 1e6);
-    std::fflush(stdout);
-  };
-  const auto try_peer = [&](const std::string& name, const std::function<void()>& measure) {
-    try {
-      measure();
-    } catch (const Error& e) {
-      report["left_out"][name] = e.what();
-      fmt::print("{:<24} left out: {}\n", name, e.what());
-    }
-  };
-  note("embers", ours(work));
-  for (const std::string kind : {"redis", "memcached"})
-    try_peer(kind, [&] {
-      const auto [rate, alone] = store(kind, work);
-      note(kind, rate);
-      note(kind + "_alone", alone);
-    });
-  try_peer("torch_rpc", [&] { note("torch_rpc", torch_rpc(work)); });
-  try_peer("torch_local", [&] { note("torch_local", torch_local(work)); });
-  note("embers_again", ours(work));
-  note("limit_without_sockets", ours_in_one_process(work));
-  note("limit_sockets_only", sockets_only(work));
-
-  const double mine = std::max(rates["embers"].get<double>(), rates["embers_again"].get<double>());
+  fmt::print("million rows/s, pulled and pushed, of {} rows; CPU of a row, all processes of a side\n",
+             work.rows);
   report["targets"] = Json::array();
-  for (const auto& [peer, wanted] : std::vector<std::pair<std::string, double>>{
-           {"redis", 7}, {"memcached", 9}, {"torch_rpc", 5}, {"torch_local", 1.5}}) {
-    const std::string side = rates.contains(peer + "_alone") ? peer + "_alone" : peer;
-    if (rates.contains(side))
-      report["targets"].push_back(target("storage.vs_" + peer, mine / rates[side].get<double>(), wanted));
+  Side mine = ours("embers", work, false);
+  for (const Peer& peer : peers(work.rows)) {
+    std::optional<Result> best;
+    for (const auto& [setup, make] : peer.setups) {
+      fmt::print("{} {}\n", peer.name, setup);
+      std::optional<Side> other;
+      try {
+        other.emplace(make(work));
+      } catch (const Error& e) {
+        report["left_out"][peer.name][setup] = e.what();
+        fmt::print("  left out: {}\n", e.what());
+        continue;
+      }
+      check_equal("rows after a few steps of Adam", {mine.name, mine.rows}, {other->name, other->rows},
+                  kRounding);
+      Result result = compare(mine, *other, work);
+      report["peers"][peer.name][setup] = result.report;
+      if (!best || result.uniform.value < best->uniform.value) best = std::move(result);
+    }
+    if (!best) continue;
+    report["targets"].push_back(target("storage.vs_" + peer.name, best->uniform, peer.wanted));
+    report["zipf"][peer.name] = best->zipf.value;
   }
+  {
+    fmt::print("limits\n");
+    Side sockets = sockets_only(work);
+    report["limit_sockets_only"] = compare(mine, sockets, work).report;
+  }
+  mine.processes.end_all();
+  fmt::print("without sockets\n");
+  Side alone = ours("limit_without_sockets", work, true);
+  Contest contest;
+  add(contest, alone, false, work.length.seconds);
+  contest.warm_up();
+  contest.measure(work.length.rounds);
+  report["limit_without_sockets"] = {{"sides", contest.json()},
+                                     {"rows_per_s", 1 / contest.seconds(alone.name).value}};
+  fmt::print("  {:<8} {:<22} {:8.3f}\n", "uniform", alone.name, 1e-6 / contest.seconds(alone.name).value);
   return end_report(report, options);
 }
 

@@ -1,98 +1,309 @@
 #include "bench/storage/store_client.h"
 
+#include <hiredis/hiredis.h>
+#include <libmemcached/memcached.h>
+
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
+#include "base/errors.h"
 #include "bench/harness/bench.h"
-#include "bench/storage/raw_clients.h"
+#include "bench/wire/checked_rows.h"
 #include "bench/wire/keys.h"
 #include "storage/update_rules/update_rule.h"
 
 namespace embers {
 namespace {
 
-constexpr size_t kRowBytes = kBenchDim * sizeof(float);
-constexpr size_t kSlots = 2;  // of Adam, in rows
+constexpr size_t kSlots = 2;                           // of Adam, in rows
+constexpr size_t kNumbers = (1 + kSlots) * kBenchDim;  // of a value
+constexpr size_t kValueBytes = kNumbers * sizeof(float);
+constexpr float kGradient = 0.01f;
 
-std::string start_command(const std::string& kind, const std::string& path, uint64_t memory_mb) {
-  if (kind == "redis")
-    return fmt::format(
-        "redis-server --port 0 --unixsocket {} --save '' --appendonly no --maxmemory {}mb "
-        "--maxmemory-policy noeviction --io-threads 2 --dir /tmp",
-        path, memory_mb);
-  return fmt::format("memcached -s {} -M -m {} -t 2 {}", path, memory_mb, ::geteuid() == 0 ? "-u root" : "");
-}
+using KeySpan = std::span<const int64_t>;
+// Changes the value of the i-th key where it lies.
+using Change = std::function<void(size_t i, float* value)>;
 
-class AdamClient {
+const char* bytes_of(const int64_t& key) { return reinterpret_cast<const char*>(&key); }
+
+// A connection to a server.
+class StoreConnection {
  public:
-  AdamClient(const std::string& kind, const std::string& path)
-      : client_(kind == "redis" ? raw_redis(path, 0) : raw_memcached(path, 0)) {}
+  virtual ~StoreConnection() = default;
+  // Sets all to this value.
+  virtual void fill(KeySpan keys, const std::vector<float>& value) = 0;
+  // Reads, changes and writes all, `chunk` keys in a command. kInternal when a value is missing, or an answer
+  // is an error.
+  virtual void update(KeySpan keys, size_t chunk, const Change& change) = 0;
+};
 
-  void fill(std::span<const int64_t> keys) {
-    name(keys);
-    values_.assign(keys.size(), std::string((1 + kSlots) * kRowBytes, '\0'));
-    client_->set_in_one(names_, values_);
+class RedisConnection final : public StoreConnection {
+ public:
+  explicit RedisConnection(const std::string& path) : context_(redisConnectUnix(path.c_str())) {
+    if (!context_ || context_->err != 0)
+      fail(ErrorCode::kUnavailable, "cannot reach redis at {}: {}", path,
+           context_ ? context_->errstr : "no memory");
   }
 
-  // `alone`: nobody else writes, so what was pulled is what is changed; else a push reads rows and slots
-  // anew.
-  void train(std::span<const int64_t> keys, bool alone) {
-    name(keys);
-    values_.resize(keys.size());
-    for (int reads = alone ? 1 : 2; reads > 0; --reads) client_->get(names_, values_);
-    const storage::UpdateKernel kernel = adam_->kernel({++step_, 0.001});
-    for (std::string& value : values_) {
-      auto* const row = reinterpret_cast<float*>(value.data());
-      kernel({row, kBenchDim}, {row + kBenchDim, kSlots * kBenchDim}, gradient_);
+  void fill(KeySpan keys, const std::vector<float>& value) override {
+    begin("MSET");
+    for (const int64_t& key : keys) {
+      add(bytes_of(key), sizeof key);
+      add(reinterpret_cast<const char*>(value.data()), kValueBytes);
     }
-    client_->set_in_one(names_, values_);
+    end();
+    expect_stored();
+  }
+
+  // All reads are sent first: while the server reads the rows of a chunk, those before it are changed.
+  void update(KeySpan keys, size_t chunk, const Change& change) override {
+    for (size_t first = 0; first < keys.size(); first += chunk) {
+      begin("MGET");
+      for (const int64_t& key : part(keys, first, chunk)) add(bytes_of(key), sizeof key);
+      end();
+    }
+    for (size_t first = 0; first < keys.size(); first += chunk) {
+      const KeySpan some = part(keys, first, chunk);
+      const Reply reply = read();
+      if (reply->type != REDIS_REPLY_ARRAY || reply->elements != some.size())
+        fail(ErrorCode::kInternal, "redis does not answer MGET: {}",
+             reply->str ? reply->str : "too few values");
+      begin("MSET");
+      for (size_t i = 0; i < some.size(); ++i) {
+        const redisReply& value = *reply->element[i];
+        if (value.type != REDIS_REPLY_STRING || value.len != kValueBytes)
+          fail(ErrorCode::kInternal, "redis has no row of key {}", some[i]);
+        change(first + i, reinterpret_cast<float*>(value.str));
+        add(bytes_of(some[i]), sizeof some[i]);
+        add(value.str, value.len);
+      }
+      end();
+      int is_written = 0;
+      redisBufferWrite(context_.get(), &is_written);
+    }
+    for (size_t first = 0; first < keys.size(); first += chunk) expect_stored();
   }
 
  private:
-  void name(std::span<const int64_t> keys) {
-    names_.clear();
-    for (const int64_t key : keys) names_.push_back(std::to_string(key));
+  struct Free {
+    void operator()(redisContext* context) const { redisFree(context); }
+    void operator()(redisReply* reply) const { freeReplyObject(reply); }
+  };
+  using Reply = std::unique_ptr<redisReply, Free>;
+
+  static KeySpan part(KeySpan keys, size_t first, size_t chunk) {
+    return keys.subspan(first, std::min(chunk, keys.size() - first));
+  }
+  void begin(const char* command) {
+    words_.clear();
+    lengths_.clear();
+    add(command, std::strlen(command));
+  }
+  void add(const char* word, size_t length) {
+    words_.push_back(word);
+    lengths_.push_back(length);
+  }
+  void end() {
+    redisAppendCommandArgv(context_.get(), static_cast<int>(words_.size()), words_.data(), lengths_.data());
+  }
+  Reply read() {
+    void* reply = nullptr;
+    if (redisGetReply(context_.get(), &reply) != REDIS_OK)
+      fail(ErrorCode::kUnavailable, "redis: {}", context_->errstr);
+    return Reply(static_cast<redisReply*>(reply));
+  }
+  void expect_stored() {
+    const Reply reply = read();
+    if (reply->type != REDIS_REPLY_STATUS)
+      fail(ErrorCode::kInternal, "redis does not store rows: {}", reply->str ? reply->str : "no status");
   }
 
-  const std::unique_ptr<RawClient> client_;
+  const std::unique_ptr<redisContext, Free> context_;
+  std::vector<const char*> words_;
+  std::vector<size_t> lengths_;
+};
+
+// A handle for reads and one for buffered writes without answers: as fast as libmemcached gets.
+class MemcachedConnection final : public StoreConnection {
+ public:
+  explicit MemcachedConnection(const std::string& path) {
+    for (memcached_st* const handle : {reads_.get(), writes_.get()}) {
+      memcached_server_add_unix_socket(handle, path.c_str());
+      memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, 1);
+    }
+    memcached_behavior_set(writes_.get(), MEMCACHED_BEHAVIOR_NOREPLY, 1);
+    memcached_behavior_set(writes_.get(), MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
+  }
+
+  void fill(KeySpan keys, const std::vector<float>& value) override {
+    for (const int64_t& key : keys) set(key, value.data());
+    wait_for_writes(keys[0]);
+  }
+
+  void update(KeySpan keys, size_t chunk, const Change& change) override {
+    values_.resize(std::min(chunk, keys.size()) * kNumbers);
+    for (size_t first = 0; first < keys.size(); first += chunk) {
+      const KeySpan some = keys.subspan(first, std::min(chunk, keys.size() - first));
+      get(some);
+      for (size_t i = 0; i < some.size(); ++i) {
+        float* const value = values_.data() + i * kNumbers;
+        change(first + i, value);
+        set(some[i], value);
+      }
+    }
+    wait_for_writes(keys[0]);
+  }
+
+ private:
+  struct Free {
+    void operator()(memcached_st* handle) const { memcached_free(handle); }
+  };
+
+  // Into values_. The server answers in order of the keys.
+  void get(KeySpan keys) {
+    pointers_.clear();
+    lengths_.assign(keys.size(), sizeof(int64_t));
+    for (const int64_t& key : keys) pointers_.push_back(bytes_of(key));
+    check(memcached_mget(reads_.get(), pointers_.data(), lengths_.data(), keys.size()));
+    memcached_result_st result;
+    memcached_result_create(reads_.get(), &result);
+    size_t got = 0;
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    while (memcached_fetch_result(reads_.get(), &result, &rc) != nullptr && got < keys.size()) {
+      if (memcached_result_length(&result) != kValueBytes ||
+          std::memcmp(memcached_result_key_value(&result), pointers_[got], sizeof(int64_t)) != 0)
+        break;
+      std::memcpy(values_.data() + got++ * kNumbers, memcached_result_value(&result), kValueBytes);
+    }
+    memcached_result_free(&result);
+    if (got != keys.size()) fail(ErrorCode::kInternal, "memcached has no row of key {}", keys[got]);
+  }
+  void set(const int64_t& key, const float* value) {
+    const memcached_return_t rc = memcached_set(writes_.get(), bytes_of(key), sizeof key,
+                                                reinterpret_cast<const char*>(value), kValueBytes, 0, 0);
+    if (rc != MEMCACHED_BUFFERED) check(rc);
+  }
+  // A read behind the writes, on their connection.
+  void wait_for_writes(const int64_t& key) {
+    size_t size = 0;
+    uint32_t flags = 0;
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    std::free(memcached_get(writes_.get(), bytes_of(key), sizeof key, &size, &flags, &rc));
+    check(rc);
+  }
+  static void check(memcached_return_t rc) {
+    if (rc != MEMCACHED_SUCCESS) fail(ErrorCode::kInternal, "memcached: {}", memcached_strerror(nullptr, rc));
+  }
+
+  const std::unique_ptr<memcached_st, Free> reads_{memcached_create(nullptr)},
+      writes_{memcached_create(nullptr)};
+  std::vector<const char*> pointers_;
+  std::vector<size_t> lengths_;
+  std::vector<float> values_;
+};
+
+std::unique_ptr<StoreConnection> connect(const std::string& kind, const std::string& path) {
+  if (kind == "redis") return std::make_unique<RedisConnection>(path);
+  return std::make_unique<MemcachedConnection>(path);
+}
+
+// Trains with a connection of its own.
+class AdamClient {
+ public:
+  AdamClient(const std::string& kind, const std::string& path) : connection_(connect(kind, path)) {}
+
+  void fill(KeySpan keys) {
+    std::vector<float> value(kNumbers);
+    std::fill_n(value.begin(), kBenchDim, kCheckedStart);
+    connection_->fill(keys, value);
+  }
+  void train(KeySpan keys, size_t chunk) {
+    const storage::UpdateKernel kernel = next_step();
+    connection_->update(keys, chunk, [&](size_t, float* value) { apply(kernel, value, gradient_); });
+  }
+  std::vector<float> check_rows(int64_t first) {
+    const std::vector<int64_t> keys = checked_keys(first);
+    fill(keys);
+    for (int step = 0; step < kCheckedSteps; ++step) {
+      const storage::UpdateKernel kernel = next_step();
+      connection_->update(keys, keys.size(),
+                          [&](size_t i, float* value) { apply(kernel, value, checked_gradient(i)); });
+    }
+    std::vector<float> rows;
+    connection_->update(keys, keys.size(), [&](size_t, const float* value) {
+      rows.insert(rows.end(), value, value + kBenchDim);
+    });
+    return rows;
+  }
+
+ private:
+  storage::UpdateKernel next_step() { return adam_->kernel({++step_, 0.001}); }
+  static void apply(const storage::UpdateKernel& kernel, float* value, std::span<const float> gradient) {
+    kernel({value, kBenchDim}, {value + kBenchDim, kSlots * kBenchDim}, gradient);
+  }
+
+  const std::unique_ptr<StoreConnection> connection_;
   const std::unique_ptr<const storage::UpdateRule> adam_ = storage::UpdateRule::make({"adam", {}});
-  const std::vector<float> gradient_ = std::vector<float>(kBenchDim, 0.01f);
+  const std::vector<float> gradient_ = std::vector<float>(kBenchDim, kGradient);
   uint64_t step_ = 0;
-  std::vector<std::string> names_, values_;
 };
 
 }  // namespace
 
-BenchChild start_store(const std::string& kind, const std::string& path, uint64_t memory_mb) {
+BenchChild start_store(const std::string& kind, const std::string& path, uint64_t memory_mb,
+                       const std::string& options) {
+  const std::string command =
+      kind == "redis" ? fmt::format(
+                            "redis-server --port 0 --unixsocket {} --save '' --appendonly no --maxmemory "
+                            "{}mb --maxmemory-policy noeviction --dir /tmp {}",
+                            path, memory_mb, options)
+                      : fmt::format("memcached -s {} -M -m {} {} {}", path, memory_mb, options,
+                                    ::geteuid() == 0 ? "-u root" : "");
   // A shell that waits for the socket, and ends the server when its input ends.
   return BenchChild({"sh", "-c",
                      fmt::format("{} >/dev/null 2>&1 & server=$!\n"
                                  "while [ ! -S {} ]; do kill -0 $server || exit 1; sleep 0.05; done\n"
                                  "echo ready\\ ; cat >/dev/null; kill -9 $server; rm -f {}",
-                                 start_command(kind, path, memory_mb), path, path)});
+                                 command, path, path)});
 }
 
 void run_store_client(const std::vector<std::string>& words) {
-  const KeyMinibatches keys(std::stol(words.at(3)));
+  const int64_t rows = std::stol(words.at(3));
+  const KeyMinibatches uniform(rows), zipf = KeyMinibatches::zipf(rows);
   std::vector<std::unique_ptr<AdamClient>> clients;
-  for (int i = 0; i < 2; ++i) clients.push_back(std::make_unique<AdamClient>(words.at(1), words.at(2)));
-  for (size_t i = 0; i < keys.size(); ++i) clients[0]->fill(keys[i]);
+  for (size_t i = 0; i < kMostStoreThreads; ++i)
+    clients.push_back(std::make_unique<AdamClient>(words.at(1), words.at(2)));
+  std::vector<int64_t> keys;
+  for (int64_t begin = 0; begin < rows; begin += kBenchKeys) {
+    keys.resize(static_cast<size_t>(std::min<int64_t>(kBenchKeys, rows - begin)));
+    std::iota(keys.begin(), keys.end(), begin);
+    clients[0]->fill(keys);
+  }
   std::atomic<size_t> next = 0;
   answer_lines("", [&](const std::string& line) {
     std::istringstream in(line);
+    std::string what, drawn;
+    in >> what;
+    if (what == "check") {
+      int64_t first = 0;
+      in >> first;
+      return text_of(clients[0]->check_rows(first));
+    }
     double seconds = 0;
-    size_t count = 1;
-    std::string alone;
-    in >> seconds >> count >> alone;
+    size_t count = 1, chunk = kBenchKeys;
+    in >> seconds >> count >> chunk >> drawn;
+    const KeyMinibatches& minibatches = drawn == "zipf" ? zipf : uniform;
     const size_t first = next;
     const auto begin = BenchClock::now();
     std::vector<std::thread> threads;
     for (size_t i = 0; i < count; ++i)
       threads.emplace_back([&, i] {
-        while (seconds_since(begin) < seconds) clients[i]->train(keys[next++], alone == "alone");
+        while (seconds_since(begin) < seconds) clients.at(i)->train(minibatches[next++], chunk);
       });
     for (std::thread& thread : threads) thread.join();
     return fmt::format("{}", static_cast<double>((next - first) * kBenchKeys) / seconds_since(begin));

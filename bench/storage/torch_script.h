@@ -1,59 +1,92 @@
 #pragma once
 
 // What a torch user would write for `embers bench storage`, a child of harness/child.h. Arguments: "local" or
-// "rpc", rows, and for rpc the rank (1 is the server) and a port. Lines: "SECONDS DEPTH THREADS" -> rows/s.
+// "rpc", rows, and for rpc the rank (1 is the server) and a port. Lines: "train SECONDS DEPTH THREADS
+// sparse|gathered uniform|zipf" -> rows/s; "check FIRST" -> numbers (checked_rows.h).
 namespace embers {
 
 inline constexpr char kTorchScript[] = R"py(
 import os, sys, threading, time
 os.environ["GLOG_minloglevel"] = "2"
+import numpy as np
 import torch
 
-DIM, KEYS = 64, 4096
+DIM, KEYS, CHECKED = 64, 4096, 64
+LR, EPS, BETA1, BETA2 = 0.001, 1e-7, 0.9, 0.999
 kind, rows = sys.argv[1], int(sys.argv[2])
 lock = threading.Lock()
 
 def make_table():
     global table, optimizer
-    table = torch.nn.Embedding.from_pretrained(torch.full((rows, DIM), 0.5), freeze=False, sparse=True)
-    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.001, eps=1e-7)
-    step(torch.arange(KEYS), torch.full((KEYS, DIM), 0.01))
-    for state in optimizer.state[table.weight].values():  # page faults now, not while it is timed
-        if torch.is_tensor(state) and state.numel() > 1:
-            state.zero_()
+    table = torch.nn.Embedding.from_pretrained(torch.full((rows + CHECKED, DIM), 0.5), freeze=False, sparse=True)
+    optimizer = torch.optim.SparseAdam(table.parameters(), lr=LR, eps=EPS)
+    sparse(torch.arange(KEYS), torch.full((KEYS, DIM), 0.01))
+    state = optimizer.state[table.weight]
+    for name, value in state.items():  # page faults now, not while it is timed
+        state[name] = value.zero_() if torch.is_tensor(value) else 0
 
-def step(ids, gradients):
+def sparse(ids, gradients):
     table.weight.grad = torch.sparse_coo_tensor(ids.unsqueeze(0), gradients, table.weight.shape)
     optimizer.step()
+
+# SparseAdam's arithmetic for ids that differ, on their rows gathered.
+def gathered(ids, gradients):
+    state, weight = optimizer.state[table.weight], table.weight.detach()
+    state["step"] += 1
+    first = state["exp_avg"].index_select(0, ids).mul_(BETA1).add_(gradients, alpha=1 - BETA1)
+    second = state["exp_avg_sq"].index_select(0, ids).mul_(BETA2).addcmul_(gradients, gradients, value=1 - BETA2)
+    state["exp_avg"].index_copy_(0, ids, first)
+    state["exp_avg_sq"].index_copy_(0, ids, second)
+    step = float(state["step"])
+    rate = LR * (1 - BETA2 ** step) ** 0.5 / (1 - BETA1 ** step)
+    weight.index_add_(0, ids, first.div_(second.sqrt_().add_(EPS)), alpha=-rate)
 
 def pull(ids):
     return table.weight.detach().index_select(0, ids)
 
-def push(ids, gradients):
+def push(ids, gradients, adam):
     with lock:
-        step(ids, gradients)
+        (sparse if adam == "sparse" else gathered)(ids, gradients)
 
 def set_threads(n):
     torch.set_num_threads(n)
 
-def minibatches():
+def uniform():
     order, at = torch.randperm(rows), 0
     while True:
         yield order[at:at + KEYS]
         at = at + KEYS if at + 2 * KEYS <= rows else 0
 
-def train_local(seconds, depth, gradient=torch.full((KEYS, DIM), 0.01)):
+# As KeyMinibatches::zipf().
+def zipf():
+    random, all = np.random.default_rng(5), []
+    for _ in range(256):
+        ranks = (float(rows) ** random.random(8 * KEYS)).astype(np.int64)
+        keys, first = np.unique(ranks * 2654435761 % rows, return_index=True)
+        while len(keys) < KEYS:  # a small table
+            more = (float(rows) ** random.random(64 * KEYS)).astype(np.int64)
+            ranks = np.concatenate([ranks, more])
+            keys, first = np.unique(ranks * 2654435761 % rows, return_index=True)
+        all.append(torch.from_numpy(keys[np.argsort(first)][:KEYS].copy()))
+    while True:
+        yield from all
+
+def train_local(seconds, depth, adam, batches, gradient=torch.full((KEYS, DIM), 0.01)):
     done, begin = 0, time.perf_counter()
     for ids in batches:
-        table(ids).backward(gradient)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        if adam == "sparse":
+            table(ids).backward(gradient)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        else:
+            pull(ids)
+            gathered(ids, gradient)
         done += KEYS
         if time.perf_counter() - begin >= seconds:
             return done / (time.perf_counter() - begin)
 
 # `depth` minibatches under way: the push of one overlaps the pull of the next.
-def train_rpc(seconds, depth, gradient=torch.full((KEYS, DIM), 0.01)):
+def train_rpc(seconds, depth, adam, batches, gradient=torch.full((KEYS, DIM), 0.01)):
     def start():
         ids = next(batches)
         return ids, rpc.rpc_async("server", pull, (ids,))
@@ -62,7 +95,7 @@ def train_rpc(seconds, depth, gradient=torch.full((KEYS, DIM), 0.01)):
     while time.perf_counter() - begin < seconds:
         ids, future = pulls.pop(0)
         future.wait()
-        pushes.append(rpc.rpc_async("server", push, (ids, gradient)))
+        pushes.append(rpc.rpc_async("server", push, (ids, gradient, adam)))
         if len(pushes) >= depth:
             pushes.pop(0).wait()
             done += KEYS
@@ -74,18 +107,31 @@ def train_rpc(seconds, depth, gradient=torch.full((KEYS, DIM), 0.01)):
         future.wait()
     return done / elapsed
 
-def answer(train):
+# As checked_rows.h.
+def check(first, push, pull):
+    ids = torch.arange(first, first + CHECKED)
+    row, column = torch.meshgrid(torch.arange(CHECKED), torch.arange(DIM), indexing="ij")
+    gradient = 0.01 * ((row * 7 + column * 3) % 11 - 5).float()
+    for step in range(3):
+        push(ids, gradient, "gathered" if step == 1 else "sparse")
+    return " ".join("%.9g" % x for x in pull(ids).flatten().tolist())
+
+def answer(train, push, pull):
     print("ready ", flush=True)
+    batches = {"uniform": uniform(), "zipf": zipf()}
     for line in sys.stdin:
-        seconds, depth, threads = line.split()
+        what, *words = line.split()
+        if what == "check":
+            print(check(int(words[0]), push, pull), flush=True)
+            continue
+        seconds, depth, threads, adam, drawn = words
         use_threads(int(threads))
-        print(train(float(seconds), int(depth)), flush=True)
+        print(train(float(seconds), int(depth), adam, batches[drawn]), flush=True)
 
 if kind == "local":
     make_table()
-    batches = minibatches()
     use_threads = set_threads
-    answer(train_local)
+    answer(train_local, push, pull)
 else:
     import torch.distributed.rpc as rpc
     rank, port = int(sys.argv[3]), sys.argv[4]
@@ -96,9 +142,8 @@ else:
                                               init_method="tcp://127.0.0.1:" + port)
     rpc.init_rpc("server" if rank == 1 else "client", rank=rank, world_size=2, rpc_backend_options=options)
     if rank == 0:
-        batches = minibatches()
         use_threads = lambda n: rpc.rpc_sync("server", set_threads, (n,))
-        answer(train_rpc)
+        answer(train_rpc, lambda *words: rpc.rpc_sync("server", push, words), lambda ids: rpc.rpc_sync("server", pull, (ids,)))
     rpc.shutdown()
 )py";
 

@@ -15,6 +15,7 @@
 #include "bench/harness/bench.h"
 #include "bench/harness/child.h"
 #include "bench/harness/compare.h"
+#include "bench/wire/checked_rows.h"
 #include "bench/wire/owner.h"
 #include "client/pipeline/pull.h"
 #include "client/pipeline/push.h"
@@ -178,11 +179,31 @@ Latencies BenchClient::pull_at(double rate, size_t trips) {
 
 // --- rows ----------------------------------------------------------------------------------------
 
-std::vector<float> BenchClient::rows_of(size_t minibatch) {
+std::vector<float> BenchClient::rows_of(std::span<const int64_t> keys) {
   caf::scoped_actor self{system_};
-  const auto reply = ask(self.ptr(), owners_->handles[0].shard, pull_of(keys_[minibatch]));
-  const std::span<const float> rows = rows_in(reply);
+  const auto reply = ask(self.ptr(), owners_->handles[0].shard, pull_of(keys));
+  const std::span<const float> rows = read_rows(reply.get(), 0, {0, kBenchDim, keys.size()});
   return {rows.begin(), rows.end()};
+}
+
+std::vector<float> BenchClient::check_rows(int64_t first) {
+  const std::vector<int64_t> keys = checked_keys(first);
+  ModelSpec model;
+  model.tables = owners_->tables;
+  const DenseKeys dense(model);
+  std::vector<float> gradients;
+  for (size_t i = 0; i < keys.size(); ++i)
+    for (const float g : checked_gradient(i)) gradients.push_back(g);
+  caf::scoped_actor self{system_};
+  const TableSlices slices{0, view(keys), 0, {}};
+  ask(self.ptr(), owners_->handles[0].shard,
+      make_pull(bench_origin(0), wire::ReadMode::LATEST, true, {&slices, 1}));
+  for (int step = 0; step < kCheckedSteps; ++step) {
+    const auto work = make_work(keys, ++next_);
+    work->gradients = {{0, work->unique, gradients}};
+    ask(self.ptr(), owners_->handles[0].optimizer, push_requests(*work, *owners_, model, dense)[0]);
+  }
+  return rows_of(keys);
 }
 
 void BenchClient::set_wire_rows() {
@@ -202,7 +223,7 @@ void BenchClient::set_wire_rows() {
 
 std::string BenchClient::wire_checksums() {
   std::string text;
-  for (size_t m = 0; m < kBenchMinibatches; ++m) text += fmt::format("{:016x} ", checksum(rows_of(m)));
+  for (size_t m = 0; m < kBenchMinibatches; ++m) text += fmt::format("{:016x} ", checksum(rows_of(keys_[m])));
   return text;
 }
 
@@ -210,7 +231,8 @@ std::string BenchClient::wire_checksums() {
 
 // What a number of minibatches share that are trained on.
 struct BenchClient::Training {
-  Training(BenchClient& client, size_t total) : client(client), total(total) {
+  Training(BenchClient& client, const KeyMinibatches& keys, size_t total)
+      : client(client), keys(keys), total(total) {
     model.tables = client.owners_->tables;
     dense = std::make_unique<DenseKeys>(model);
   }
@@ -219,7 +241,7 @@ struct BenchClient::Training {
   void go(CountingActor* self) {
     if (self->state.asked == total) return;
     const size_t number = client.next_ + self->state.asked++;
-    const auto work = make_work(client.keys_[number], number + 1);
+    const auto work = make_work(keys[number], number + 1);
     const auto plan = std::make_shared<PullPlan>(plan_pull(*work, *client.owners_, model, *dense));
     route_pull(*plan, *client.owners_);
     self->request(client.owners_->handles[0].shard, caf::infinite,
@@ -247,6 +269,7 @@ struct BenchClient::Training {
   }
 
   BenchClient& client;
+  const KeyMinibatches& keys;
   const size_t total;
   ModelSpec model;
   std::unique_ptr<DenseKeys> dense;
@@ -254,8 +277,9 @@ struct BenchClient::Training {
   const std::shared_ptr<std::promise<void>> ended = std::make_shared<std::promise<void>>();
 };
 
-double BenchClient::train(size_t minibatches, size_t depth) {
-  Training training(*this, minibatches);
+double BenchClient::train(size_t minibatches, size_t depth, bool zipf) {
+  if (zipf && !zipf_) zipf_ = KeyMinibatches::zipf(static_cast<int64_t>(keys_.size() * kBenchKeys));
+  Training training(*this, zipf ? *zipf_ : keys_, minibatches);
   const auto begin = BenchClock::now();
   const auto actor = system_.spawn([&](CountingActor* self) -> caf::behavior {
     return {[&training, self](go_atom) { training.go(self); }};
@@ -277,13 +301,20 @@ void run_bench_client(const std::vector<std::string>& words) {
     in >> what;
     if (what == "set") return client.set_wire_rows(), "done";
     if (what == "check") return client.wire_checksums();
+    if (what == "check-rows") {
+      int64_t first = 0;
+      in >> first;
+      return text_of(client.check_rows(first));
+    }
     double rate = 0;
     if (what == "pull-at") in >> rate;
     size_t count = 0, depth = 0;
     in >> count >> depth;
     if (what == "pull") return fmt::format("{}", client.pull(count));
     if (what == "pull-at") return fmt::format("{:.4f}", fmt::join(client.pull_at(rate, count).all(), " "));
-    return fmt::format("{}", client.train(count, depth));
+    std::string drawn;
+    in >> drawn;
+    return fmt::format("{}", client.train(count, depth, drawn == "zipf"));
   });
 }
 

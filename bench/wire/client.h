@@ -3,6 +3,8 @@
 #include <caf/all.hpp>
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,13 +41,15 @@ class BenchClient {
 
   // Pulls minibatches, takes their rows, and pushes gradients, `depth` minibatches at a time, with everything
   // that worker/ does for it. Returns seconds.
-  double train(size_t minibatches, size_t depth);
+  double train(size_t minibatches, size_t depth, bool zipf = false);
+  // See checked_rows.h. To be asked before train().
+  std::vector<float> check_rows(int64_t first);
 
  private:
   class Puller;
   struct Training;
 
-  std::vector<float> rows_of(size_t minibatch);
+  std::vector<float> rows_of(std::span<const int64_t> keys);
 
   SystemConfig config_;
   caf::actor_system system_{config_};
@@ -53,13 +57,14 @@ class BenchClient {
   const bool shares_;
   std::shared_ptr<Owners> owners_ = std::make_shared<Owners>();
   const KeyMinibatches keys_;
+  std::optional<KeyMinibatches> zipf_;
   size_t next_ = 0;  // minibatch to train on; never twice the same identity
   bool local_;
 };
 
 // The part "client ADDRESS|local OPTIMIZER ROWS [sockets]", the last where nothing may travel in shared
 // memory. Answers "set" (set_wire_rows), "check" with the checksums, "pull N" with its seconds, "pull-at RATE
-// N" with latencies in ms, "train N DEPTH" with its seconds.
+// N" with latencies in ms, "train N DEPTH [zipf]" with its seconds, "check-rows FIRST" with numbers.
 void run_bench_client(const std::vector<std::string>& words);
 
 }  // namespace embers

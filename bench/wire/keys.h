@@ -16,12 +16,17 @@ inline constexpr int64_t kWireRows = kBenchMinibatches * kBenchKeys;
 class KeyMinibatches {
  public:
   explicit KeyMinibatches(int64_t rows);
+  // Distinct keys of 0 .. rows-1 that were drawn by Zipf's law with exponent 1, ranks scattered over the
+  // rows: some of them are in every minibatch.
+  static KeyMinibatches zipf(int64_t rows);
   size_t size() const { return keys_.size() / kBenchKeys; }
   std::span<const int64_t> operator[](size_t i) const {
     return std::span(keys_).subspan(i % size() * kBenchKeys, kBenchKeys);
   }
 
  private:
+  KeyMinibatches() = default;
+
   std::vector<int64_t> keys_;
 };
 
