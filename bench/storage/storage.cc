@@ -67,7 +67,7 @@ struct Side {
   Processes processes;  // the client is the last one
   std::vector<std::string> configurations;
   // The question in this configuration, and what to make of the answer: seconds.
-  std::function<std::string(const std::string& configuration, bool zipf, double seconds)> question;
+  std::function<std::string(const std::string& configuration, bool zipf)> question;
   std::function<double(double answer)> seconds_per_row;
   std::vector<float> rows;  // see checked_rows.h
 
@@ -80,20 +80,20 @@ struct Side {
   void set(Policy policy) const {
     for (const BenchChild& process : processes) set_policy(process.processes(), policy);
   }
-  Cost run(const std::string& configuration, bool zipf, double seconds) {
+  Cost run(const std::string& configuration, bool zipf) {
     const double cpu = cpu_seconds();
     const auto begin = BenchClock::now();
-    const double took = seconds_per_row(std::stod(client().ask(question(configuration, zipf, seconds))));
+    const double took = seconds_per_row(std::stod(client().ask(question(configuration, zipf))));
     // CPU of a row: as much of the clock's time as of the work.
     return {took, (cpu_seconds() - cpu) / seconds_since(begin) * took};
   }
 };
 
-void add(Contest& contest, Side& side, bool zipf, double seconds) {
+void add(Contest& contest, Side& side, bool zipf = false) {
   for (const std::string& configuration : side.configurations)
     add_with_policies(
         contest, side.name, configuration, [&side](Policy policy) { side.set(policy); },
-        [=, &side] { return side.run(configuration, zipf, seconds); });
+        [=, &side] { return side.run(configuration, zipf); });
 }
 
 std::string unix_path(const std::string& name) {
@@ -116,7 +116,7 @@ Side ours(const std::string& name, const Item& work, bool alone) {
   side.processes.push_back(BenchChild::part({"client", address, "adam", rows}));
   side.rows = numbers_in(side.client().ask(fmt::format("check-rows {}", work.rows)));
   const auto minibatches = static_cast<size_t>(work.length.seconds * 500);
-  side.question = [=](const std::string& configuration, bool zipf, double) {
+  side.question = [=](const std::string& configuration, bool zipf) {
     return fmt::format("train {} {} {}", minibatches, configuration[0], zipf ? "zipf" : "");
   };
   side.seconds_per_row = [=](double seconds) {
@@ -135,11 +135,17 @@ Side sockets_only(const Item& work) {
       BenchChild::part({"socket-client", "blocking", side.client().ready(), there, back, "2"}));
   side.client().ask("connect 4194304 65536");
   const auto trips = static_cast<size_t>(work.length.seconds * 1000);
-  side.question = [=](const std::string&, bool, double) { return fmt::format("pull {}", trips); };
+  side.question = [=](const std::string&, bool) { return fmt::format("pull {}", trips); };
   side.seconds_per_row = [=](double seconds) { return seconds / static_cast<double>(trips * kBenchKeys); };
   return side;
 }
 
+// Questions of clients that work for a time, and answer with a rate.
+auto timed(double seconds) {
+  return [seconds](const std::string& configuration, bool zipf) {
+    return fmt::format("train {} {} {}", seconds, configuration, zipf ? "zipf" : "uniform");
+  };
+}
 double of_rate(double rows_per_second) { return 1 / rows_per_second; }
 
 Side store(const std::string& kind, const std::string& options, const Item& work) {
@@ -152,9 +158,7 @@ Side store(const std::string& kind, const std::string& options, const Item& work
   side.processes.push_back(start_store(kind, path, mb, options));
   side.processes.push_back(BenchChild::part({"store-client", kind, path, std::to_string(work.rows)}));
   side.rows = numbers_in(side.client().ask(fmt::format("check {}", work.rows)));
-  side.question = [](const std::string& configuration, bool zipf, double seconds) {
-    return fmt::format("train {} {} {}", seconds, configuration, zipf ? "zipf" : "uniform");
-  };
+  side.question = timed(work.length.seconds);
   return side;
 }
 
@@ -174,9 +178,7 @@ Side torch(const std::string& kind, const Item& work) {
         if (remote || depth == std::string("1"))
           side.configurations.push_back(fmt::format("{} {} {}", depth, threads, adam));
   side.rows = numbers_in(side.client().ask(fmt::format("check {}", work.rows)));
-  side.question = [](const std::string& configuration, bool zipf, double seconds) {
-    return fmt::format("train {} {} {}", seconds, configuration, zipf ? "zipf" : "uniform");
-  };
+  side.question = timed(work.length.seconds);
   return side;
 }
 
@@ -210,27 +212,22 @@ std::vector<Peer> peers(int64_t rows) {
 
 struct Result {
   Json report;
-  Estimate uniform, zipf;  // how many times as fast as the other ours is
+  Estimate speed;  // how many times as fast as the other ours is
 };
 
-Result compare(Side& mine, Side& other, const Item& work) {
-  Result result;
-  for (const bool zipf : {false, true}) {
-    Contest contest;
-    add(contest, mine, zipf, work.length.seconds);
-    add(contest, other, zipf, work.length.seconds);
-
-    contest.choose(work.length.tries);
-    contest.measure(work.length.rounds);
-    Json& json = result.report[zipf ? "zipf" : "uniform"] = {{"sides", contest.json()}};
-    for (const Side* const side : {&mine, &other}) {
-      const double rate = 1 / contest.seconds(side->name).value;
-      json["rows_per_s"][side->name] = rate;
-      fmt::print("  {:<8} {:<22} {:8.3f}   {:6.2f} us CPU   {}\n", zipf ? "zipf" : "uniform", side->name,
-                 rate / 1e6, contest.cpu_seconds(side->name).value * 1e6, contest.configuration(side->name));
-    }
-    (zipf ? result.zipf : result.uniform) = contest.speed(mine.name, other.name);
-    json["ratio"] = (zipf ? result.zipf : result.uniform).value;
+Result compare(Side& mine, Side& other, const Item& work, bool zipf = false) {
+  Contest contest;
+  add(contest, mine, zipf);
+  add(contest, other, zipf);
+  contest.choose(work.length.tries);
+  contest.measure(work.length.rounds);
+  Result result{{{"sides", contest.json()}}, contest.speed(mine.name, other.name)};
+  result.report["ratio"] = result.speed.value;
+  for (const Side* const side : {&mine, &other}) {
+    const double rate = 1 / contest.seconds(side->name).value;
+    result.report["rows_per_s"][side->name] = rate;
+    fmt::print("  {:<8} {:<22} {:8.3f}   {:6.2f} us CPU   {}\n", zipf ? "zipf" : "uniform", side->name,
+               rate / 1e6, contest.cpu_seconds(side->name).value * 1e6, contest.configuration(side->name));
   }
   std::fflush(stdout);
   return result;
@@ -256,7 +253,7 @@ int bench_storage(const BenchOptions& options) {
   report["targets"] = Json::array();
   Side mine = ours("embers", work, false);
   for (const Peer& peer : peers(work.rows)) {
-    std::optional<Result> best;
+    std::vector<Estimate> uniform, zipf;  // of each setup
     for (const auto& [setup, make] : peer.setups) {
       fmt::print("{} {}\n", peer.name, setup);
       std::optional<Side> other;
@@ -269,13 +266,14 @@ int bench_storage(const BenchOptions& options) {
       }
       check_equal("rows after a few steps of Adam", {mine.name, mine.rows}, {other->name, other->rows},
                   kRounding);
-      Result result = compare(mine, *other, work);
-      report["peers"][peer.name][setup] = result.report;
-      if (!best || result.uniform.value < best->uniform.value) best = std::move(result);
+      const Result even = compare(mine, *other, work), drawn = compare(mine, *other, work, true);
+      report["peers"][peer.name][setup] = {{"uniform", even.report}, {"zipf", drawn.report}};
+      uniform.push_back(even.speed);
+      zipf.push_back(drawn.speed);
     }
-    if (!best) continue;
-    report["targets"].push_back(target("storage.vs_" + peer.name, best->uniform, peer.wanted));
-    report["zipf"][peer.name] = best->zipf.value;
+    if (uniform.empty()) continue;
+    report["targets"].push_back(target("storage.vs_" + peer.name, least(uniform), peer.wanted));
+    report["zipf"][peer.name] = least(zipf).value;
   }
   {
     fmt::print("limits\n");
@@ -286,7 +284,7 @@ int bench_storage(const BenchOptions& options) {
   fmt::print("without sockets\n");
   Side alone = ours("limit_without_sockets", work, true);
   Contest contest;
-  add(contest, alone, false, work.length.seconds);
+  add(contest, alone);
   contest.warm_up();
   contest.measure(work.length.rounds);
   report["limit_without_sockets"] = {{"sides", contest.json()},

@@ -78,7 +78,7 @@ int64_t nanoseconds(BenchClock::time_point moment) {
 }  // namespace
 
 BenchClient::BenchClient(const std::string& address, const std::string& optimizer, int64_t rows, bool shares)
-    : shares_(shares), keys_(rows), local_(address.empty()) {
+    : shares_(shares), rows_(rows), keys_(rows), local_(address.empty()) {
   if (!shares) transport_.share_nothing();
   owners_->memory = transport_.memory();
   owners_->handles.push_back(local_ ? make_bench_owner(system_, optimizer, rows)
@@ -278,7 +278,7 @@ struct BenchClient::Training {
 };
 
 double BenchClient::train(size_t minibatches, size_t depth, bool zipf) {
-  if (zipf && !zipf_) zipf_ = KeyMinibatches::zipf(static_cast<int64_t>(keys_.size() * kBenchKeys));
+  if (zipf && !zipf_) zipf_ = KeyMinibatches::zipf(rows_);
   Training training(*this, zipf ? *zipf_ : keys_, minibatches);
   const auto begin = BenchClock::now();
   const auto actor = system_.spawn([&](CountingActor* self) -> caf::behavior {

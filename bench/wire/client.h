@@ -56,6 +56,7 @@ class BenchClient {
   Transport transport_{system_};
   const bool shares_;
   std::shared_ptr<Owners> owners_ = std::make_shared<Owners>();
+  const int64_t rows_;
   const KeyMinibatches keys_;
   std::optional<KeyMinibatches> zipf_;
   size_t next_ = 0;  // minibatch to train on; never twice the same identity

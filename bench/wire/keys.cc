@@ -1,20 +1,14 @@
 #include "bench/wire/keys.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <random>
 #include <unordered_set>
 
 #include "base/errors.h"
+#include "bench/harness/bench.h"
 
 namespace embers {
-namespace {
-
-constexpr int64_t kScatter = 2654435761;  // a prime
-
-}  // namespace
-
 KeyMinibatches::KeyMinibatches(int64_t rows) : keys_(static_cast<size_t>(rows)) {
   std::iota(keys_.begin(), keys_.end(), 0);
   std::shuffle(keys_.begin(), keys_.end(), std::mt19937_64(3));
@@ -25,15 +19,11 @@ KeyMinibatches KeyMinibatches::zipf(int64_t rows) {
   if (rows < 4 * static_cast<int64_t>(kBenchKeys))
     fail(ErrorCode::kInvalid, "{} rows are too few for minibatches of {} keys", rows, kBenchKeys);
   KeyMinibatches minibatches;
-  std::mt19937_64 random(5);
-  std::uniform_real_distribution<double> unit;
+  RandomIds random(rows, true, 5);
   for (size_t m = 0; m < kMinibatches; ++m) {
     std::unordered_set<int64_t> seen;
-    while (seen.size() < kBenchKeys) {
-      const auto rank = static_cast<int64_t>(std::pow(static_cast<double>(rows), unit(random)));
-      const int64_t key = rank * kScatter % rows;
-      if (seen.insert(key).second) minibatches.keys_.push_back(key);
-    }
+    while (seen.size() < kBenchKeys)
+      if (const int64_t key = random.id(); seen.insert(key).second) minibatches.keys_.push_back(key);
   }
   return minibatches;
 }
