@@ -62,6 +62,18 @@ Versions Session::lookup(std::string_view table, std::span<const std::string_vie
   return impl_->lookup(table, keys, rows);
 }
 
+std::optional<Versions> Session::lookup_for(std::chrono::duration<double> time, std::string_view table,
+                                            std::span<const int64_t> keys, std::span<float> rows) {
+  return impl_->lookup_for(time, table, KeysView{KeyKind::kInt64, keys, {}, {}}, rows);
+}
+
+std::optional<Versions> Session::lookup_for(std::chrono::duration<double> time, std::string_view table,
+                                            std::span<const std::string_view> keys, std::span<float> rows) {
+  Keys list(KeyKind::kBytes);
+  for (const std::string_view key : keys) list.push_back(key);
+  return impl_->lookup_for(time, table, list, rows);
+}
+
 std::vector<std::vector<float>> Session::parameters() { return impl_->parameters(); }
 
 void Session::scan(std::string_view table, const Visitor& visit) { impl_->scan(table, visit); }

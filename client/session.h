@@ -224,6 +224,13 @@ class Session {
   // recovers.
   Versions lookup(std::string_view table, std::span<const int64_t> keys, std::span<float> rows);
   Versions lookup(std::string_view table, std::span<const std::string_view> keys, std::span<float> rows);
+  // The same for callers that must not wait for long: nullopt if the rows have not come after this time, or
+  // cannot come so soon (rows that are read straight from servers). `rows` may then hold some of them, and
+  // nobody writes there any more: ask again, or use lookup(), which also says what is wrong.
+  std::optional<Versions> lookup_for(std::chrono::duration<double> time, std::string_view table,
+                                     std::span<const int64_t> keys, std::span<float> rows);
+  std::optional<Versions> lookup_for(std::chrono::duration<double> time, std::string_view table,
+                                     std::span<const std::string_view> keys, std::span<float> rows);
 
   // The present values of WorkerOptions::parameters, in their order. Workers only.
   std::vector<std::vector<float>> parameters();

@@ -40,6 +40,8 @@ struct Session::Impl {
 
   Versions lookup(std::string_view name, std::span<const int64_t> keys, std::span<float> rows);
   Versions lookup(std::string_view name, std::span<const std::string_view> keys, std::span<float> rows);
+  std::optional<Versions> lookup_for(std::chrono::duration<double> time, std::string_view name, KeysView keys,
+                                     std::span<float> rows);
   std::vector<std::vector<float>> parameters();
   void scan(std::string_view name, const Visitor& visit);
   void import_rows(const TableKeys& given, std::span<const float> rows);
@@ -59,6 +61,7 @@ struct Session::Impl {
   std::shared_ptr<const Owners> wait_for_owners(Clock::time_point deadline);
   std::shared_ptr<ReplicaOwner> owner() const;
   void end_owner();
+  void only_reads(embers::Work& work, const Owners& owners) const;
   // Checks what is asked for, then looks it up part by part. part(i, n) is a list of keys [i, i + n), and
   // bytes(i) what key i takes in a message.
   template <class Bytes, class Part>

@@ -34,16 +34,20 @@ void Session::Impl::throw_failed(const std::string& table, const Error& why) {
   fail(why.code(), "table '{}' of job '{}': {}", table, job, why.what());
 }
 
+void Session::Impl::only_reads(embers::Work& work, const Owners& owners) const {
+  work.evaluate = true;  // creates no rows
+  work.origin.job = run;
+  work.origin.incarnation = owners.incarnation;
+  work.origin.map_version = owners.map.version;
+  work.versions.assign(owners.handles.size(), std::nullopt);
+}
+
 Versions Session::Impl::look_up_part(caf::actor_system& system, TableId table, KeysView keys,
                                      std::span<float> rows, Clock::time_point deadline) {
   std::shared_ptr<const Owners> owners = core->owners(deadline);
   for (;;) {
     embers::Work work;
-    work.evaluate = true;  // creates no rows
-    work.origin.job = run;
-    work.origin.incarnation = owners->incarnation;
-    work.origin.map_version = owners->map.version;
-    work.versions.assign(owners->handles.size(), std::nullopt);
+    only_reads(work, *owners);
     try {
       caf::scoped_actor self{system};
       pull_now(self, *owners, work, {{table, keys}}, {rows}, until(deadline));
@@ -105,6 +109,30 @@ Versions Session::Impl::lookup(std::string_view name, std::span<const std::strin
       });
 }
 
+std::optional<Versions> Session::Impl::lookup_for(std::chrono::duration<double> time, std::string_view name,
+                                                  KeysView keys, std::span<float> rows) {
+  core->check_process();
+  const SystemUse use(*core);
+  const auto owners = core->known_owners();
+  if (!owners || owners->direct) return std::nullopt;
+  const TableId id = find_table(owners->tables, name);
+  const embers::TableSpec& table = owners->tables[id];
+  check_kind(table, keys.kind);
+  check_size(fmt::format("the place for {} rows of table '{}'", keys.size(), table.name), rows.size(),
+             keys.size() * table.dim);
+  if (keys.size() == 0) return Versions{};
+  if (rows.size_bytes() > kPartBytes || keys.bytes.size() > kPartBytes) return std::nullopt;
+  embers::Work work;
+  only_reads(work, *owners);
+  try {
+    caf::scoped_actor self{use.system()};
+    pull_now(self, *owners, work, {{id, keys}}, {rows}, until(after(time)));
+    return versions_of(work);
+  } catch (const Error&) {
+    return std::nullopt;  // lookup() knows where the rows have gone, or says what is wrong
+  }
+}
+
 std::vector<std::vector<float>> Session::Impl::parameters() {
   core->check_process();
   const SystemUse use(*core);
@@ -112,11 +140,7 @@ std::vector<std::vector<float>> Session::Impl::parameters() {
   const auto owners = core->owners(deadline);
   const DenseKeys keys(core->model);
   embers::Work work;
-  work.evaluate = true;
-  work.origin.job = run;
-  work.origin.incarnation = owners->incarnation;
-  work.origin.map_version = owners->map.version;
-  work.versions.assign(owners->handles.size(), std::nullopt);
+  only_reads(work, *owners);
   FloatBuffer dense(keys.dense.size() * kDenseChunk), buffers(keys.buffers.size() * kDenseChunk);
   std::vector<TableKeyList> lists;
   std::vector<std::span<float>> places;

@@ -17,13 +17,9 @@ class LinkOfTwoHosts : public testing::Test {
   void SetUp() override { SKIP_WITHOUT_HOSTS(hosts_); }
 
   using Words = std::vector<std::string>;
-  std::unique_ptr<Process> start(int host, const Words& words) {
-    return std::make_unique<Process>(hosts_.on(host, Words{path_of(EMBERS_TWO_HOSTS)} + words),
-                                     dir_ / ("log." + std::to_string(++processes_)));
-  }
-  friend Words operator+(Words a, const Words& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
+  std::unique_ptr<Process> start(int host, Words words) {
+    words.insert(words.begin(), path_of(EMBERS_TWO_HOSTS));
+    return std::make_unique<Process>(hosts_.on(host, words), dir_ / ("log." + std::to_string(++processes_)));
   }
 
   // Listens on host 1.
