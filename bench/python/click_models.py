@@ -118,7 +118,7 @@ class Dlrm(torch.nn.Module):
     def forward(self, batch):
         bottom = self.bottom(batch[1]).relu()
         fields = torch.cat([bottom, self.rows(batch[0])], 1).view(len(bottom), COLUMNS + 1, self.dim)
-        return self.top(torch.cat([bottom, et.pair_products(fields)], 1)).squeeze(1)
+        return self.top(et.pair_products(fields, bottom)).squeeze(1)
 
 
 class DeepFm(torch.nn.Module):

@@ -57,13 +57,13 @@ def tune_malloc():
 
 def pair_products(fields, out, threads=1):
     i, j = np.tril_indices(fields.shape[1], -1)
-    out[...] = (fields @ fields.transpose(0, 2, 1))[:, i, j]
+    out[:, out.shape[1] - len(i):] = (fields @ fields.transpose(0, 2, 1))[:, i, j]
 
 
 def pair_products_gradient(fields, gradient, out, threads=1):
     i, j = np.tril_indices(fields.shape[1], -1)
     half = np.zeros((len(fields), fields.shape[1], fields.shape[1]), np.float32)
-    half[:, i, j] = gradient
+    half[:, i, j] = gradient[:, gradient.shape[1] - len(i):]
     out[...] = (half + half.transpose(0, 2, 1)) @ fields
 
 

@@ -271,6 +271,19 @@ def test_pair_products_are_inner_products_of_all_pairs():
     assert et.pair_products(torch.randn(2, 1, 3)).shape == (2, 0)
 
 
+def test_pair_products_stand_beside_what_is_given():
+    fields, beside = torch.randn(5, 4, 3, requires_grad=True), torch.randn(5, 2, requires_grad=True)
+    both = et.pair_products(fields, beside)
+    by_hand = torch.cat([beside, et.pair_products(fields)], dim=1)
+    assert torch.equal(both, by_hand)
+    factor = torch.randn_like(both)
+    for ours, theirs in zip(torch.autograd.grad((both * factor).sum(), (fields, beside)),
+                            torch.autograd.grad((by_hand * factor).sum(), (fields, beside))):
+        torch.testing.assert_close(ours, theirs)
+    with pytest.raises(ValueError, match=r"beside has the shape \(4, 2\), but \(5, k\) is needed"):
+        et.pair_products(fields, torch.randn(4, 2))
+
+
 def test_a_model_is_copied_without_its_job():
     import copy
     import pickle

@@ -40,7 +40,8 @@ EMBERS_INLINE void forward(const FieldsShape& s, int64_t examples, const float* 
   std::vector<float> rows_of_zeros = zeros(fields, dim), columns_of_zeros = zeros(dim, fields);
   float *const rows = rows_of_zeros.data(), *const transposed = columns_of_zeros.data();
   Lanes sums[kRows];
-  for (int64_t e = 0; e < examples; ++e, x += s.floats(), out += s.pairs()) {
+  out += s.before;
+  for (int64_t e = 0; e < examples; ++e, x += s.floats(), out += s.width()) {
     for (int64_t f = 0; f < s.fields; ++f)
       for (int64_t d = 0; d < s.dim; ++d) rows[f * dim + d] = transposed[d * fields + f] = x[f * dim + d];
     for (int64_t i = 0; i < s.fields; i += kRows)
@@ -61,6 +62,7 @@ EMBERS_INLINE void backward(const FieldsShape& s, int64_t examples, const float*
   float *const rows = rows_of_zeros.data(), *const weights = weights_of_zeros.data();
   Lanes sums[kRows];
   for (int64_t e = 0; e < examples; ++e, x += s.floats(), out += s.floats()) {
+    gradient += s.before;
     for (int64_t f = 0; f < s.fields; ++f)
       std::memcpy(rows + f * dim, x + f * s.dim, static_cast<size_t>(s.dim) * sizeof(float));
     for (int64_t i = 1; i < s.fields; ++i)

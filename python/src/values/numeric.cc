@@ -32,29 +32,38 @@ struct Fields {
     examples = array.shape(0);
     shape = {array.shape(1), array.shape(2)};
   }
+  // Rows of products may begin with what is not theirs.
+  void take_width(const py::array& products, const char* what) {
+    shape.before = products.shape(1) - shape.pairs();
+    if (shape.before < 0)
+      fail(ErrorCode::kInvalid, "{} has {} columns, but there are {} pairs", what, products.shape(1),
+           shape.pairs());
+  }
   std::span<const float> values;
   int64_t examples = 0;
   FieldsShape shape;
 };
 
 void products(const py::object& fields, const py::object& out, int threads) {
-  const Fields x(fields);
-  const std::span<float> to = place_of(out, {x.examples, x.shape.pairs()}, "out");
+  Fields x(fields);
+  const std::span<float> to = place_of(out, {x.examples, -1}, "out");
+  x.take_width(py::reinterpret_borrow<py::array>(out), "out");
   const py::gil_scoped_release free;
   in_parallel(x.examples, threads, [&](int64_t begin, int64_t end) {
     pair_products(x.shape, end - begin, x.values.data() + begin * x.shape.floats(),
-                  to.data() + begin * x.shape.pairs());
+                  to.data() + begin * x.shape.width());
   });
 }
 
 void products_gradient(const py::object& fields, const py::object& gradient, const py::object& out,
                        int threads) {
-  const Fields x(fields);
-  const std::span<const float> from = floats_of(gradient, {x.examples, x.shape.pairs()}, "gradient");
+  Fields x(fields);
+  const std::span<const float> from = floats_of(gradient, {x.examples, -1}, "gradient");
+  x.take_width(py::reinterpret_borrow<py::array>(gradient), "gradient");
   const std::span<float> to = place_of(out, {x.examples, x.shape.fields, x.shape.dim}, "out");
   const py::gil_scoped_release free;
   in_parallel(x.examples, threads, [&](int64_t begin, int64_t end) {
-    pair_products_gradient(x.shape, end - begin, from.data() + begin * x.shape.pairs(),
+    pair_products_gradient(x.shape, end - begin, from.data() + begin * x.shape.width(),
                            x.values.data() + begin * x.shape.floats(), to.data() + begin * x.shape.floats());
   });
 }
@@ -62,12 +71,14 @@ void products_gradient(const py::object& fields, const py::object& gradient, con
 }  // namespace
 
 void define_numeric(py::module_& module) {
-  module.def(
-      "pair_products", &products, py::arg("fields"), py::arg("out"), py::arg("threads") = 1,
-      "pair_products(fields float32 (n, fields, dim), out float32 (n, fields * (fields - 1) / 2), threads)");
+  module.def("pair_products", &products, py::arg("fields"), py::arg("out"), py::arg("threads") = 1,
+             "pair_products(fields float32 (n, fields, dim), out float32 (n, any + fields * (fields - 1) / "
+             "2), threads)\n\n"
+             "Products are written to the last columns.");
   module.def("pair_products_gradient", &products_gradient, py::arg("fields"), py::arg("gradient"),
              py::arg("out"), py::arg("threads") = 1,
-             "pair_products_gradient(fields, gradient of the products, out in the shape of fields, threads)");
+             "pair_products_gradient(fields, gradient of `out` of pair_products, out in the shape of fields, "
+             "threads)");
   module.def("tune_malloc", &tune_malloc,
              "Makes malloc keep large blocks, which otherwise cost page faults each time.");
 }
