@@ -45,8 +45,8 @@ constexpr size_t kFillChunk = 512;
 constexpr size_t kChunks[] = {128, 512, 4096};
 constexpr TableId kTable = 0;
 constexpr float kStart = 0.5f, kGradient = 0.01f;
-constexpr size_t kServerBytes = 512;       // of a row on both sides: names, headers, the server's own
-constexpr size_t kDrawnBytes = 512 << 20;  // slots, which embers makes for drawn keys
+constexpr size_t kServerBytes = 512;     // of a row on both sides: names, headers, the server's own
+constexpr size_t kDrawnBytes = 1 << 30;  // slots, which embers makes for drawn keys
 
 struct Length {
   size_t minibatches;  // that sides go through, again and again
@@ -247,10 +247,12 @@ Json Place::contest(const std::string& operation, bool zipf, const KeyMinibatche
         });
   };
   add("ours", "", our_way, ours, [] {});
-  for (const auto& [protocol, raw] : raws)
+  for (const auto& of_protocol : raws) {
+    Raw& raw = *of_protocol.second;
     for (const size_t chunk : kChunks)
-      add("raw", fmt::format("{}, {} keys", protocol, chunk), raw_way, *raw,
-          [&raw, chunk] { raw->set_chunk(chunk); });
+      add("raw", fmt::format("{}, {} keys", of_protocol.first, chunk), raw_way, raw,
+          [&raw, chunk] { raw.set_chunk(chunk); });
+  }
   contest.choose(length.tries);
   contest.measure(length.rounds);
 
