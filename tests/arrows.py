@@ -96,9 +96,9 @@ LIBRARIES = {
     "Asio": (r"boost/asio", r"(actors/transport|apps/process|apps/top|apps/launch|bench/wire)/", r"(actors|master|client|worker|apps|bench|python/src/jobs/cluster)"),
     "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench|python/src/jobs/cluster)"),
     "TOML": (r"toml", r"job/", r"job/"),
-    "libmemcached": (r"libmemcached/", r"(storage/external/memcached_server|bench/storage/(raw_clients|store_connection))[.]cc$", r"$."),
+    "libmemcached": (r"libmemcached/", r"storage/external/memcached_server[.]cc$", r"$."),
     "OpenSSL": (r"openssl/", r"actors/door/secret.cc$", r"$."),
-    "hiredis": (r"hiredis/", r"(storage/external/redis_server|bench/storage/(raw_clients|store_connection))[.]cc$", r"$."),
+    "hiredis": (r"hiredis/", r"storage/external/redis_server[.]cc$", r"$."),
     "pybind11": (r"pybind11/", r"python/src/", r"python/src/"),
     "libsasl2": (r"sasl/", r"apps/process/sasl_passwords[.]cc$", r"$."),
 }

@@ -7,7 +7,8 @@
 //               as many minibatches under way as a worker has with a training.prefetch of 2, the default, or
 //               3
 //   redis, memcached   a client that updates (store_client.h), which reads each row once; one to four
-//               connections, 128 to 4096 keys in a command; servers with one thread and with two
+//               connections, 128 to 4096 keys in a command, memcached's binary and meta protocol; servers
+//               with one thread and with two
 //   torch rpc   torch.distributed.rpc; 1 to 3 minibatches under way, 1 or 2 threads
 //   torch local one process, 1 or 2 threads
 // Both of torch with SparseAdam, and with a row-wise lazy Adam on gathered rows.
@@ -27,6 +28,7 @@
 #include "bench/harness/compare.h"
 #include "bench/harness/processes.h"
 #include "bench/storage/store_client.h"
+#include "bench/storage/store_connection.h"
 #include "bench/storage/torch_script.h"
 #include "bench/wire/checked_rows.h"
 #include "bench/wire/keys.h"
@@ -69,7 +71,7 @@ struct Side {
   // The question in this configuration, and what to make of the answer: seconds.
   std::function<std::string(const std::string& configuration, bool zipf)> question;
   std::function<double(double answer)> seconds_per_row;
-  std::vector<float> rows;  // see checked_rows.h
+  std::vector<std::vector<float>> rows;  // see checked_rows.h; for each protocol
 
   BenchChild& client() { return processes.back(); }
   double cpu_seconds() const {
@@ -114,7 +116,7 @@ Side ours(const std::string& name, const Item& work, bool alone) {
     address = side.client().ready();
   }
   side.processes.push_back(BenchChild::part({"client", address, "adam", rows}));
-  side.rows = numbers_in(side.client().ask(fmt::format("check-rows {}", work.rows)));
+  side.rows.push_back(numbers_in(side.client().ask(fmt::format("check-rows {}", work.rows))));
   const auto minibatches = static_cast<size_t>(work.length.seconds * 500);
   side.question = [=](const std::string& configuration, bool zipf) {
     return fmt::format("train {} {} {}", minibatches, configuration[0], zipf ? "zipf" : "");
@@ -154,10 +156,12 @@ Side store(const std::string& kind, const std::string& options, const Item& work
   Side side{kind, {}, {}, {}, of_rate, {}};
   for (const char* const connections : {"1", "2", "4"})
     for (const char* const chunk : {"128", "512", "4096"})
-      side.configurations.push_back(fmt::format("{} {}", connections, chunk));
+      for (const std::string_view protocol : store_protocols(kind))
+        side.configurations.push_back(fmt::format("{} {} {}", connections, chunk, protocol));
   side.processes.push_back(start_store(kind, path, mb, options));
   side.processes.push_back(BenchChild::part({"store-client", kind, path, std::to_string(work.rows)}));
-  side.rows = numbers_in(side.client().ask(fmt::format("check {}", work.rows)));
+  for (const std::string_view protocol : store_protocols(kind))
+    side.rows.push_back(numbers_in(side.client().ask(fmt::format("check {} {}", work.rows, protocol))));
   side.question = timed(work.length.seconds);
   return side;
 }
@@ -177,7 +181,7 @@ Side torch(const std::string& kind, const Item& work) {
       for (const char* const depth : {"1", "2", "3"})
         if (remote || depth == std::string("1"))
           side.configurations.push_back(fmt::format("{} {} {}", depth, threads, adam));
-  side.rows = numbers_in(side.client().ask(fmt::format("check {}", work.rows)));
+  side.rows.push_back(numbers_in(side.client().ask(fmt::format("check {}", work.rows))));
   side.question = timed(work.length.seconds);
   return side;
 }
@@ -190,20 +194,17 @@ struct Peer {
 };
 
 std::vector<Peer> peers(int64_t rows) {
-  const auto of_store = [](const std::string& kind, const std::string& options) {
-    return std::pair{options, [=](const Item& work) { return store(kind, options, work); }};
+  const auto of_store = [rows](const std::string& kind) {
+    Peer peer{kind, kind == "redis" ? 7. : 9., {}};
+    for (const std::string& options : store_settings(kind, rows))
+      peer.setups.emplace_back(options, [=](const Item& work) { return store(kind, options, work); });
+    return peer;
   };
   const auto of_torch = [](const std::string& kind) {
     return std::pair{std::string(), [=](const Item& work) { return torch(kind, work); }};
   };
-  int hash_power = 16;
-  while ((int64_t{1} << hash_power) < 2 * rows) ++hash_power;
-  const std::string hash = fmt::format("-R 1000 -o hashpower={}", hash_power);
-  return {{"redis", 7, {of_store("redis", "--io-threads 1"), of_store("redis", "--io-threads 2")}},
-          {"memcached",
-           9,
-           {of_store("memcached", "-t 2"), of_store("memcached", "-t 1 " + hash),
-            of_store("memcached", "-t 2 " + hash)}},
+  return {of_store("redis"),
+          of_store("memcached"),
           {"torch_rpc", 5, {of_torch("rpc")}},
           {"torch_local", 1.5, {of_torch("local")}}};
 }
@@ -264,8 +265,9 @@ int bench_storage(const BenchOptions& options) {
         fmt::print("  left out: {}\n", e.what());
         continue;
       }
-      check_equal("rows after a few steps of Adam", {mine.name, mine.rows}, {other->name, other->rows},
-                  kRounding);
+      for (const std::vector<float>& theirs : other->rows)
+        check_equal("rows after a few steps of Adam", {mine.name, mine.rows.front()}, {other->name, theirs},
+                    kRounding);
       const Result even = compare(mine, *other, work), drawn = compare(mine, *other, work, true);
       report["peers"][peer.name][setup] = {{"uniform", even.report}, {"zipf", drawn.report}};
       uniform.push_back(even.speed);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <sstream>
@@ -23,36 +24,40 @@ using KeySpan = StoreConnection::KeySpan;
 // Trains with a connection of its own.
 class AdamClient {
  public:
-  AdamClient(const std::string& kind, const std::string& path) : connection_(connect_store(kind, path)) {}
+  AdamClient(std::string_view protocol, const std::string& path)
+      : connection_(connect_store(protocol, path, kStoredNumbers)) {}
 
   void fill(KeySpan keys) {
     std::vector<float> value(kStoredNumbers);
     std::fill_n(value.begin(), kBenchDim, kCheckedStart);
-    connection_->fill(keys, value);
+    connection_->fill(keys, keys.size(), value);
   }
   void train(KeySpan keys, size_t chunk) {
     const storage::UpdateKernel kernel = next_step();
-    connection_->update(keys, chunk, [&](size_t, float* value) { apply(kernel, value, gradient_); });
+    connection_->update(keys, chunk,
+                        [&](size_t, std::span<float> value) { apply(kernel, value, gradient_); });
   }
   std::vector<float> check_rows(int64_t first) {
     const std::vector<int64_t> keys = checked_keys(first);
     fill(keys);
     for (int step = 0; step < kCheckedSteps; ++step) {
       const storage::UpdateKernel kernel = next_step();
-      connection_->update(keys, keys.size(),
-                          [&](size_t i, float* value) { apply(kernel, value, checked_gradient(i)); });
+      connection_->update(keys, keys.size(), [&](size_t i, std::span<float> value) {
+        apply(kernel, value, checked_gradient(i));
+      });
     }
     std::vector<float> rows;
-    connection_->update(keys, keys.size(), [&](size_t, const float* value) {
-      rows.insert(rows.end(), value, value + kBenchDim);
+    connection_->read(keys, keys.size(), [&](size_t, std::span<const float> value) {
+      rows.insert(rows.end(), value.begin(), value.begin() + kBenchDim);
     });
     return rows;
   }
 
  private:
   storage::UpdateKernel next_step() { return adam_->kernel({++step_, 0.001}); }
-  static void apply(const storage::UpdateKernel& kernel, float* value, std::span<const float> gradient) {
-    kernel({value, kBenchDim}, {value + kBenchDim, kAdamSlots * kBenchDim}, gradient);
+  static void apply(const storage::UpdateKernel& kernel, std::span<float> value,
+                    std::span<const float> gradient) {
+    kernel(value.first(kBenchDim), value.subspan(kBenchDim), gradient);
   }
 
   const std::unique_ptr<StoreConnection> connection_;
@@ -80,17 +85,27 @@ BenchChild start_store(const std::string& kind, const std::string& path, uint64_
                                  command, path, path)});
 }
 
+std::vector<std::string> store_settings(const std::string& kind, int64_t rows) {
+  if (kind == "redis") return {"--io-threads 1", "--io-threads 2"};
+  int hash_power = 16;
+  while ((int64_t{1} << hash_power) < 2 * rows) ++hash_power;
+  const std::string hash = fmt::format("-R 1000 -o hashpower={}", hash_power);
+  return {"-t 2", "-t 1 " + hash, "-t 2 " + hash};
+}
+
 void run_store_client(const std::vector<std::string>& words) {
   const int64_t rows = std::stol(words.at(3));
   const KeyMinibatches uniform(rows), zipf = KeyMinibatches::zipf(rows);
-  std::vector<std::unique_ptr<AdamClient>> clients;
-  for (size_t i = 0; i < kMostStoreThreads; ++i)
-    clients.push_back(std::make_unique<AdamClient>(words.at(1), words.at(2)));
+  std::map<std::string_view, std::vector<std::unique_ptr<AdamClient>>> clients_of;  // by protocol
+  for (const std::string_view protocol : store_protocols(words.at(1)))
+    for (size_t i = 0; i < kMostStoreThreads; ++i)
+      clients_of[protocol].push_back(std::make_unique<AdamClient>(protocol, words.at(2)));
+  AdamClient& first_client = *clients_of.begin()->second.front();
   std::vector<int64_t> keys;
   for (int64_t begin = 0; begin < rows; begin += kBenchKeys) {
     keys.resize(static_cast<size_t>(std::min<int64_t>(kBenchKeys, rows - begin)));
     std::iota(keys.begin(), keys.end(), begin);
-    clients[0]->fill(keys);
+    first_client.fill(keys);
   }
   std::atomic<size_t> next = 0;
   answer_lines("", [&](const std::string& line) {
@@ -99,12 +114,15 @@ void run_store_client(const std::vector<std::string>& words) {
     in >> what;
     if (what == "check") {
       int64_t first = 0;
-      in >> first;
-      return text_of(clients[0]->check_rows(first));
+      std::string protocol;
+      in >> first >> protocol;
+      return text_of(clients_of.at(protocol).front()->check_rows(first));
     }
     double seconds = 0;
     size_t count = 1, chunk = kBenchKeys;
-    in >> seconds >> count >> chunk >> drawn;
+    std::string protocol;
+    in >> seconds >> count >> chunk >> protocol >> drawn;
+    const auto& clients = clients_of.at(protocol);
     const KeyMinibatches& minibatches = drawn == "zipf" ? zipf : uniform;
     const size_t first = next;
     const auto begin = BenchClock::now();

@@ -1,191 +1,313 @@
 #include "bench/storage/store_connection.h"
 
-#include <hiredis/hiredis.h>
-#include <libmemcached/memcached.h>
+#include <endian.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <array>
 #include <cstring>
 
 #include "base/errors.h"
+#include "bench/storage/store_socket.h"
 
 namespace embers {
 namespace {
 
-constexpr size_t kValueBytes = kStoredNumbers * sizeof(float);
+// A name takes no character that a text protocol would mind.
+constexpr size_t kName = 8, kBitsOfCharacter = 6;
+constexpr std::string_view kCharacters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
-const char* bytes_of(const int64_t& key) { return reinterpret_cast<const char*>(&key); }
-
-class RedisConnection final : public StoreConnection {
+class Name {
  public:
-  explicit RedisConnection(const std::string& path) : context_(redisConnectUnix(path.c_str())) {
-    if (!context_ || context_->err != 0)
-      fail(ErrorCode::kUnavailable, "cannot reach redis at {}: {}", path,
-           context_ ? context_->errstr : "no memory");
+  explicit Name(int64_t key) {
+    auto rest = static_cast<uint64_t>(key);
+    for (char& c : text_) {
+      c = kCharacters[rest % kCharacters.size()];
+      rest >>= kBitsOfCharacter;
+    }
+    if (rest != 0) fail(ErrorCode::kInvalid, "key {} is too large for a name of the benchmark", key);
+  }
+  operator std::string_view() const { return {text_.data(), text_.size()}; }
+
+ private:
+  std::array<char, kName> text_;
+};
+
+std::string_view bytes_of(std::span<const float> value) {
+  return {reinterpret_cast<const char*>(value.data()), value.size_bytes()};
+}
+
+[[noreturn]] void missing(int64_t key, std::string_view answer) {
+  fail(ErrorCode::kInternal, "a server of the benchmark has no row of key {}: it answers '{}'", key, answer);
+}
+[[noreturn]] void not_stored(std::string_view answer) {
+  fail(ErrorCode::kInternal, "a server of the benchmark does not store rows: it answers '{}'", answer);
+}
+
+// The protocols, in the order in which a connection calls them: for each chunk ask(), and later begin() and
+// next() of each key; for each chunk that is written begin_store(), store() of each key; at the end
+// expect_stored().
+
+// Redis.
+class Resp {
+ public:
+  Resp(StoreSocket& socket, size_t bytes)
+      : socket_(socket), bytes_(bytes), head_(fmt::format("\r\n${}\r\n", bytes)) {}
+
+  void ask(StoreConnection::KeySpan keys) {
+    socket_.put(fmt::format("*{}\r\n$4\r\nMGET", keys.size() + 1));
+    for (const int64_t key : keys) {
+      socket_.put(kHeadOfName);
+      socket_.put(Name(key));
+    }
+    socket_.put("\r\n");
+  }
+  void begin(size_t keys) {
+    if (const std::string_view line = socket_.take_line(); line != fmt::format("*{}", keys))
+      fail(ErrorCode::kInternal, "redis does not answer MGET, but '{}'", line);
+  }
+  std::string_view next(size_t, int64_t key) {
+    const std::string_view line = socket_.take_line();
+    if (line != std::string_view(head_).substr(2, head_.size() - 4)) missing(key, line);
+    return socket_.take(bytes_ + 2).substr(0, bytes_);
+  }
+  void end() {}
+
+  void begin_store(size_t keys) {
+    socket_.put(fmt::format("*{}\r\n$4\r\nMSET", 2 * keys + 1));
+    ++stores_;
+  }
+  void store(int64_t key, std::string_view value) {
+    socket_.put(kHeadOfName);
+    socket_.put(Name(key));
+    socket_.put(head_);
+    socket_.put(value);
+  }
+  void end_store() { socket_.put("\r\n"); }
+  void expect_stored() {
+    for (; stores_ > 0; --stores_)
+      if (const std::string_view line = socket_.take_line(); line != "+OK") not_stored(line);
   }
 
-  void fill(KeySpan keys, const std::vector<float>& value) override {
-    begin("MSET");
-    for (const int64_t& key : keys) {
-      add(bytes_of(key), sizeof key);
-      add(reinterpret_cast<const char*>(value.data()), kValueBytes);
+ private:
+  static constexpr std::string_view kHeadOfName = "\r\n$8\r\n";
+  static_assert(kName == 8);
+
+  StoreSocket& socket_;
+  const size_t bytes_;
+  const std::string head_;  // of a value
+  size_t stores_ = 0;       // commands that are still to be answered
+};
+
+// memcached's binary protocol: quiet gets and sets, and no-ops behind them, which answer for those that have
+// nothing to say.
+class Binary {
+ public:
+  Binary(StoreSocket& socket, size_t bytes) : socket_(socket), bytes_(bytes) {}
+
+  void ask(StoreConnection::KeySpan keys) {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      put_header(kGetQuietly, kName, 0, kName, static_cast<uint32_t>(i));
+      socket_.put(Name(keys[i]));
     }
-    end();
+    put_header(kNoOp, 0, 0, 0, 0);
+  }
+  void begin(size_t) {}
+  std::string_view next(size_t i, int64_t key) {
+    const Header header = take_header();
+    if (header.operation != kGetQuietly || header.status != 0 || header.opaque != i ||
+        be32toh(header.body) != kFlags + bytes_)
+      missing(key, fmt::format("operation {}, status {}", header.operation, be16toh(header.status)));
+    return socket_.take(kFlags + bytes_).substr(kFlags);
+  }
+  void end() {
+    if (const Header header = take_header(); header.operation != kNoOp)
+      fail(ErrorCode::kInternal, "memcached answers more than it was asked for");
+  }
+
+  void begin_store(size_t) {}
+  void store(int64_t key, std::string_view value) {
+    constexpr std::array<char, 8> kFlagsAndExpiry{};
+    put_header(kSetQuietly, kName, kFlagsAndExpiry.size(), kFlagsAndExpiry.size() + kName + bytes_, 0);
+    socket_.put({kFlagsAndExpiry.data(), kFlagsAndExpiry.size()});
+    socket_.put(Name(key));
+    socket_.put(value);
+  }
+  void end_store() {}
+  void expect_stored() {
+    put_header(kNoOp, 0, 0, 0, 0);
+    socket_.send_all();
+    if (const Header header = take_header(); header.operation != kNoOp)
+      not_stored(fmt::format("status {}", be16toh(header.status)));
+  }
+
+ private:
+  enum Operation : uint8_t { kGetQuietly = 0x09, kNoOp = 0x0a, kSetQuietly = 0x11 };
+  static constexpr size_t kFlags = 4;
+
+  // Numbers of several bytes are big-endian; opaque ones come back as they are.
+  struct Header {
+    uint8_t magic, operation;
+    uint16_t name_size;
+    uint8_t extras_size, type;
+    uint16_t status;  // of an answer
+    uint32_t body, opaque;
+    uint64_t version;
+  };
+  static_assert(sizeof(Header) == 24);
+
+  void put_header(Operation operation, size_t name, size_t extras, size_t body, uint32_t opaque) {
+    const Header header{0x80, operation, htobe16(static_cast<uint16_t>(name)), static_cast<uint8_t>(extras),
+                        0,    0,         htobe32(static_cast<uint32_t>(body)), opaque,
+                        0};
+    socket_.put({reinterpret_cast<const char*>(&header), sizeof header});
+  }
+  Header take_header() {
+    Header header;
+    std::memcpy(&header, socket_.take(sizeof header).data(), sizeof header);
+    if (header.magic != 0x81) fail(ErrorCode::kInternal, "memcached answers in another protocol");
+    return header;
+  }
+
+  StoreSocket& socket_;
+  const size_t bytes_;
+};
+
+// memcached's meta protocol, which is text.
+class Meta {
+ public:
+  Meta(StoreSocket& socket, size_t bytes)
+      : socket_(socket),
+        bytes_(bytes),
+        head_(fmt::format("VA {}", bytes)),
+        set_end_(fmt::format(" {} q\r\n", bytes)) {}
+
+  void ask(StoreConnection::KeySpan keys) {
+    for (const int64_t key : keys) {
+      socket_.put("mg ");
+      socket_.put(Name(key));
+      socket_.put(" v\r\n");
+    }
+  }
+  void begin(size_t) {}
+  std::string_view next(size_t, int64_t key) {
+    if (const std::string_view line = socket_.take_line(); line != head_) missing(key, line);
+    return socket_.take(bytes_ + 2).substr(0, bytes_);
+  }
+  void end() {}
+
+  void begin_store(size_t) {}
+  void store(int64_t key, std::string_view value) {
+    socket_.put("ms ");
+    socket_.put(Name(key));
+    socket_.put(set_end_);
+    socket_.put(value);
+    socket_.put("\r\n");
+  }
+  void end_store() {}
+  void expect_stored() {
+    socket_.put("mn\r\n");
+    socket_.send_all();
+    if (const std::string_view line = socket_.take_line(); line != "MN") not_stored(line);
+  }
+
+ private:
+  StoreSocket& socket_;
+  const size_t bytes_;
+  const std::string head_, set_end_;
+};
+
+template <class Protocol>
+class Connection final : public StoreConnection {
+ public:
+  Connection(const std::string& path, size_t floats)
+      : socket_(path), protocol_(socket_, floats * sizeof(float)), value_(floats) {}
+
+  void fill(KeySpan keys, size_t chunk, std::span<const float> value) override {
+    if (value.size() != value_.size())
+      fail(ErrorCode::kInternal, "a value of {} floats, not {}", value.size(), value_.size());
+    in_chunks(keys, chunk,
+              [&](size_t, KeySpan some) { store(some, [&](size_t) { return bytes_of(value); }); });
     expect_stored();
   }
 
-  // All reads are sent first: while the server reads the rows of a chunk, those before it are changed.
-  void update(KeySpan keys, size_t chunk, const Change& change) override {
-    for (size_t first = 0; first < keys.size(); first += chunk) {
-      begin("MGET");
-      for (const int64_t& key : part(keys, first, chunk)) add(bytes_of(key), sizeof key);
-      end();
-    }
-    for (size_t first = 0; first < keys.size(); first += chunk) {
-      const KeySpan some = part(keys, first, chunk);
-      const Reply reply = read();
-      if (reply->type != REDIS_REPLY_ARRAY || reply->elements != some.size())
-        fail(ErrorCode::kInternal, "redis does not answer MGET: {}",
-             reply->str ? reply->str : "too few values");
-      begin("MSET");
+  void read(KeySpan keys, size_t chunk, const Visit& visit) override {
+    ask(keys, chunk);
+    in_chunks(keys, chunk, [&](size_t first, KeySpan some) {
+      protocol_.begin(some.size());
       for (size_t i = 0; i < some.size(); ++i) {
-        const redisReply& value = *reply->element[i];
-        if (value.type != REDIS_REPLY_STRING || value.len != kValueBytes)
-          fail(ErrorCode::kInternal, "redis has no row of key {}", some[i]);
-        change(first + i, reinterpret_cast<float*>(value.str));
-        add(bytes_of(some[i]), sizeof some[i]);
-        add(value.str, value.len);
+        take_value(i, some[i]);
+        visit(first + i, value_);
       }
-      end();
-      int is_written = 0;
-      redisBufferWrite(context_.get(), &is_written);
-    }
-    for (size_t first = 0; first < keys.size(); first += chunk) expect_stored();
+      protocol_.end();
+    });
+  }
+
+  void update(KeySpan keys, size_t chunk, const Change& change) override {
+    ask(keys, chunk);
+    in_chunks(keys, chunk, [&](size_t first, KeySpan some) {
+      protocol_.begin(some.size());
+      store(some, [&](size_t i) {
+        take_value(i, some[i]);
+        change(first + i, value_);
+        return bytes_of(value_);
+      });
+      protocol_.end();
+    });
+    expect_stored();
   }
 
  private:
-  struct Free {
-    void operator()(redisContext* context) const { redisFree(context); }
-    void operator()(redisReply* reply) const { freeReplyObject(reply); }
-  };
-  using Reply = std::unique_ptr<redisReply, Free>;
+  static void in_chunks(KeySpan keys, size_t chunk, const std::function<void(size_t, KeySpan)>& visit) {
+    for (size_t first = 0; first < keys.size(); first += chunk)
+      visit(first, keys.subspan(first, std::min(chunk, keys.size() - first)));
+  }
 
-  static KeySpan part(KeySpan keys, size_t first, size_t chunk) {
-    return keys.subspan(first, std::min(chunk, keys.size() - first));
+  void ask(KeySpan keys, size_t chunk) {
+    in_chunks(keys, chunk, [&](size_t, KeySpan some) {
+      protocol_.ask(some);
+      socket_.send_some();
+    });
+    socket_.send_all();
   }
-  void begin(const char* command) {
-    words_.clear();
-    lengths_.clear();
-    add(command, std::strlen(command));
+  // Into value_, since what was received need not be aligned.
+  void take_value(size_t i, int64_t key) {
+    const std::string_view value = protocol_.next(i, key);
+    std::memcpy(value_.data(), value.data(), value.size());
   }
-  void add(const char* word, size_t length) {
-    words_.push_back(word);
-    lengths_.push_back(length);
-  }
-  void end() {
-    redisAppendCommandArgv(context_.get(), static_cast<int>(words_.size()), words_.data(), lengths_.data());
-  }
-  Reply read() {
-    void* reply = nullptr;
-    if (redisGetReply(context_.get(), &reply) != REDIS_OK)
-      fail(ErrorCode::kUnavailable, "redis: {}", context_->errstr);
-    return Reply(static_cast<redisReply*>(reply));
+  template <class Value>
+  void store(KeySpan keys, const Value& value) {
+    protocol_.begin_store(keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) protocol_.store(keys[i], value(i));
+    protocol_.end_store();
+    socket_.send_some();
   }
   void expect_stored() {
-    const Reply reply = read();
-    if (reply->type != REDIS_REPLY_STATUS)
-      fail(ErrorCode::kInternal, "redis does not store rows: {}", reply->str ? reply->str : "no status");
+    socket_.send_all();
+    protocol_.expect_stored();
   }
 
-  const std::unique_ptr<redisContext, Free> context_;
-  std::vector<const char*> words_;
-  std::vector<size_t> lengths_;
+  StoreSocket socket_;
+  Protocol protocol_;
+  std::vector<float> value_;
 };
 
-// A handle for reads and one for buffered writes without answers: as fast as libmemcached gets.
-class MemcachedConnection final : public StoreConnection {
- public:
-  explicit MemcachedConnection(const std::string& path) {
-    for (memcached_st* const handle : {reads_.get(), writes_.get()}) {
-      memcached_server_add_unix_socket(handle, path.c_str());
-      memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, 1);
-    }
-    memcached_behavior_set(writes_.get(), MEMCACHED_BEHAVIOR_NOREPLY, 1);
-    memcached_behavior_set(writes_.get(), MEMCACHED_BEHAVIOR_BUFFER_REQUESTS, 1);
-  }
-
-  void fill(KeySpan keys, const std::vector<float>& value) override {
-    for (const int64_t& key : keys) set(key, value.data());
-    wait_for_writes(keys[0]);
-  }
-
-  void update(KeySpan keys, size_t chunk, const Change& change) override {
-    values_.resize(std::min(chunk, keys.size()) * kStoredNumbers);
-    for (size_t first = 0; first < keys.size(); first += chunk) {
-      const KeySpan some = keys.subspan(first, std::min(chunk, keys.size() - first));
-      get(some);
-      for (size_t i = 0; i < some.size(); ++i) {
-        float* const value = values_.data() + i * kStoredNumbers;
-        change(first + i, value);
-        set(some[i], value);
-      }
-    }
-    wait_for_writes(keys[0]);
-  }
-
- private:
-  struct Free {
-    void operator()(memcached_st* handle) const { memcached_free(handle); }
-  };
-
-  // Into values_. The server answers in order of the keys.
-  void get(KeySpan keys) {
-    pointers_.clear();
-    lengths_.assign(keys.size(), sizeof(int64_t));
-    for (const int64_t& key : keys) pointers_.push_back(bytes_of(key));
-    check(memcached_mget(reads_.get(), pointers_.data(), lengths_.data(), keys.size()));
-    memcached_result_st result;
-    memcached_result_create(reads_.get(), &result);
-    size_t got = 0;
-    memcached_return_t rc = MEMCACHED_SUCCESS;
-    while (memcached_fetch_result(reads_.get(), &result, &rc) != nullptr && got < keys.size()) {
-      if (memcached_result_length(&result) != kValueBytes ||
-          std::memcmp(memcached_result_key_value(&result), pointers_[got], sizeof(int64_t)) != 0)
-        break;
-      std::memcpy(values_.data() + got++ * kStoredNumbers, memcached_result_value(&result), kValueBytes);
-    }
-    memcached_result_free(&result);
-    if (got != keys.size()) fail(ErrorCode::kInternal, "memcached has no row of key {}", keys[got]);
-  }
-  void set(const int64_t& key, const float* value) {
-    const memcached_return_t rc = memcached_set(writes_.get(), bytes_of(key), sizeof key,
-                                                reinterpret_cast<const char*>(value), kValueBytes, 0, 0);
-    if (rc != MEMCACHED_BUFFERED) check(rc);
-  }
-  // A read behind the writes, on their connection.
-  void wait_for_writes(const int64_t& key) {
-    size_t size = 0;
-    uint32_t flags = 0;
-    memcached_return_t rc = MEMCACHED_SUCCESS;
-    std::free(memcached_get(writes_.get(), bytes_of(key), sizeof key, &size, &flags, &rc));
-    check(rc);
-  }
-  static void check(memcached_return_t rc) {
-    if (rc != MEMCACHED_SUCCESS) fail(ErrorCode::kInternal, "memcached: {}", memcached_strerror(nullptr, rc));
-  }
-
-  const std::unique_ptr<memcached_st, Free> reads_{memcached_create(nullptr)},
-      writes_{memcached_create(nullptr)};
-  std::vector<const char*> pointers_;
-  std::vector<size_t> lengths_;
-  std::vector<float> values_;
-};
+constexpr std::string_view kRedis[] = {"resp"}, kMemcached[] = {"binary", "meta"};
 
 }  // namespace
 
-std::unique_ptr<StoreConnection> connect_store(const std::string& kind, const std::string& path) {
-  if (kind == "redis") return std::make_unique<RedisConnection>(path);
-  return std::make_unique<MemcachedConnection>(path);
+std::span<const std::string_view> store_protocols(std::string_view kind) {
+  if (kind == "redis") return kRedis;
+  if (kind == "memcached") return kMemcached;
+  fail(ErrorCode::kInternal, "'{}' is no server of the benchmark", kind);
+}
+
+std::unique_ptr<StoreConnection> connect_store(std::string_view protocol, const std::string& path,
+                                               size_t floats) {
+  if (protocol == "resp") return std::make_unique<Connection<Resp>>(path, floats);
+  if (protocol == "binary") return std::make_unique<Connection<Binary>>(path, floats);
+  if (protocol == "meta") return std::make_unique<Connection<Meta>>(path, floats);
+  fail(ErrorCode::kInternal, "'{}' is no protocol of the benchmark", protocol);
 }
 
 }  // namespace embers

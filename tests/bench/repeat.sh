@@ -1,10 +1,11 @@
 #!/bin/bash
 # usage: repeat.sh N BENCH [OPTIONS...]: runs `embers bench BENCH OPTIONS` N times, one run after another, and prints the median
 # and the range of every target over the runs, beside its limit. Figures in the documents come from this, with N of at least 5 and
-# the machine that it names. EMBERS_PROGRAM is the program, otherwise build/embers of this tree; KEEP is a folder for the reports.
+# the machine that it names. EMBERS_PROGRAM is the program, otherwise build/embers of this tree. KEEP is a folder for the reports,
+# BENCH-RUN.json, which must have none of this benchmark yet; plots.py draws from them.
 set -euo pipefail
 if [ $# -lt 2 ] || ! [ "$1" -gt 0 ] 2>/dev/null; then
-  sed -n '2,4s/^# //p' "$0" >&2
+  sed -n '2,5s/^# //p' "$0" >&2
   exit 2
 fi
 runs="$1" bench="$2"
@@ -13,6 +14,10 @@ program="${EMBERS_PROGRAM:-$(dirname "$0")/../../build/embers}"
 reports="${KEEP:-$(mktemp -d)}"
 mkdir -p "$reports"
 [ -n "${KEEP:-}" ] || trap 'rm -rf "$reports"' EXIT
+if compgen -G "$reports/$bench-*.json" > /dev/null; then
+  echo "$reports has reports of $bench already, which would count as these runs: name another folder in KEEP" >&2
+  exit 2
+fi
 failed=0
 for ((run = 1; run <= runs; ++run)); do
   echo "run $run of $runs" >&2

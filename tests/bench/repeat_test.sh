@@ -25,6 +25,20 @@ expect "a CPU, 2 cores, L3 32 MiB, memory 1 GiB"
 expect "a.speed                                          4.500     1.500     9.500     at least 4    2/3     10.000"
 expect "a.size                                           2.000     1.000     3.000      at most 9    3/3"
 
+rm "$dir/count"
+KEEP="$dir/runs" EMBERS_PROGRAM="$dir/embers" "$repeat" 2 engine > "$dir/out"
+expect "a.size                                           1.500     1.000     2.000"
+for run in 1 2; do
+  grep -qF "\"value\": $run," "$dir/runs/engine-$run.json" || { echo "the report of run $run is not kept"; exit 1; }
+done
+if KEEP="$dir/runs" EMBERS_PROGRAM="$dir/embers" "$repeat" 1 engine > "$dir/out" 2>&1; then
+  echo "reports of other runs counted as these"
+  exit 1
+fi
+expect "has reports of engine already"
+KEEP="$dir/runs" EMBERS_PROGRAM="$dir/embers" "$repeat" 1 wire > "$dir/out"  # those of another benchmark do not matter
+expect "1 runs"
+
 if EMBERS_PROGRAM="$dir/embers" "$repeat" 2 engine --fail > "$dir/out" 2>&1; then
   echo "failed runs went unnoticed"
   exit 1
