@@ -1,6 +1,7 @@
 // A launcher in an allocation whose controller does not answer.
 #include <csignal>
 
+#include "base/host.h"
 #include "tests/launch/launcher.h"
 #include "tests/support/pretended_slurm.h"
 
@@ -13,7 +14,9 @@ class Allocation {
  public:
   explicit Allocation(const JobFolder& folder) : folder_(folder), commands_(folder) {
     for (const auto& [name, value] : variables_) setenv(name.c_str(), value.c_str(), 1);
-    commands_.command("srun", "while [ \"${1#--}\" != \"$1\" ]; do shift; done; exec \"$@\"");
+    // The first word of a step is its --job-name.
+    commands_.command("srun", "echo $$ > " + folder.path("srun.\"${1#--job-name=}\"") +
+                                  "; while [ \"${1#--}\" != \"$1\" ]; do shift; done; exec \"$@\"");
     commands_.command("scontrol", "case \"$2\" in hostnames) echo localhost;; esac");
     commands_.command("squeue", "echo asked >> " + folder.path("asked") + "; until [ -e " +
                                     folder.path("answers") + " ]; do sleep 0.05; done; echo localhost");
@@ -21,6 +24,9 @@ class Allocation {
   ~Allocation() {
     for (const auto& [name, value] : variables_) unsetenv(name.c_str());
   }
+  void command(const std::string& name, const std::string& script) const { commands_.command(name, script); }
+  // The srun of the member with this label.
+  pid_t srun(const std::string& label) const { return std::stoi(folder_.read("srun." + label)); }
   void answer(bool answers) const {
     if (answers)
       folder_.write("answers", "");
@@ -66,6 +72,27 @@ TEST(LaunchInSlurm, FollowsMembersAndSignalsWhileTheControllerDoesNotAnswer) {
   EXPECT_TRUE(wait_until([&] { return launcher.process().has_printed("w2 ended: "); })) << launcher.output();
   launcher.process().signal(SIGINT);
   EXPECT_EQ(launcher.process().wait(60), 0) << launcher.output();
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
+TEST(LaunchInSlurm, EndsWithoutAScancelThatHangsAndSaysWhatMayStillRun) {
+  JobFolder folder;
+  const Allocation allocation(folder);
+  Launcher launcher(folder,
+                    Words{"--scheduler", "slurm", "--shards", "1", "--workers", "1"} + endless(folder));
+  ASSERT_TRUE(launcher.trains()) << launcher.output();
+  const pid_t master = allocation.srun("master");
+  allocation.command("scontrol",
+                     "echo StepId=7.0 SrunHost:Pid=" + host_name() + ":" + std::to_string(master));
+  allocation.command("scancel", "exec sleep 1000");
+  ::kill(master, SIGSTOP);  // so that it does not end the job after the first signal
+  launcher.process().signal(SIGINT);
+  ASSERT_TRUE(wait_until([&] { return launcher.process().has_printed("a second one ends everything"); }))
+      << launcher.output();
+  launcher.process().signal(SIGINT);
+  EXPECT_EQ(launcher.process().wait(60), 128 + SIGINT) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("job 7 may still run: 7.0.")) << launcher.output();
+  EXPECT_TRUE(launcher.process().has_printed("'scancel --signal=KILL 7.0'")) << launcher.output();
   EXPECT_TRUE(launcher.leaves_nothing());
 }
 

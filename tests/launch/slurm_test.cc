@@ -1,12 +1,17 @@
 // Where members go in a Slurm allocation, and what is submitted.
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "apps/launch/slurm/commands/commands.h"
 #include "apps/launch/slurm/commands/steps.h"
 #include "apps/launch/slurm/places.h"
 #include "apps/launch/slurm/starter.h"
 #include "apps/launch/slurm/submit.h"
+#include "base/host.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
@@ -93,6 +98,60 @@ TEST(SlurmSteps, AreKnownByTheSrunThatStartedThem) {
   EXPECT_EQ(steps_started_by({101}, "other", said), Steps{"7.2"});
   EXPECT_EQ(steps_started_by({}, "login", said), Steps());
   EXPECT_EQ(steps_started_by({100}, "login", "No job steps in the system\n"), Steps());
+}
+
+// Slurm's commands as scripts of one line, first in PATH.
+class Commands {
+ public:
+  Commands() { setenv("PATH", (dir_.path().string() + ":" + path_).c_str(), 1); }
+  ~Commands() { setenv("PATH", path_.c_str(), 1); }
+  void add(const std::string& name, const std::string& script) const {
+    std::ofstream(dir_ / name) << "#!/bin/sh\n" << script << '\n';
+    std::filesystem::permissions(dir_ / name, std::filesystem::perms::owner_all);
+  }
+  std::string file(const std::string& name) const { return dir_ / name; }
+
+ private:
+  const testing_support::TempDir dir_;
+  const std::string path_ = std::getenv("PATH");
+};
+
+constexpr std::chrono::milliseconds kSoon(50);
+
+TEST(SlurmSteps, ThatScancelDoesNotEndInTimeAreNamed) {
+  const Commands commands;
+  commands.add("scancel", "exec sleep 1000");
+  testing_support::expect_error(ErrorCode::kTimeout,
+                                {"scancel did not answer within 0.05 s", "job 7 may still run: 7.0, 7.2.",
+                                 "'scancel --signal=KILL 7.0 7.2'", "'scancel 7'"},
+                                [] {
+                                  cancel("7", {"7.0", "7.2"}, kSoon);
+                                });
+}
+
+TEST(SlurmSteps, ThatCannotBeListedInTimeAreNamedByTheirSruns) {
+  const Commands commands;
+  commands.add("scontrol", "exec sleep 1000");
+  commands.add("scancel", "touch " + commands.file("cancelled"));
+  testing_support::expect_error(ErrorCode::kTimeout,
+                                {"scontrol did not answer within 0.05 s", "process 100, 101 of ",
+                                 "'scontrol show steps 7'", "'scancel 7'"},
+                                [] {
+                                  cancel_steps("7", {100, 101}, kSoon);
+                                });
+  EXPECT_FALSE(std::filesystem::exists(commands.file("cancelled")));
+}
+
+TEST(SlurmSteps, OfTheseSrunsAreCancelled) {
+  const Commands commands;
+  commands.add("scontrol", "echo StepId=7.1 SrunHost:Pid=" + host_name() +
+                               ":101; echo StepId=7.2 SrunHost:Pid=" + host_name() + ":102");
+  commands.add("scancel", "echo \"$@\" >> " + commands.file("said"));
+  cancel_steps("7", {101});
+  cancel_steps("7", {103});  // has no step: nothing is cancelled
+  cancel_steps("7", {});
+  std::ifstream said(commands.file("said"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(said), {}), "--quiet --signal=KILL 7.1\n");
 }
 
 TEST(SlurmPlaces, NobodyIsSentToANodeThatFailed) {

@@ -1,6 +1,7 @@
 #include "apps/launch/slurm/starter.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -21,6 +22,15 @@ constexpr auto kMostOfALook = std::chrono::seconds(15);
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+// cancel_steps() for those who go on without the steps. Says what may be left.
+void cancel_or_say(const std::string& job, const std::set<pid_t>& sruns) {
+  try {
+    cancel_steps(job, sruns);
+  } catch (const Error& e) {
+    spdlog::warn("{}", e.what());
+  }
 }
 
 }  // namespace
@@ -158,7 +168,7 @@ std::vector<Ended> SlurmStarter::ended() {
 SlurmStarter::~SlurmStarter() {
   std::set<pid_t> sruns;
   for (const auto& [label, pid] : groups().leaders()) sruns.insert(pid);
-  cancel_steps(allocation_.job.id, sruns);
+  cancel_or_say(allocation_.job.id, sruns);
 }
 
 // One in a job of its own is left to Slurm: its child is an sbatch, with which that job would not end.
@@ -168,7 +178,7 @@ void SlurmStarter::end_lost(const Member& member) {
   const auto srun = leaders.find(member.label());
   if (node == nodes_.end() || srun == leaders.end()) return;
   places_.avoid(node->second);
-  cancelling_.emplace_back([job = allocation_.job.id, pid = srun->second] { cancel_steps(job, {pid}); });
+  cancelling_.emplace_back([job = allocation_.job.id, pid = srun->second] { cancel_or_say(job, {pid}); });
   HostStarter::end_lost(member);
 }
 

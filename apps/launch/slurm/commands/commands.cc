@@ -15,8 +15,6 @@ namespace {
 
 namespace bp = boost::process;
 
-constexpr int kTookTooLong = 124;  // as of timeout(1)
-
 struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
@@ -75,7 +73,7 @@ std::optional<SlurmAnswer> SlurmCommand::answer() {
   if (!i.child.running()) return i.said(i.child.exit_code());
   if (!i.end_by || Impl::Clock::now() < *i.end_by) return std::nullopt;
   end(i.child);
-  SlurmAnswer late = i.said(kTookTooLong);
+  SlurmAnswer late = i.said(SlurmAnswer::kTookTooLong);
   late.errors += i.name + " did not answer in time\n";
   return late;
 }
@@ -89,7 +87,9 @@ SlurmAnswer SlurmCommand::wait() {
   return impl_->said(impl_->child.exit_code());
 }
 
-SlurmAnswer run_slurm(const Words& words) { return SlurmCommand(words).wait(); }
+SlurmAnswer run_slurm(const Words& words, std::optional<std::chrono::milliseconds> most) {
+  return SlurmCommand(words, most).wait();
+}
 
 std::string as_pattern(const std::string& path) {
   std::string pattern;

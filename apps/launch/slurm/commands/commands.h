@@ -13,7 +13,8 @@ namespace embers::launch {
 
 // What a command of Slurm's said.
 struct SlurmAnswer {
-  int status = 0;  // its exit status; 127 when there is no such command, 124 when it took too long
+  static constexpr int kTookTooLong = 124;  // as of timeout(1)
+  int status = 0;  // its exit status; 127 when there is no such command, or kTookTooLong
   std::string output, errors;
 
   std::vector<std::string> lines() const;  // of its output
@@ -41,8 +42,8 @@ class SlurmCommand {
 };
 
 // Runs it to its end, which takes some hundredths of a second, or many seconds where Slurm's controller is
-// slow.
-SlurmAnswer run_slurm(const Words& words);
+// slow. `most`: as SlurmCommand's.
+SlurmAnswer run_slurm(const Words& words, std::optional<std::chrono::milliseconds> most = {});
 
 // The path as sbatch's --output takes it, where % has a meaning.
 std::string as_pattern(const std::string& path);

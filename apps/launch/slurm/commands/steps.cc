@@ -1,5 +1,7 @@
 #include "apps/launch/slurm/commands/steps.h"
 
+#include <fmt/ranges.h>
+
 #include <sstream>
 
 #include "apps/launch/slurm/commands/commands.h"
@@ -10,6 +12,8 @@ namespace embers::launch {
 namespace {
 
 std::string short_name(const std::string& host) { return host.substr(0, host.find('.')); }
+
+double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -35,16 +39,27 @@ std::vector<std::string> steps_started_by(const std::set<pid_t>& sruns, const st
   return steps;
 }
 
-void cancel_steps(const std::string& job, const std::set<pid_t>& sruns) {
+void cancel(const std::string& job, const std::vector<std::string>& steps, std::chrono::milliseconds most) {
+  if (steps.empty()) return;
+  std::vector<std::string> words{"scancel", "--quiet", "--signal=KILL"};
+  words.insert(words.end(), steps.begin(), steps.end());
+  if (run_slurm(words, most).status == SlurmAnswer::kTookTooLong)
+    fail(ErrorCode::kTimeout,
+         "scancel did not answer within {:g} s, so steps of Slurm's job {} may still run: {}. When Slurm "
+         "answers again, end them with 'scancel --signal=KILL {}', or the whole job with 'scancel {}'",
+         seconds(most), job, fmt::join(steps, ", "), fmt::join(steps, " "), job);
+}
+
+void cancel_steps(const std::string& job, const std::set<pid_t>& sruns, std::chrono::milliseconds most) {
   if (sruns.empty()) return;
-  try {
-    const SlurmAnswer said = run_slurm({"scontrol", "--oneliner", "show", "steps", job});
-    std::vector<std::string> words{"scancel", "--quiet", "--signal=KILL"};
-    const auto steps = steps_started_by(sruns, host_name(), said.output);
-    words.insert(words.end(), steps.begin(), steps.end());
-    if (!steps.empty()) run_slurm(words);
-  } catch (const Error&) {  // what is left ends with the allocation
-  }
+  const SlurmAnswer said = run_slurm({"scontrol", "--oneliner", "show", "steps", job}, most);
+  if (said.status == SlurmAnswer::kTookTooLong)
+    fail(ErrorCode::kTimeout,
+         "scontrol did not answer within {:g} s, so steps of Slurm's job {} may still run: those whose srun "
+         "was process {} of {}. When Slurm answers again, 'scontrol show steps {}' lists steps with their "
+         "sruns, and 'scancel --signal=KILL STEP' ends one; 'scancel {}' ends the whole job",
+         seconds(most), job, fmt::join(sruns, ", "), host_name(), job, job);
+  cancel(job, steps_started_by(sruns, host_name(), said.output), most);
 }
 
 }  // namespace embers::launch

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,9 +13,19 @@ namespace embers::launch {
 std::vector<std::string> steps_started_by(const std::set<pid_t>& sruns, const std::string& host,
                                           const std::string& said);
 
-// Ends these steps of the job at once, wherever they run. The sruns are processes of this host, which may
-// have ended. Asks Slurm, so it takes some hundredths of a second, or several seconds where Slurm does not
-// answer.
-void cancel_steps(const std::string& job, const std::set<pid_t>& sruns);
+// How long a command that ends steps may take. Where Slurm's controller hangs, so does scancel, and whoever
+// ends members would wait with it.
+constexpr std::chrono::milliseconds kMostOfCancelling = std::chrono::seconds(10);
+
+// Ends these steps of the job at once, wherever they run. Takes some hundredths of a second, and `most` where
+// Slurm does not answer: kTimeout then, with the steps that may still run and how to end them. kInvalid when
+// scancel cannot be started.
+void cancel(const std::string& job, const std::vector<std::string>& steps,
+            std::chrono::milliseconds most = kMostOfCancelling);
+
+// The same for the steps that these sruns have started. The sruns are processes of this host, which may have
+// ended. Asks Slurm first for their steps, which takes `most` at most, too.
+void cancel_steps(const std::string& job, const std::set<pid_t>& sruns,
+                  std::chrono::milliseconds most = kMostOfCancelling);
 
 }  // namespace embers::launch
