@@ -4,246 +4,212 @@
 // wide_deep, deepfm and dlrm (dim 16; layers: the zoo's default ones, and with --large those of DeepRec's
 // modelzoo) on generated Criteo data, ids hashed to 100 000 a column, batch 2048, Adam. Both read the same
 // minibatches by the same reader, in the same order; the plain process, this one, reads the next minibatch on
-// a thread of its own while it trains. Sides take turns: embers, plain with one thread, plain with two; each
-// begins anew, and only the epochs after the first count, when every row is there. A side's time is its
-// median epoch, that of the plain side with the better number of threads. embers pulls a minibatch's rows
-// before the gradients of the one before are applied (prefetch 1); its least test loss must agree with that
-// of a plain run, not timed, that applies gradients as late.
+// a thread of its own while it trains. It has its tables in one of two ways, as an EmbeddingBag each with
+// SparseAdam, or as one matrix with Adam in one loop (bench/peers/plain_tables.h). Sides take turns in the
+// harness's way, each run from the beginning; both ways, one thread and two, and both scheduling policies are
+// tried, and the best one counts. Only the epochs after the first count, when every row is there, and a run's
+// time is its median epoch. embers pulls a minibatch's rows before the gradients of the one before are
+// applied (prefetch 1); its least test loss must agree with that of a plain run, not timed, that applies
+// gradients as late.
 //
 //   train.<model>            examples a second of embers over plain
-//   train.<model>.embedding  plain: lookups, their backward and SparseAdam; embers: all of the worker's time
-//                            but forward and backward of the dense part
+//   train.<model>.cpu        the same for a second of all threads of all processes. Start and first epoch do
+//                            not count: embers' are measured by a job of one epoch. Evaluations do, on both
+//                            sides
+//   train.<model>.embedding  plain: lookups, their backward and SparseAdam, where that takes least; embers:
+//   all
+//                            of the worker's time but forward and backward of the dense part
 //   train.dedupe_mids        M ids a second that dedupe takes, where ids fit the cache
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <filesystem>
 #include <fstream>
-#include <future>
+#include <map>
 
 #include "base/errors.h"
 #include "bench/harness/bench.h"
+#include "bench/harness/processes.h"
 #include "bench/models/dedupe.h"
 #include "bench/models/job.h"
-#include "bench/peers/plain_models.h"
-#include "data/dataset.h"
+#include "bench/models/plain_run.h"
 #include "data/synth.h"
-#include "model/step.h"
 
 namespace embers {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array<uint32_t, 2> kThreads{1, 2};
-constexpr double kHopeless =
-    3;  // a number of threads is given up on when it is this many times slower than another
-
 const std::array<JobShape, 3> kDefault{{{"wide_deep", ""}, {"deepfm", ""}, {"dlrm", ""}}};
 const std::array<JobShape, 3> kLarge{{{"wide_deep", "hidden = [1024, 512, 256]"},
                                       {"deepfm", "hidden = [1024, 256, 32]"},
                                       {"dlrm", "bottom = [512, 256, 64]\ntop = [512, 256]"}}};
 
-// How long a run is.
+// How long a comparison is.
 struct Length {
   uint64_t rows;
   uint32_t epochs;
-  int rounds;
+  size_t tries, rounds;
   double farthest;  // that losses may be apart; after few steps, it shows which gradients were late
 };
 
-// One epoch of a side, per example.
-struct Epoch {
-  double seconds = 0, dense = 0, embedding = 0;
-  Json parts;  // seconds
-};
-
-struct Run {
-  std::vector<Epoch> epochs;    // after the first
-  double first_loss = 0;        // training, first epoch
-  double test_loss = INFINITY;  // the least after an epoch
-};
-
-Run run_embers(const std::string& job_file, const std::string& dir) {
-  const Json report = run_as_processes(job_file, dir);
-  Run run;
-  for (const Json& epoch : report["epochs"]) {
-    const auto examples = epoch["examples"].get<double>();
-    const double seconds = epoch["seconds"].get<double>() / examples;
-    const double dense = epoch["stage_seconds"]["dense"].get<double>() / examples;
-    run.epochs.push_back({seconds, dense, seconds - dense, epoch["stage_seconds"]});
-    for (Json& part : run.epochs.back().parts) part = part.get<double>() / examples;
-    run.test_loss = std::min(run.test_loss, epoch["test_loss"].get<double>());
-  }
-  run.first_loss = report["epochs"][0]["loss"].get<double>();
-  run.epochs.erase(run.epochs.begin());
-  return run;
-}
-
-// Of this process, all threads.
-double cpu_seconds() {
+// Of all that this process has waited for.
+double cpu_seconds_of_children() {
   rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
+  getrusage(RUSAGE_CHILDREN, &usage);
   const auto seconds = [](const timeval& t) {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Minibatches of an epoch in order, the next one read on a thread of its own.
-class ReadAhead {
+// The sides of one model.
+class Comparison {
  public:
-  ReadAhead(const std::shared_ptr<const data::Dataset>& dataset, bool shuffle, uint64_t epoch)
-      : minibatches_(dataset->minibatches()),
-        epoch_(epoch),
-        reader_(data::MinibatchReader::make(dataset, shuffle)) {
-    read();
+  Comparison(const JobShape& shape, const Length& length, const std::string& dir)
+      : shape_(shape), length_(length), dir_(dir), job_(job_of(length.epochs)) {
+    job_of(1);
+    train_ = data::Dataset::open(job_, data::Split::kTrain, "");
+    test_ = data::Dataset::open(job_, data::Split::kTest, "");
+    late_ = run_plain(job_, train_, test_, 1, {true, true});
+    // Its processes choose their scheduling policies themselves.
+    contest_.add("embers", "its own", [this] { return keep("embers, its own", run_embers()); });
+    for (const uint32_t threads : {1u, 2u})
+      for (const bool stacked : {true, false}) add_plain(threads, stacked);
   }
-  bool more() const { return next_.valid(); }
-  data::Minibatch next() {
-    data::Minibatch minibatch = next_.get();
-    read();
-    return minibatch;
+
+  Json measure() {
+    contest_.choose(length_.tries);
+    contest_.measure(length_.rounds);
+    const std::string one = plain_side(1), two = plain_side(2), best = contest_.fastest({one, two});
+    const std::string thrifty = contest_.cpu_seconds(one).value < contest_.cpu_seconds(two).value ? one : two;
+    speed_ = contest_.speed("embers", best);
+    thrift_ = contest_.thrift("embers", thrifty);
+    const Epoch embers = last("embers").median(), plain = last(best).median();
+    double embedding = INFINITY;
+    for (const auto& [name, runs] : runs_)
+      if (name.starts_with("plain")) embedding = std::min(embedding, median_embedding(runs));
+    embedding_ = embedding / median_embedding(runs_.at(name_of("embers")));
+    const auto us = [](double seconds) { return seconds * 1e6; };
+    fmt::print(
+        "{:<9} {:<7}  {:8.0f} {:6.2f} {:6.2f} {:6.2f}  {:8.0f} {:6.2f} {:6.2f} {:6.2f}   {:5.2f} {:5.2f} "
+        "{:5.2f}   "
+        "{:.3f} {:.3f} {:.3f}   {}\n",
+        shape_.model, layers(), 1 / embers.seconds, us(embers.seconds), us(embers.dense),
+        us(embers.embedding), 1 / plain.seconds, us(plain.seconds), us(plain.dense), us(plain.embedding),
+        speed_.value, thrift_.value, embedding_.value, last("embers").test_loss, last(best).test_loss,
+        late_.test_loss, fmt::format("{}, {}", best, contest_.configuration(best)));
+    std::fflush(stdout);
+    const auto figure = [](const Estimate& e) {
+      return Json{{"median", e.value}, {"low", e.low}, {"high", e.high}};
+    };
+    return {
+        {"model", shape_.model},
+        {"layers", shape_.layers.empty() ? "default" : shape_.layers},
+        {"sides", contest_.json()},
+        {"ratio", figure(speed_)},
+        {"cpu_ratio", figure(thrift_)},
+        {"embedding_ratio", embedding_.value},
+        {"parts_us", {{"embers", parts(embers)}, {"plain", parts(plain)}}},
+        {"test_loss",
+         {{"embers", last("embers").test_loss}, {"plain", last(best).test_loss}, {"late", late_.test_loss}}}};
+  }
+
+  void add_targets(Json& targets) const {
+    const std::string name = "train." + shape_.model;
+    targets.push_back(target(name, speed_, 1.3));
+    targets.push_back(target(name + ".cpu", thrift_, 1.0));
+    targets.push_back(target(name + ".embedding", embedding_, 1.5));
   }
 
  private:
-  void read() {
-    if (number_ < minibatches_)
-      next_ = std::async(std::launch::async, [this, i = number_++] { return reader_->read(epoch_, i); });
+  static std::string plain_side(uint32_t threads) {
+    return threads == 1 ? "plain_one_thread" : "plain_two_threads";
   }
-  const uint64_t minibatches_, epoch_;
-  const std::unique_ptr<data::MinibatchReader> reader_;
-  uint64_t number_ = 0;
-  std::future<data::Minibatch> next_;
-};
+  std::string layers() const { return shape_.layers.empty() ? "default" : "large"; }
+  std::string file_of(uint32_t epochs) const { return fmt::format("{}/job{}.toml", dir_, epochs); }
 
-double mean_loss(PlainModel& model, const std::shared_ptr<const data::Dataset>& test) {
-  double loss = 0, examples = 0;
-  for (ReadAhead minibatches(test, false, 0); minibatches.more();) {
-    const data::Minibatch m = minibatches.next();
-    loss += model.evaluate(m) * static_cast<double>(m.examples);
-    examples += static_cast<double>(m.examples);
+  // Writes the job's file, too.
+  job::Job job_of(uint32_t epochs) const {
+    const std::string text = criteo_job(shape_, dir_, epochs, 1);
+    std::ofstream(file_of(epochs)) << text;
+    return job::parse_job({file_of(epochs), text, {}});
   }
-  return loss / examples;
-}
 
-// Ends before the first epoch that counts when an example takes more than `hopeless` seconds.
-Run run_plain(const job::Job& job, const std::shared_ptr<const data::Dataset>& train,
-              const std::shared_ptr<const data::Dataset>& test, uint32_t threads, double hopeless,
-              bool late = false) {
-  set_threads(threads);
-  const auto model = PlainModel::make(job, late);
-  Run run;
-  for (uint64_t e = 1; e <= job.training.epochs; ++e) {
-    PlainModel::Times times;
-    double loss = 0, examples = 0, wait = 0;
-    const auto begin = BenchClock::now();
-    const double cpu = cpu_seconds();
-    for (ReadAhead minibatches(train, true, e); minibatches.more();) {
-      const auto asked = BenchClock::now();
-      const data::Minibatch m = minibatches.next();
-      wait += seconds_since(asked);
-      loss += model->train(m, times) * static_cast<double>(m.examples);
-      examples += static_cast<double>(m.examples);
+  Cost keep(const std::string& name, TrainingRun run) {
+    const Cost cost{run.median().seconds, run.cpu_seconds};
+    runs_[name].push_back(std::move(run));
+    return cost;
+  }
+
+  void add_plain(uint32_t threads, bool stacked) {
+    const std::string side = plain_side(threads), tables = stacked ? "stacked" : "bags";
+    add_with_policies(
+        contest_, side, tables, [this](Policy policy) { policy_ = policy; },
+        [=, this] {
+          set_policy_of_this_process(policy_);
+          TrainingRun run = run_plain(job_, train_, test_, threads, {stacked, false});
+          set_policy_of_this_process(Policy::kOther);
+          return keep(fmt::format("{}, {}, {}", side, tables, name(policy_)), std::move(run));
+        });
+  }
+
+  TrainingRun run_embers() {
+    std::array<double, 2> cpu{};
+    Json report;
+    double examples = 0;
+    for (const uint32_t epochs : {1u, length_.epochs}) {
+      const double before = cpu_seconds_of_children();
+      report = run_as_processes(file_of(epochs), dir_);
+      cpu[epochs == 1 ? 0 : 1] = cpu_seconds_of_children() - before;
     }
-    const double seconds = seconds_since(begin) / examples;
-    if (seconds > hopeless) break;
-    const double used = (cpu_seconds() - cpu) / examples;
-    run.test_loss = std::min(run.test_loss, mean_loss(*model, test));
-    if (e == 1) run.first_loss = loss / examples;
-    if (e > 1)
-      run.epochs.push_back({seconds, times.dense / examples, times.embedding() / examples,
-                            Json{{"cpu", used},
-                                 {"wait", wait / examples},
-                                 {"lookup", times.lookup / examples},
-                                 {"dense", times.dense / examples},
-                                 {"gradient", times.gradient / examples},
-                                 {"sparse_adam", times.sparse_adam / examples},
-                                 {"dense_adam", times.dense_adam / examples}}});
+    TrainingRun run;
+    for (const Json& epoch : report["epochs"]) {
+      run.test_loss = std::min(run.test_loss, epoch["test_loss"].get<double>());
+      if (&epoch == &report["epochs"][0]) continue;
+      const auto n = epoch["examples"].get<double>();
+      const double seconds = epoch["seconds"].get<double>() / n;
+      const double dense = epoch["stage_seconds"]["dense"].get<double>() / n;
+      run.epochs.push_back({seconds, dense, seconds - dense, epoch["stage_seconds"]});
+      for (Json& part : run.epochs.back().parts) part = part.get<double>() / n;
+      examples += n;
+    }
+    run.cpu_seconds = (cpu[1] - cpu[0]) / examples;
+    if (!(std::abs(run.test_loss - late_.test_loss) <= length_.farthest))
+      fail(ErrorCode::kInternal,
+           "{}: the test loss is {} with embers, but {} in the plain run with late gradients", shape_.model,
+           run.test_loss, late_.test_loss);
+    return run;
   }
-  return run;
-}
 
-// The runs of one side.
-struct Side {
-  std::vector<Epoch> epochs;
-  Run last;
-  void add(Run run) {
-    epochs.insert(epochs.end(), run.epochs.begin(), run.epochs.end());
-    last = std::move(run);
+  std::string name_of(const std::string& side) const {
+    for (const auto& [name, runs] : runs_)
+      if (name.starts_with(side + ",") && name.ends_with(contest_.configuration(side))) return name;
+    fail(ErrorCode::kInternal, "the benchmark has no runs of {}", side);
   }
-  const Epoch& median() {
-    const auto middle = epochs.begin() + static_cast<std::ptrdiff_t>(epochs.size() / 2);
-    std::nth_element(epochs.begin(), middle, epochs.end(),
-                     [](const Epoch& a, const Epoch& b) { return a.seconds < b.seconds; });
-    return *middle;
+  const TrainingRun& last(const std::string& side) const { return runs_.at(name_of(side)).back(); }
+  static double median_embedding(const std::vector<TrainingRun>& runs) {
+    std::vector<double> seconds;
+    for (const TrainingRun& run : runs) seconds.push_back(run.median().embedding);
+    return embers::median(seconds);
   }
-  Json json() {
-    const Epoch& e = median();
-    Json parts = e.parts;
+  static Json parts(const Epoch& epoch) {
+    Json parts = epoch.parts;
     for (Json& part : parts) part = part.get<double>() * 1e6;
-    return {{"examples_per_second", 1 / e.seconds},
-            {"us_per_example", e.seconds * 1e6},
-            {"dense_us", e.dense * 1e6},
-            {"embedding_us", e.embedding * 1e6},
-            {"parts_us", parts},
-            {"first_loss", last.first_loss},
-            {"test_loss", last.test_loss}};
+    return parts;
   }
+
+  const JobShape shape_;
+  const Length length_;
+  const std::string dir_;
+  const job::Job job_;
+  std::shared_ptr<const data::Dataset> train_, test_;
+  TrainingRun late_;
+  Contest contest_;
+  Policy policy_ = Policy::kOther;
+  std::map<std::string, std::vector<TrainingRun>> runs_;  // by side and configuration
+  Estimate speed_, thrift_, embedding_;
 };
-
-void check_losses(const std::string& model, const Run& embers, const Run& late, double farthest) {
-  if (!(std::abs(embers.test_loss - late.test_loss) <= farthest))
-    fail(ErrorCode::kInternal,
-         "{}: the test loss is {} with embers, but {} in the plain run with late gradients", model,
-         embers.test_loss, late.test_loss);
-}
-
-Json measure(const JobShape& shape, const Length& length, const std::string& dir) {
-  const std::string text = criteo_job(shape, dir, length.epochs, 1), file = dir + "/job.toml";
-  std::ofstream(file) << text;
-  const job::Job job = job::parse_job({file, text, {}});
-  const auto train = data::Dataset::open(job, data::Split::kTrain, "");
-  const auto test = data::Dataset::open(job, data::Split::kTest, "");
-  Side embers;
-  std::array<Side, 2> plain;
-  const Run late = run_plain(job, train, test, kThreads[0], INFINITY, true);
-  for (int round = 0; round < length.rounds; ++round) {
-    embers.add(run_embers(file, dir));
-    check_losses(shape.model, embers.last, late, length.farthest);
-    for (size_t t = 0; t < kThreads.size(); ++t) {
-      if (round > 0 && plain[t].epochs.empty()) continue;
-      const double hopeless = t == 0 ? INFINITY : kHopeless * plain[0].median().seconds;
-      plain[t].add(run_plain(job, train, test, kThreads[t], hopeless));
-    }
-  }
-  const bool two = !plain[1].epochs.empty();
-  Side& best = two && plain[1].median().seconds < plain[0].median().seconds ? plain[1] : plain[0];
-  // The one with the cheaper embeddings, whichever is faster as a whole.
-  const double embedding =
-      two ? std::min(plain[0].median().embedding, plain[1].median().embedding) : plain[0].median().embedding;
-  Json json{{"model", shape.model},
-            {"layers", shape.layers.empty() ? "default" : shape.layers},
-            {"embers", embers.json()},
-            {"plain_one_thread", plain[0].json()},
-            {"plain_two_threads", two ? plain[1].json() : Json("given up: slower by far")},
-            {"ratio", best.median().seconds / embers.median().seconds},
-            {"embedding_ratio", embedding / embers.median().embedding},
-            {"late_test_loss", late.test_loss}};
-  const auto us = [](double s) { return s * 1e6; };
-  fmt::print(
-      "{:<9} {:<7}  {:8.0f} {:6.2f} {:6.2f} {:6.2f}  {:8.0f} {:6.2f} {:6.2f} {:6.2f} ({})   {:5.2f} {:5.2f}  "
-      " {:.3f} {:.3f} {:.3f}\n",
-      shape.model, shape.layers.empty() ? "default" : "large", 1 / embers.median().seconds,
-      us(embers.median().seconds), us(embers.median().dense), us(embers.median().embedding),
-      1 / best.median().seconds, us(best.median().seconds), us(best.median().dense),
-      us(best.median().embedding), &best == &plain[0] ? 1 : 2, json["ratio"].get<double>(),
-      json["embedding_ratio"].get<double>(), embers.last.test_loss, best.last.test_loss, late.test_loss);
-  std::fflush(stdout);
-  return json;
-}
 
 }  // namespace
 
@@ -252,26 +218,23 @@ int bench_train(const BenchOptions& options) {
   report["dedupe"] = measure_dedupe(options.quick ? 200 : 2000);
   fmt::print("dedupe: {:.0f} M ids/s, limit {:.0f}\n", report["dedupe"]["mids"].get<double>(),
              report["dedupe"]["limit_mids"].get<double>());
-  const Length length = options.quick ? Length{30'000, 3, 2, 0.05} : Length{110'000, 3, 3, 0.03};
+  const Length length = options.quick ? Length{30'000, 3, 1, 2, 0.05} : Length{110'000, 4, 1, 5, 0.01};
   const BenchFolder folder;
   data::write_criteo(length.rows, 7, folder.path);
   fmt::print(
-      "us an example       embers                            plain libtorch               (threads)   ratios "
-      "      "
-      "   test loss\n"
-      "model     layers   examples/s   step  dense  embed.  examples/s   step  dense  embed.         whole "
-      "embed. "
-      "  embers plain late\n");
+      "us an example       embers                            plain libtorch                     ratios       "
+      " "
+      "      test loss\n"
+      "model     layers   examples/s   step  dense  embed.  examples/s   step  dense  embed.   whole   CPU "
+      "embed.  embers plain late\n");
   for (const JobShape& shape : kDefault) {
-    const Json point = measure(shape, length, folder.path);
-    report["targets"].push_back(target("train." + shape.model, point["ratio"].get<double>(), 1));
-    report["targets"].push_back(
-        target("train." + shape.model + ".embedding", point["embedding_ratio"].get<double>(), 1.5));
-    report["grid"].push_back(point);
+    Comparison comparison(shape, length, folder.path);
+    report["grid"].push_back(comparison.measure());
+    comparison.add_targets(report["targets"]);
   }
-  if (!options.quick)
+  if (!options.quick)  // after two epochs, losses are farther apart
     for (const JobShape& shape : kLarge)
-      report["grid"].push_back(measure(shape, {length.rows, 2, 2, 0.05}, folder.path));
+      report["grid"].push_back(Comparison(shape, {length.rows, 2, 1, 1, 0.05}, folder.path).measure());
   report["targets"].push_back(target("train.dedupe_mids", report["dedupe"]["mids"].get<double>(), 100));
   return end_report(report, options);
 }

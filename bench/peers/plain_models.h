@@ -8,12 +8,17 @@
 namespace embers {
 
 // wide_deep, deepfm and dlrm of the zoo as one would write them with libtorch alone, in one process, for
-// `embers bench train`: an EmbeddingBag(sparse) a table, SparseAdam on their gradients (operator by operator
-// what torch.optim.SparseAdam does: the C++ library has none), torch::optim::Adam on the rest. Layer sizes,
-// learning rate, betas and epsilon are the job's; first values are those of the zoo's model, of rows drawn
-// from the same distribution.
+// `embers bench train`: tables in one of two ways (plain_tables.h), torch::optim::Adam on the rest. The dense
+// part is that of the zoo, with its pair_products. Layer sizes, learning rate, betas and epsilon are the
+// job's; first values are those of the zoo's model, of rows drawn from the same distribution.
 class PlainModel {
  public:
+  struct Options {
+    bool stacked = false;  // tables: PlainTables::stacked(), or bags()
+    // Gradients are applied only after those of the next minibatch have been computed, or before an
+    // evaluation, as happens when the next minibatch's rows are pulled ahead.
+    bool late = false;
+  };
   // Seconds of a step's parts.
   struct Times {
     double lookup = 0, dense = 0, gradient = 0, sparse_adam = 0, dense_adam = 0;
@@ -22,10 +27,8 @@ class PlainModel {
   };
 
   // kInvalid unless the job's model is one of the three, its optimizer adam, and all its categorical features
-  // have a known number of ids, which is the number of rows of their table. `late`: gradients are applied
-  // only after those of the next minibatch have been computed, or before an evaluation, as happens when the
-  // next minibatch's rows are pulled ahead.
-  static std::unique_ptr<PlainModel> make(const job::Job& job, bool late = false);
+  // have a known number of ids, which is the number of rows of their table.
+  static std::unique_ptr<PlainModel> make(const job::Job& job, const Options& options);
   virtual ~PlainModel() = default;
   // The mean loss; adds to `times`.
   virtual double train(const data::Minibatch& minibatch, Times& times) = 0;

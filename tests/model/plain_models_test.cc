@@ -6,6 +6,8 @@
 
 #include <fstream>
 
+#include "base/errors.h"
+#include "bench/peers/plain_tables.h"
 #include "data/dataset.h"
 #include "data/synth.h"
 #include "model/step.h"
@@ -14,7 +16,7 @@
 namespace embers {
 namespace {
 
-class PlainModelTest : public testing::TestWithParam<const char*> {
+class PlainModelTest : public testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
   void SetUp() override {
     data::write_criteo(2000, 7, dir_.path().string());
@@ -23,7 +25,7 @@ class PlainModelTest : public testing::TestWithParam<const char*> {
         "\"train.txt\"\n"
         "test = \"test.txt\"\nformat = \"criteo\"\n[optimizer]\nname = \"adam\"\nlearning_rate = 0.01\n"
         "[training]\nbatch_size = 300\n[features]\n",
-        GetParam(), dir_.path().string());
+        std::get<0>(GetParam()), dir_.path().string());
     for (int i = 1; i <= 13; ++i)
       text += fmt::format("I{} = {{ as = \"numeric\", transform = \"log1p\" }}\n", i);
     for (int i = 1; i <= 26; ++i)
@@ -33,6 +35,9 @@ class PlainModelTest : public testing::TestWithParam<const char*> {
     set_threads(1);  // ThreadSanitizer does not see how those of OpenBLAS hand work over
   }
   data::Minibatch minibatch(uint64_t number) { return reader_->read(1, number); }
+  std::unique_ptr<PlainModel> make(bool late = false) const {
+    return PlainModel::make(job_, {std::get<1>(GetParam()), late});
+  }
   // Of the next training minibatch.
   double train(PlainModel& model, uint64_t number) { return model.train(minibatch(number), times_); }
 
@@ -43,7 +48,7 @@ class PlainModelTest : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(PlainModelTest, LearnsWhatItSees) {
-  const auto model = PlainModel::make(job_);
+  const auto model = make();
   const double before = model->evaluate(minibatch(0));
   EXPECT_FLOAT_EQ(train(*model, 0), before);
   for (int i = 0; i < 20; ++i) train(*model, 0);
@@ -52,21 +57,70 @@ TEST_P(PlainModelTest, LearnsWhatItSees) {
 
 // So the second minibatch sees the same values as the first one, and an evaluation sees all that was learnt.
 TEST_P(PlainModelTest, LateGradientsAreAppliedAfterTheNextOnes) {
-  const auto fresh = PlainModel::make(job_), prompt = PlainModel::make(job_),
-             late = PlainModel::make(job_, true);
+  const auto fresh = make(), prompt = make(), late = make(true);
   const double first = train(*prompt, 0);
   EXPECT_FLOAT_EQ(train(*late, 0), first);
   const double unseen = fresh->evaluate(minibatch(1));
   EXPECT_FLOAT_EQ(train(*late, 1), unseen);
   EXPECT_NE(prompt->evaluate(minibatch(1)), unseen);
 
-  const auto late_again = PlainModel::make(job_, true);
+  const auto late_again = make(true);
   train(*late_again, 0);
   EXPECT_FLOAT_EQ(late_again->evaluate(minibatch(2)), prompt->evaluate(minibatch(2)));
   EXPECT_FLOAT_EQ(late_again->evaluate(minibatch(2)), prompt->evaluate(minibatch(2)));  // once only
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PlainModelTest, testing::Values("wide_deep", "deepfm", "dlrm"));
+INSTANTIATE_TEST_SUITE_P(Models, PlainModelTest,
+                         testing::Combine(testing::Values("wide_deep", "deepfm", "dlrm"), testing::Bool()));
+
+// Both have Adam on the rows of a minibatch, one operator by operator and one in a loop.
+TEST(PlainTables, StackedOnesLearnWhatBagsLearn) {
+  data::FeatureSchema schema;
+  for (const char* const name : {"a", "b"}) {
+    job::CategoricalFeature feature;
+    feature.name = name;
+    feature.buckets = 7;
+    schema.categorical.push_back(feature);
+  }
+  const std::vector<PlainTables::Group> groups{{1, true}, {11, true}};
+  const auto bags = PlainTables::bags(schema, groups, {}), stacked = PlainTables::stacked(schema, groups, {});
+  data::Minibatch m;
+  m.examples = 5;
+  for (int step = 0; step < 20; ++step) {
+    m.ids.clear();
+    for (int64_t f = 0; f < 2; ++f) {
+      Ids ids;
+      std::vector<int64_t> keys;
+      for (int64_t e = 0; e < m.examples; ++e) keys.push_back((step + e * e * (f + 1)) % 7);
+      ids.keys = Keys(std::move(keys));
+      for (int64_t e = 1; e <= m.examples; ++e) ids.offsets.push_back(e);
+      ids.width = 1;
+      m.ids.push_back(std::move(ids));
+    }
+    const auto before = bags->lookup(m), ours = stacked->lookup(m);
+    std::vector<at::Tensor> gradients;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      EXPECT_TRUE(at::allclose(ours[g], before[g], 1e-5, 1e-7)) << "step " << step << ", group " << g;
+      gradients.push_back(at::sin(at::arange(before[g].numel()) + step).view(before[g].sizes()));
+    }
+    bags->apply(bags->gradients(gradients));
+    stacked->apply(stacked->gradients(gradients));
+  }
+}
+
+TEST(PlainTables, StackedOnesTakeOneIdInEachExample) {
+  data::FeatureSchema schema;
+  schema.categorical.resize(1);
+  schema.categorical[0].buckets = 7;
+  const auto tables = PlainTables::stacked(schema, {{4, false}}, {});
+  data::Minibatch m;
+  m.examples = 1;
+  Ids two;
+  two.keys = Keys(std::vector<int64_t>{1, 2});
+  two.offsets = {0, 2};
+  m.ids.push_back(std::move(two));
+  EXPECT_THROW(tables->lookup(m), Error);
+}
 
 }  // namespace
 }  // namespace embers

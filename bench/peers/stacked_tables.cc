@@ -1,0 +1,223 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/errors.h"
+#include "bench/peers/plain_tables.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace embers {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kAhead = 12;  // rows that come from memory meanwhile
+
+// Adam on one row, without the corrections that all rows share, which `rate` has.
+struct RowAdam {
+  float beta_1, beta_2, epsilon, rate;
+};
+
+void adam_plain(const RowAdam& a, int64_t begin, int64_t dim, const float* gradient, float* row,
+                float* average, float* squares) {
+  for (int64_t k = begin; k < dim; ++k) {
+    average[k] += (1 - a.beta_1) * (gradient[k] - average[k]);
+    squares[k] += (1 - a.beta_2) * (gradient[k] * gradient[k] - squares[k]);
+    row[k] -= a.rate * average[k] / (std::sqrt(squares[k]) + a.epsilon);
+  }
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void adam_avx2(const RowAdam& a, int64_t dim, const float* gradient,
+                                                   float* row, float* average, float* squares) {
+  const __m256 one_1 = _mm256_set1_ps(1 - a.beta_1), one_2 = _mm256_set1_ps(1 - a.beta_2),
+               epsilon = _mm256_set1_ps(a.epsilon), rate = _mm256_set1_ps(a.rate);
+  int64_t k = 0;
+  for (; k + 8 <= dim; k += 8) {
+    const __m256 g = _mm256_loadu_ps(gradient + k);
+    __m256 m = _mm256_loadu_ps(average + k), v = _mm256_loadu_ps(squares + k);
+    m = _mm256_fmadd_ps(one_1, _mm256_sub_ps(g, m), m);
+    v = _mm256_fmadd_ps(one_2, _mm256_fmsub_ps(g, g, v), v);
+    const __m256 step = _mm256_div_ps(_mm256_mul_ps(rate, m), _mm256_add_ps(_mm256_sqrt_ps(v), epsilon));
+    _mm256_storeu_ps(average + k, m);
+    _mm256_storeu_ps(squares + k, v);
+    _mm256_storeu_ps(row + k, _mm256_sub_ps(_mm256_loadu_ps(row + k), step));
+  }
+  adam_plain(a, k, dim, gradient, row, average, squares);
+}
+
+bool has_avx2() {
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return has;
+}
+#endif
+
+void adam_row(const RowAdam& a, int64_t dim, const float* gradient, float* row, float* average,
+              float* squares) {
+#if defined(__x86_64__)
+  if (dim >= 8 && has_avx2()) return adam_avx2(a, dim, gradient, row, average, squares);
+#endif
+  adam_plain(a, 0, dim, gradient, row, average, squares);
+}
+
+class StackedTables final : public PlainTables {
+ public:
+  StackedTables(const data::FeatureSchema& schema, const std::vector<Group>& groups,
+                const AdamSettings& settings)
+      : settings_(settings), features_(static_cast<int64_t>(schema.categorical.size())), seen_(features_) {
+    int64_t rows = 0;
+    for (const data::CategoricalFeature& feature : schema.categorical) {
+      first_row_.push_back(rows);
+      rows += static_cast<int64_t>(feature.buckets);
+    }
+    place_.assign(static_cast<size_t>(rows), -1);
+    for (const Group& group : groups) {
+      Matrix matrix{group.dim, at::empty({rows, group.dim}), at::zeros({rows, group.dim}),
+                    at::zeros({rows, group.dim})};
+      group.zero ? matrix.rows.zero_() : matrix.rows.uniform_(-0.05, 0.05);
+      matrices_.push_back(std::move(matrix));
+    }
+  }
+
+  Tensors lookup(const data::Minibatch& m) override {
+    for (const Ids& ids : m.ids)
+      if (ids.examples() != m.examples || ids.keys.size() != static_cast<size_t>(m.examples))
+        fail(ErrorCode::kInvalid, "stacked tables take features with one id in each example");
+    examples_ = m.examples;
+    ids_.resize(static_cast<size_t>(examples_ * features_));
+    for (int64_t f = 0; f < features_; ++f) {  // example after example, as the result lies in memory
+      const auto keys = m.ids[static_cast<size_t>(f)].keys.view().ints;
+      for (int64_t e = 0; e < examples_; ++e)
+        ids_[static_cast<size_t>(e * features_ + f)] =
+            static_cast<int32_t>(first_row_[static_cast<size_t>(f)] + keys[static_cast<size_t>(e)]);
+    }
+    Tensors out;
+    for (const Matrix& matrix : matrices_) {
+      out.push_back(at::empty({examples_, features_, matrix.dim}));
+      gather(matrix, out.back().data_ptr<float>());
+      out.back().set_requires_grad(true);
+    }
+    return out;
+  }
+
+  // Row numbers; then for each group the sums of their gradients.
+  Tensors gradients(const Tensors& of_lookup) override {
+    at::parallel_for(0, features_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t f = begin; f < end; ++f) find_unique(f);
+    });
+    std::vector<int64_t> first(1, 0);  // unique row of each feature
+    for (const auto& rows : seen_) first.push_back(first.back() + static_cast<int64_t>(rows.size()));
+    Tensors gradients{at::empty({first.back()}, at::kInt)};
+    for (int64_t f = 0; f < features_; ++f)
+      std::copy(seen_[static_cast<size_t>(f)].begin(), seen_[static_cast<size_t>(f)].end(),
+                gradients[0].data_ptr<int32_t>() + first[static_cast<size_t>(f)]);
+    for (size_t g = 0; g < matrices_.size(); ++g) {
+      const int64_t dim = matrices_[g].dim;
+      const Tensor given = of_lookup[g].contiguous();
+      gradients.push_back(at::zeros({first.back(), dim}));
+      const float* const from = given.data_ptr<float>();
+      float* const sums = gradients.back().data_ptr<float>();
+      at::parallel_for(0, features_, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t f = begin; f < end; ++f)
+          add_up(f, dim, from, sums + first[static_cast<size_t>(f)] * dim);
+      });
+    }
+    for (const auto& rows : seen_)
+      for (const int32_t row : rows) place_[static_cast<size_t>(row)] = -1;
+    return gradients;
+  }
+
+  void apply(const Tensors& gradients) override {
+    ++steps_;
+    const double rate = settings_.learning_rate * std::sqrt(1 - std::pow(settings_.beta_2, steps_)) /
+                        (1 - std::pow(settings_.beta_1, steps_));
+    const RowAdam adam{static_cast<float>(settings_.beta_1), static_cast<float>(settings_.beta_2),
+                       static_cast<float>(settings_.epsilon), static_cast<float>(rate)};
+    const int32_t* const rows = gradients[0].data_ptr<int32_t>();
+    for (size_t g = 0; g < matrices_.size(); ++g) {
+      const int64_t dim = matrices_[g].dim;
+      const float* const sums = gradients[g + 1].data_ptr<float>();
+      float *const values = matrices_[g].rows.data_ptr<float>(),
+                   *const averages = matrices_[g].averages.data_ptr<float>(),
+                   *const squares = matrices_[g].squares.data_ptr<float>();
+      at::parallel_for(0, gradients[0].numel(), 1024, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          if (i + kAhead < end)
+            for (float* const of : {values, averages, squares})
+              __builtin_prefetch(of + rows[i + kAhead] * dim, 1);
+          const int64_t at = rows[i] * dim;
+          adam_row(adam, dim, sums + i * dim, values + at, averages + at, squares + at);
+        }
+      });
+    }
+  }
+
+ private:
+  struct Matrix {
+    int64_t dim;
+    Tensor rows, averages, squares;  // [rows of all tables, dim]
+  };
+
+  void gather(const Matrix& matrix, float* out) const {
+    const float* const rows = matrix.rows.data_ptr<float>();
+    const int64_t dim = matrix.dim;
+    at::parallel_for(0, examples_ * features_, 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        if (i + kAhead < end) __builtin_prefetch(rows + ids_[static_cast<size_t>(i + kAhead)] * dim);
+        std::copy_n(rows + ids_[static_cast<size_t>(i)] * dim, dim, out + i * dim);
+      }
+    });
+  }
+
+  int32_t id(int64_t example, int64_t feature) const {
+    return ids_[static_cast<size_t>(example * features_ + feature)];
+  }
+
+  // Features have no rows in common.
+  void find_unique(int64_t feature) {
+    std::vector<int32_t>& rows = seen_[static_cast<size_t>(feature)];
+    rows.clear();
+    for (int64_t e = 0; e < examples_; ++e) {
+      const int32_t row = id(e, feature);
+      int32_t& place = place_[static_cast<size_t>(row)];
+      if (place >= 0) continue;
+      place = static_cast<int32_t>(rows.size());
+      rows.push_back(row);
+    }
+  }
+
+  void add_up(int64_t feature, int64_t dim, const float* from, float* sums) const {
+    for (int64_t e = 0; e < examples_; ++e) {
+      const float* const gradient = from + (e * features_ + feature) * dim;
+      float* const sum = sums + place_[static_cast<size_t>(id(e, feature))] * dim;
+#pragma GCC ivdep
+      for (int64_t k = 0; k < dim; ++k) sum[k] += gradient[k];
+    }
+  }
+
+  const AdamSettings settings_;
+  const int64_t features_;
+  std::vector<int64_t> first_row_;  // of each feature's table
+  std::vector<Matrix> matrices_;    // of each group
+  std::vector<int32_t> place_;      // of each row among its feature's unique ones; -1 between two minibatches
+  int64_t examples_ = 0;
+  std::vector<int32_t> ids_;                // row numbers of the last lookup, [N, features]
+  std::vector<std::vector<int32_t>> seen_;  // each feature's unique row numbers
+  int64_t steps_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<PlainTables> PlainTables::stacked(const data::FeatureSchema& schema,
+                                                  const std::vector<Group>& groups,
+                                                  const AdamSettings& settings) {
+  return std::make_unique<StackedTables>(schema, groups, settings);
+}
+
+}  // namespace embers
