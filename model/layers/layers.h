@@ -40,6 +40,8 @@ class FieldsImpl : public torch::nn::Module {
   FieldsImpl(const ModelConfig& config, const Options& options);
   // One [N, dim] per categorical feature, in the data's order.
   std::vector<torch::Tensor> forward(const Batch& batch);
+  // Fields of dim 1, added up for each example: [N, 1]; zeros without any.
+  torch::Tensor sum(const Batch& batch);
   int64_t total_dim() const;
   // kInvalid naming the first table to which [storage.tables] gives another dim.
   void check_dims(const std::string& model, int64_t dim) const;

@@ -40,8 +40,7 @@ class DeepFm final : public Model {
 
   torch::Tensor forward(const Batch& batch) override {
     const torch::Tensor fields = all_fields(batch);
-    torch::Tensor logit = mlp_->forward(fields.flatten(1), batch) + second_order(fields);
-    for (const torch::Tensor& weight : first_->forward(batch)) logit = logit + weight;
+    torch::Tensor logit = mlp_->forward(fields.flatten(1), batch) + second_order(fields) + first_->sum(batch);
     if (numeric_first_) logit = logit + numeric_first_->forward(batch.numeric());
     return logit.squeeze(1);
   }
@@ -49,9 +48,8 @@ class DeepFm final : public Model {
  private:
   // [N, fields, dim]
   torch::Tensor all_fields(const Batch& batch) {
-    std::vector<torch::Tensor> parts;
-    if (const std::vector<torch::Tensor> embedded = factors_->forward(batch); !embedded.empty())
-      parts.push_back(at::stack(embedded, 1));
+    std::vector<torch::Tensor> parts = factors_->forward(batch);
+    for (torch::Tensor& part : parts) part = part.unsqueeze(1);
     if (numeric_factors_.defined()) parts.push_back(batch.numeric().unsqueeze(2) * numeric_factors_);
     return at::cat(parts, 1);
   }

@@ -35,8 +35,7 @@ class WideDeep final : public Model {
   torch::Tensor forward(const Batch& batch) override {
     std::vector<torch::Tensor> deep = deep_->forward(batch);
     deep.push_back(batch.numeric());
-    torch::Tensor logit = mlp_->forward(at::cat(deep, 1), batch);
-    for (const torch::Tensor& weight : wide_->forward(batch)) logit = logit + weight;
+    torch::Tensor logit = mlp_->forward(at::cat(deep, 1), batch) + wide_->sum(batch);
     if (wide_numeric_) logit = logit + wide_numeric_->forward(batch.numeric());
     return logit.squeeze(1);
   }
