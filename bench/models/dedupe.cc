@@ -1,7 +1,5 @@
 #include "bench/models/dedupe.h"
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "bench/harness/bench.h"
@@ -9,9 +7,19 @@
 
 namespace embers {
 
-nlohmann::json measure_dedupe(int rounds) {
-  constexpr size_t kIds = 4096, kColumns = 26;
-  std::vector<std::vector<int64_t>> columns(kColumns);
+namespace {
+
+constexpr size_t kIds = 4096, kFeatures = 26;
+constexpr double kMillions = kIds * kFeatures / 1e6;
+
+Estimate millions_a_second(const Estimate& seconds) {
+  return {kMillions / seconds.value, kMillions / seconds.high, kMillions / seconds.low};
+}
+
+}  // namespace
+
+Dedupe measure_dedupe(size_t rounds) {
+  std::vector<std::vector<int64_t>> columns(kFeatures);
   RandomIds random(10'000, true, 3);
   for (auto& column : columns)
     for (size_t i = 0; i < kIds; ++i) column.push_back(random.id());
@@ -21,18 +29,20 @@ nlohmann::json measure_dedupe(int rounds) {
   };
   std::vector<Slot> slots(4 * kIds);
   KeyIndex index;
-  double best = INFINITY, best_limit = INFINITY;
   size_t unique = 0;
-  for (int round = 0; round < rounds; ++round) {
-    auto begin = BenchClock::now();
+  Contest contest;
+  contest.add("embers", "", [&] {
+    const auto begin = BenchClock::now();
     unique = 0;
     for (const auto& column : columns) {
       index.start(KeyKind::kInt64);
       index.add({KeyKind::kInt64, column, {}, {}}, false, place);
       unique += index.unique().size();
     }
-    best = std::min(best, seconds_since(begin));
-    begin = BenchClock::now();
+    return Cost{seconds_since(begin)};
+  });
+  contest.add("limit", "", [&] {
+    const auto begin = BenchClock::now();
     for (const auto& column : columns)
       for (size_t i = 0; i < kIds; ++i) {
         const auto word = static_cast<uint64_t>(column[i]);
@@ -40,12 +50,19 @@ nlohmann::json measure_dedupe(int rounds) {
         slot.word = word;
         place[i] = static_cast<int32_t>(++slot.place);
       }
-    best_limit = std::min(best_limit, seconds_since(begin));
-  }
-  const double ids = static_cast<double>(kIds * kColumns) / 1e6;
-  return {{"mids", ids / best},
-          {"limit_mids", ids / best_limit},
-          {"unique_share", static_cast<double>(unique) / (kIds * kColumns)}};
+    return Cost{seconds_since(begin)};
+  });
+  contest.warm_up();
+  contest.measure(rounds);
+  Dedupe result;
+  result.mids = millions_a_second(contest.seconds("embers"));
+  result.limit_mids = millions_a_second(contest.seconds("limit"));
+  result.of_limit = contest.speed("embers", "limit");
+  result.report = {{"mids", result.mids.value},
+                   {"limit_mids", result.limit_mids.value},
+                   {"unique_share", static_cast<double>(unique) / (kIds * kFeatures)},
+                   {"sides", contest.json()}};
+  return result;
 }
 
 }  // namespace embers
