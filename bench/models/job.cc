@@ -43,11 +43,11 @@ class JobProcess {
 
 std::string criteo_job(const JobShape& shape, const std::string& dir, uint32_t epochs, uint32_t prefetch) {
   std::string text = fmt::format(
-      "[job]\nname = \"bench\"\n[model]\nname = \"{}\"\ndim = 16\n{}\n"
+      "[job]\nname = \"bench\"\nseed = {}\n[model]\nname = \"{}\"\ndim = 16\n{}\n"
       "[data]\ndir = {}\ntrain = \"train.txt\"\ntest = \"test.txt\"\nformat = \"criteo\"\n"
       "[optimizer]\nname = \"adam\"\nlearning_rate = 0.001\n"
       "[training]\nbatch_size = 2048\nprefetch = {}\nepochs = {}\n[features]\n",
-      shape.model, shape.layers, nlohmann::json(dir).dump(), prefetch, epochs);
+      shape.seed, shape.model, shape.layers, nlohmann::json(dir).dump(), prefetch, epochs);
   for (int i = 1; i <= 13; ++i)
     text += fmt::format("I{} = {{ as = \"numeric\", transform = \"log1p\" }}\n", i);
   for (int i = 1; i <= 26; ++i)

@@ -2,9 +2,9 @@
 
 #include <sys/types.h>
 
-#include <nlohmann/json.hpp>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,6 +12,7 @@ namespace embers {
 
 struct JobShape {
   std::string model, layers;  // of the job file
+  uint64_t seed = 1;
 };
 
 // A job file for the data that data::write_criteo() makes in `dir`.

@@ -1,7 +1,9 @@
 #include "bench/models/plain_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <future>
+#include <span>
 
 #include "bench/harness/bench.h"
 #include "bench/harness/processes.h"
@@ -56,13 +58,20 @@ Epoch TrainingRun::median() const {
   return sorted.at(sorted.size() / 2);
 }
 
+double TrainingRun::test_loss() const {
+  double least = INFINITY;
+  for (const LossAt& at : std::span(course).subspan(1)) least = std::min(least, at.loss);
+  return least;
+}
+
 TrainingRun run_plain(const job::Job& job, const std::shared_ptr<const data::Dataset>& train,
                       const std::shared_ptr<const data::Dataset>& test, uint32_t threads,
                       const PlainModel::Options& options) {
   set_threads(threads);
   const auto model = PlainModel::make(job, options);
   TrainingRun run;
-  double counted = 0, cpu = 0;
+  run.course.push_back({0, mean_loss(*model, test)});
+  double cpu = 0;
   for (uint64_t e = 1; e <= job.training.epochs; ++e) {
     PlainModel::Times times;
     double examples = 0, wait = 0;
@@ -75,10 +84,10 @@ TrainingRun run_plain(const job::Job& job, const std::shared_ptr<const data::Dat
       model->train(m, times);
       examples += static_cast<double>(m.examples);
     }
-    const double seconds = seconds_since(begin) / examples;
-    run.test_loss = std::min(run.test_loss, mean_loss(*model, test));
+    const double all = seconds_since(begin), seconds = all / examples;
+    run.course.push_back({run.course.back().seconds + all, mean_loss(*model, test)});
     if (e == 1) continue;
-    counted += examples;
+    run.examples += examples;
     cpu += cpu_seconds_of_this_process() - cpu_before;
     run.epochs.push_back({seconds, times.dense / examples, times.embedding() / examples,
                           nlohmann::json{{"wait", wait / examples},
@@ -88,7 +97,7 @@ TrainingRun run_plain(const job::Job& job, const std::shared_ptr<const data::Dat
                                          {"sparse_adam", times.sparse_adam / examples},
                                          {"dense_adam", times.dense_adam / examples}}});
   }
-  run.cpu_seconds = cpu / counted;
+  run.cpu_seconds = cpu / run.examples;
   return run;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "bench/harness/loss_course.h"
 #include "bench/peers/plain_models.h"
 #include "data/dataset.h"
 
@@ -18,11 +18,13 @@ struct Epoch {
 
 // What a run of one side came to.
 struct TrainingRun {
-  std::vector<Epoch> epochs;    // after the first: by then every row is there
-  double cpu_seconds = 0;       // per example of these, of all processes, with their evaluations
-  double test_loss = INFINITY;  // the least after an epoch
+  std::vector<Epoch> epochs;   // after the first: by then every row is there
+  double examples = 0;         // of these
+  double cpu_seconds = 0;      // per example of these, of all processes, with their evaluations
+  std::vector<LossAt> course;  // at the beginning, and after each epoch; seconds are those of all epochs
 
-  Epoch median() const;  // the one in the middle, by seconds
+  Epoch median() const;      // the one in the middle, by seconds
+  double test_loss() const;  // the least after an epoch
 };
 
 // Trains a new plain model in this process for the job's epochs, on so many threads. The next minibatch is

@@ -7,15 +7,22 @@
 // a thread of its own while it trains. It has its tables in one of two ways, as an EmbeddingBag each with
 // SparseAdam, or as one matrix with Adam in one loop (bench/peers/plain_tables.h). Sides take turns in the
 // harness's way, each run from the beginning; both ways, one thread and two, and both scheduling policies are
-// tried, and the best one counts. Only the epochs after the first count, when every row is there, and a run's
-// time is its median epoch. embers pulls a minibatch's rows before the gradients of the one before are
-// applied (prefetch 1); its least test loss must agree with that of a plain run, not timed, that applies
-// gradients as late.
+// tried, and the best one counts. The plain process's heap is in huge pages, as a shard's rows are. Only the
+// epochs after the first count, when every row is there, and a run's time is its median epoch.
+//
+// Then both sides train to a given test loss, with three seeds (first values, order of the examples), the
+// plain side in its best configuration. embers pulls a minibatch's rows before the gradients of the one
+// before are applied (prefetch 1). So its least test loss must agree with that of plain runs, not timed, that
+// apply gradients as late, in the mean over the seeds: which gradients are late by how much differs from run
+// to run.
 //
 //   train.<model>            examples a second of embers over plain
 //   train.<model>.cpu        the same for a second of all threads of all processes. Start and first epoch do
 //                            not count: embers' are measured by a job of one epoch. Evaluations do, on both
 //                            sides
+//   train.<model>.to_loss    the plain side's seconds of training to a given test loss over embers', the
+//   medians
+//                            of the seeds. The first epoch counts, start and evaluations do not
 //   train.<model>.embedding  plain: lookups, their backward and SparseAdam, where that takes least; embers:
 //   all
 //                            of the worker's time but forward and backward of the dense part
@@ -24,11 +31,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "base/errors.h"
 #include "bench/harness/bench.h"
+#include "bench/harness/heap.h"
 #include "bench/harness/processes.h"
 #include "bench/models/dedupe.h"
 #include "bench/models/job.h"
@@ -40,6 +50,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr size_t kHeap = size_t{960} << 20;  // that is in huge pages
+
 const std::array<JobShape, 3> kDefault{{{"wide_deep", ""}, {"deepfm", ""}, {"dlrm", ""}}};
 const std::array<JobShape, 3> kLarge{{{"wide_deep", "hidden = [1024, 512, 256]"},
                                       {"deepfm", "hidden = [1024, 256, 32]"},
@@ -49,9 +61,16 @@ const std::array<JobShape, 3> kLarge{{{"wide_deep", "hidden = [1024, 512, 256]"}
 struct Length {
   uint64_t rows;
   uint32_t epochs;
-  size_t tries, rounds;
-  double farthest;  // that losses may be apart; after few steps, it shows which gradients were late
+  size_t tries, rounds, seeds;
+  double farthest;  // that mean losses may be apart; after few steps, it shows which gradients were late
 };
+
+// The test loss to which both sides train: what the plain side takes about two epochs for.
+struct Goal {
+  double full, quick;
+};
+const std::map<std::string, Goal> kGoals{
+    {"wide_deep", {0.52, 0.56}}, {"deepfm", {0.53, 0.56}}, {"dlrm", {0.54, 0.56}}};
 
 // Of all that this process has waited for.
 double cpu_seconds_of_children() {
@@ -63,15 +82,18 @@ double cpu_seconds_of_children() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double x : values) sum += x;
+  return sum / static_cast<double>(values.size());
+}
+
 // The sides of one model.
 class Comparison {
  public:
-  Comparison(const JobShape& shape, const Length& length, const std::string& dir)
-      : shape_(shape), length_(length), dir_(dir), job_(job_of(length.epochs)) {
-    job_of(1);
-    train_ = data::Dataset::open(job_, data::Split::kTrain, "");
-    test_ = data::Dataset::open(job_, data::Split::kTest, "");
-    late_ = run_plain(job_, train_, test_, 1, {true, true});
+  // goal: the test loss to train to, if any.
+  Comparison(const JobShape& shape, const Length& length, std::optional<double> goal, const std::string& dir)
+      : shape_(shape), length_(length), goal_(goal), dir_(dir), seed_1_(data_of(1)) {
     // Its processes choose their scheduling policies themselves.
     contest_.add("embers", "its own", [this] { return keep("embers, its own", run_embers()); });
     for (const uint32_t threads : {1u, 2u})
@@ -90,35 +112,40 @@ class Comparison {
     for (const auto& [name, runs] : runs_)
       if (name.starts_with("plain")) embedding = std::min(embedding, median_embedding(runs));
     embedding_ = embedding / median_embedding(runs_.at(name_of("embers")));
+    const Json seeds = train_seeds(plain_.at(name_of(best)));
     const auto us = [](double seconds) { return seconds * 1e6; };
     fmt::print(
         "{:<9} {:<7}  {:8.0f} {:6.2f} {:6.2f} {:6.2f}  {:8.0f} {:6.2f} {:6.2f} {:6.2f}   {:5.2f} {:5.2f} "
-        "{:5.2f}   "
-        "{:.3f} {:.3f} {:.3f}   {}\n",
+        "{:5.2f} {:5.2f}   {:.4f} {:.4f} {:.4f}   {}\n",
         shape_.model, layers(), 1 / embers.seconds, us(embers.seconds), us(embers.dense),
         us(embers.embedding), 1 / plain.seconds, us(plain.seconds), us(plain.dense), us(plain.embedding),
-        speed_.value, thrift_.value, embedding_.value, last("embers").test_loss, last(best).test_loss,
-        late_.test_loss, fmt::format("{}, {}", best, contest_.configuration(best)));
+        speed_.value, thrift_.value, embedding_.value, to_loss_.value, mean(losses_["embers"]),
+        mean(losses_["plain"]), mean(losses_["late"]),
+        fmt::format("{}, {}", best, contest_.configuration(best)));
     std::fflush(stdout);
     const auto figure = [](const Estimate& e) {
       return Json{{"median", e.value}, {"low", e.low}, {"high", e.high}};
     };
-    return {
+    const Json report{
         {"model", shape_.model},
         {"layers", shape_.layers.empty() ? "default" : shape_.layers},
         {"sides", contest_.json()},
         {"ratio", figure(speed_)},
         {"cpu_ratio", figure(thrift_)},
         {"embedding_ratio", embedding_.value},
+        {"to_loss", seeds},
         {"parts_us", {{"embers", parts(embers)}, {"plain", parts(plain)}}},
         {"test_loss",
-         {{"embers", last("embers").test_loss}, {"plain", last(best).test_loss}, {"late", late_.test_loss}}}};
+         {{"embers", losses_["embers"]}, {"plain", losses_["plain"]}, {"late", losses_["late"]}}}};
+    check_losses();
+    return report;
   }
 
   void add_targets(Json& targets) const {
     const std::string name = "train." + shape_.model;
     targets.push_back(target(name, speed_, 1.3));
     targets.push_back(target(name + ".cpu", thrift_, 1.0));
+    targets.push_back(target(name + ".to_loss", to_loss_, 1.2));
     targets.push_back(target(name + ".embedding", embedding_, 1.5));
   }
 
@@ -127,13 +154,41 @@ class Comparison {
     return threads == 1 ? "plain_one_thread" : "plain_two_threads";
   }
   std::string layers() const { return shape_.layers.empty() ? "default" : "large"; }
-  std::string file_of(uint32_t epochs) const { return fmt::format("{}/job{}.toml", dir_, epochs); }
+  std::string file_of(uint32_t epochs, uint64_t seed) const {
+    return fmt::format("{}/job{}-{}.toml", dir_, epochs, seed);
+  }
 
-  // Writes the job's file, too.
-  job::Job job_of(uint32_t epochs) const {
-    const std::string text = criteo_job(shape_, dir_, epochs, 1);
-    std::ofstream(file_of(epochs)) << text;
-    return job::parse_job({file_of(epochs), text, {}});
+  // A job and what it reads.
+  struct Data {
+    job::Job job;
+    std::shared_ptr<const data::Dataset> train, test;
+  };
+  // Writes the job's files, too: of all its epochs, and of one.
+  Data data_of(uint64_t seed) const {
+    JobShape shape = shape_;
+    shape.seed = seed;
+    Data data;
+    for (const uint32_t epochs : {1u, length_.epochs}) {
+      const std::string text = criteo_job(shape, dir_, epochs, 1), file = file_of(epochs, seed);
+      std::ofstream(file) << text;
+      data.job = job::parse_job({file, text, {}});
+    }
+    data.train = data::Dataset::open(data.job, data::Split::kTrain, "");
+    data.test = data::Dataset::open(data.job, data::Split::kTest, "");
+    return data;
+  }
+
+  // A configuration of the plain side.
+  struct Plain {
+    uint32_t threads = 1;
+    PlainModel::Options options;
+    Policy policy = Policy::kOther;
+  };
+  static TrainingRun run(const Data& data, const Plain& plain) {
+    set_policy_of_this_process(plain.policy);
+    TrainingRun run = run_plain(data.job, data.train, data.test, plain.threads, plain.options);
+    set_policy_of_this_process(Policy::kOther);
+    return run;
   }
 
   Cost keep(const std::string& name, TrainingRun run) {
@@ -143,43 +198,83 @@ class Comparison {
   }
 
   void add_plain(uint32_t threads, bool stacked) {
-    const std::string side = plain_side(threads), tables = stacked ? "stacked" : "bags";
-    add_with_policies(
-        contest_, side, tables, [this](Policy policy) { policy_ = policy; },
-        [=, this] {
-          set_policy_of_this_process(policy_);
-          TrainingRun run = run_plain(job_, train_, test_, threads, {stacked, false});
-          set_policy_of_this_process(Policy::kOther);
-          return keep(fmt::format("{}, {}, {}", side, tables, name(policy_)), std::move(run));
-        });
+    for (const Policy policy : kPolicies) {
+      const Plain plain{threads, {stacked, false}, policy};
+      const std::string side = plain_side(threads);
+      const std::string configuration = fmt::format("{}, {}", stacked ? "stacked" : "bags", name(policy));
+      const std::string name = side + ", " + configuration;
+      plain_[name] = plain;
+      contest_.add(side, configuration, [=, this] { return keep(name, run(seed_1_, plain)); });
+    }
   }
 
   TrainingRun run_embers() {
-    std::array<double, 2> cpu{};
-    Json report;
-    double examples = 0;
-    for (const uint32_t epochs : {1u, length_.epochs}) {
-      const double before = cpu_seconds_of_children();
-      report = run_as_processes(file_of(epochs), dir_);
-      cpu[epochs == 1 ? 0 : 1] = cpu_seconds_of_children() - before;
-    }
+    const double begin = cpu_seconds_of_children();
+    run_as_processes(file_of(1, 1), dir_);
+    const double middle = cpu_seconds_of_children();
+    TrainingRun run = run_embers_with(1);
+    const double end = cpu_seconds_of_children();
+    run.cpu_seconds = ((end - middle) - (middle - begin)) / run.examples;
+    return run;
+  }
+
+  // With this seed, without CPU seconds.
+  TrainingRun run_embers_with(uint64_t seed) {
+    const Json report = run_as_processes(file_of(length_.epochs, seed), dir_);
     TrainingRun run;
+    run.course.push_back({0, first_loss_});
     for (const Json& epoch : report["epochs"]) {
-      run.test_loss = std::min(run.test_loss, epoch["test_loss"].get<double>());
+      const double all = epoch["seconds"].get<double>();
+      run.course.push_back({run.course.back().seconds + all, epoch["test_loss"].get<double>()});
       if (&epoch == &report["epochs"][0]) continue;
       const auto n = epoch["examples"].get<double>();
-      const double seconds = epoch["seconds"].get<double>() / n;
-      const double dense = epoch["stage_seconds"]["dense"].get<double>() / n;
+      const double seconds = all / n, dense = epoch["stage_seconds"]["dense"].get<double>() / n;
       run.epochs.push_back({seconds, dense, seconds - dense, epoch["stage_seconds"]});
       for (Json& part : run.epochs.back().parts) part = part.get<double>() / n;
-      examples += n;
+      run.examples += n;
     }
-    run.cpu_seconds = (cpu[1] - cpu[0]) / examples;
-    if (!(std::abs(run.test_loss - late_.test_loss) <= length_.farthest))
-      fail(ErrorCode::kInternal,
-           "{}: the test loss is {} with embers, but {} in the plain run with late gradients", shape_.model,
-           run.test_loss, late_.test_loss);
     return run;
+  }
+
+  // Trains to the given loss, or all epochs, with each seed, both sides in turns, and plain runs with late
+  // gradients.
+  Json train_seeds(const Plain& plain) {
+    Json courses;
+    for (uint64_t seed = 1; seed <= length_.seeds; ++seed) {
+      seeds_.push_back(data_of(seed));
+      const TrainingRun late = run(seeds_.back(), {1, {true, true}, Policy::kOther});
+      first_loss_ = late.course.front().loss;
+      note("late", late, courses);
+    }
+    Contest contest;
+    uint64_t of_embers = 0, of_plain = 0;
+    contest.add("embers", "its own", [&] { return note("embers", run_embers_with(++of_embers), courses); });
+    contest.add("plain", "", [&] { return note("plain", run(seeds_.at(of_plain++), plain), courses); });
+    contest.measure(length_.seeds);
+    to_loss_ = contest.speed("embers", "plain");
+    return {{"loss", goal_.value_or(0)}, {"sides", contest.json()}, {"courses", courses}};
+  }
+
+  // What a run of the next seed came to.
+  Cost note(const std::string& side, const TrainingRun& run, Json& courses) {
+    losses_[side].push_back(run.test_loss());
+    Json course = Json::array();
+    for (const LossAt& at : run.course) course.push_back({at.seconds, at.loss});
+    courses[side].push_back(course);
+    if (!goal_) return {run.course.back().seconds};
+    const double seconds = seconds_to_loss(run.course, *goal_);
+    if (!std::isfinite(seconds) && side != "late")
+      fail(ErrorCode::kInternal, "{}: the test loss of {} falls to {}, but not to {}", shape_.model, side,
+           run.test_loss(), *goal_);
+    return {seconds};
+  }
+
+  void check_losses() {
+    const double embers = mean(losses_["embers"]), late = mean(losses_["late"]);
+    if (!(std::abs(embers - late) <= length_.farthest))
+      fail(ErrorCode::kInternal,
+           "{}: the mean test loss is {} with embers, but {} in plain runs with late gradients", shape_.model,
+           embers, late);
   }
 
   std::string name_of(const std::string& side) const {
@@ -201,41 +296,46 @@ class Comparison {
 
   const JobShape shape_;
   const Length length_;
+  const std::optional<double> goal_;
   const std::string dir_;
-  const job::Job job_;
-  std::shared_ptr<const data::Dataset> train_, test_;
-  TrainingRun late_;
+  const Data seed_1_;
+  std::vector<Data> seeds_;
   Contest contest_;
-  Policy policy_ = Policy::kOther;
-  std::map<std::string, std::vector<TrainingRun>> runs_;  // by side and configuration
-  Estimate speed_, thrift_, embedding_;
+  std::map<std::string, Plain> plain_;                    // by side and configuration
+  std::map<std::string, std::vector<TrainingRun>> runs_;  // the same
+  double first_loss_ = NAN;                               // before training; all seeds have nearly the same
+  std::map<std::string, std::vector<double>> losses_;     // of each seed, by side
+  Estimate speed_, thrift_, embedding_, to_loss_;
 };
 
 }  // namespace
 
 int bench_train(const BenchOptions& options) {
   Json report = begin_report("train", options, options.quick ? "quick" : "");
-  report["dedupe"] = measure_dedupe(options.quick ? 200 : 2000);
-  fmt::print("dedupe: {:.0f} M ids/s, limit {:.0f}\n", report["dedupe"]["mids"].get<double>(),
-             report["dedupe"]["limit_mids"].get<double>());
-  const Length length = options.quick ? Length{30'000, 3, 1, 2, 0.05} : Length{110'000, 4, 1, 5, 0.01};
+  const Dedupe dedupe = measure_dedupe(options.quick ? 200 : 1000);
+  report["dedupe"] = dedupe.report;
+  report["limits"].push_back(limit("train.dedupe", dedupe.of_limit));
+  fmt::print("dedupe: {:.0f} M ids/s, limit {:.0f}\n", dedupe.mids.value, dedupe.limit_mids.value);
+  ask_for_huge_pages(kHeap);
+  const Length length = options.quick ? Length{30'000, 3, 1, 2, 3, 0.05} : Length{110'000, 4, 1, 5, 3, 0.01};
   const BenchFolder folder;
   data::write_criteo(length.rows, 7, folder.path);
   fmt::print(
       "us an example       embers                            plain libtorch                     ratios       "
-      " "
-      "      test loss\n"
+      "     "
+      "          mean test loss\n"
       "model     layers   examples/s   step  dense  embed.  examples/s   step  dense  embed.   whole   CPU "
-      "embed.  embers plain late\n");
+      "embed. to loss embers plain  late\n");
   for (const JobShape& shape : kDefault) {
-    Comparison comparison(shape, length, folder.path);
+    const Goal goal = kGoals.at(shape.model);
+    Comparison comparison(shape, length, options.quick ? goal.quick : goal.full, folder.path);
     report["grid"].push_back(comparison.measure());
     comparison.add_targets(report["targets"]);
   }
-  if (!options.quick)  // after two epochs, losses are farther apart
+  if (!options.quick)  // too few epochs for a given loss; losses are farther apart
     for (const JobShape& shape : kLarge)
-      report["grid"].push_back(Comparison(shape, {length.rows, 2, 1, 1, 0.05}, folder.path).measure());
-  report["targets"].push_back(target("train.dedupe_mids", report["dedupe"]["mids"].get<double>(), 100));
+      report["grid"].push_back(Comparison(shape, {length.rows, 2, 1, 1, 3, 0.05}, {}, folder.path).measure());
+  report["targets"].push_back(target("train.dedupe_mids", dedupe.mids, 100, dedupe.limit_mids));
   return end_report(report, options);
 }
 
