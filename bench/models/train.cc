@@ -10,11 +10,11 @@
 // tried, and the best one counts. The plain process's heap is in huge pages, as a shard's rows are. Only the
 // epochs after the first count, when every row is there, and a run's time is its median epoch.
 //
-// Then both sides train to a given test loss, with three seeds (first values, order of the examples), the
-// plain side in its best configuration. embers pulls a minibatch's rows before the gradients of the one
-// before are applied (prefetch 1). So its least test loss must agree with that of plain runs, not timed, that
-// apply gradients as late, in the mean over the seeds: which gradients are late by how much differs from run
-// to run.
+// Then both sides train to a given test loss, with nine seeds (first values, order of the examples; --quick:
+// three), the plain side in its best configuration. embers pulls a minibatch's rows before the gradients of
+// the one before are applied (prefetch 1). So its least test loss must agree with that of plain runs, not
+// timed, that apply gradients as late, in the mean over the seeds: which gradients are late by how much
+// differs from run to run.
 //
 //   train.<model>            examples a second of embers over plain
 //   train.<model>.cpu        the same for a second of all threads of all processes. Start and first epoch do
@@ -65,7 +65,9 @@ struct Length {
   double farthest;  // that mean losses may be apart; after few steps, it shows which gradients were late
 };
 
-// The test loss to which both sides train: what the plain side takes about two epochs for.
+constexpr double kNever = 1000;  // times its epochs take as long as a run that does not reach its loss
+
+// The test loss to which both sides train: one that nearly every run reaches, in the first or second epoch.
 struct Goal {
   double full, quick;
 };
@@ -222,7 +224,7 @@ class Comparison {
   TrainingRun run_embers_with(uint64_t seed) {
     const Json report = run_as_processes(file_of(length_.epochs, seed), dir_);
     TrainingRun run;
-    run.course.push_back({0, first_loss_});
+    run.course.push_back({0, seed > first_losses_.size() ? NAN : first_losses_[seed - 1]});
     for (const Json& epoch : report["epochs"]) {
       const double all = epoch["seconds"].get<double>();
       run.course.push_back({run.course.back().seconds + all, epoch["test_loss"].get<double>()});
@@ -243,7 +245,7 @@ class Comparison {
     for (uint64_t seed = 1; seed <= length_.seeds; ++seed) {
       seeds_.push_back(data_of(seed));
       const TrainingRun late = run(seeds_.back(), {1, {true, true}, Policy::kOther});
-      first_loss_ = late.course.front().loss;
+      first_losses_.push_back(late.course.front().loss);
       note("late", late, courses);
     }
     Contest contest;
@@ -263,10 +265,7 @@ class Comparison {
     courses[side].push_back(course);
     if (!goal_) return {run.course.back().seconds};
     const double seconds = seconds_to_loss(run.course, *goal_);
-    if (!std::isfinite(seconds) && side != "late")
-      fail(ErrorCode::kInternal, "{}: the test loss of {} falls to {}, but not to {}", shape_.model, side,
-           run.test_loss(), *goal_);
-    return {seconds};
+    return {std::isfinite(seconds) ? seconds : kNever * run.course.back().seconds};
   }
 
   void check_losses() {
@@ -303,7 +302,7 @@ class Comparison {
   Contest contest_;
   std::map<std::string, Plain> plain_;                    // by side and configuration
   std::map<std::string, std::vector<TrainingRun>> runs_;  // the same
-  double first_loss_ = NAN;                               // before training; all seeds have nearly the same
+  std::vector<double> first_losses_;                      // of each seed, before training
   std::map<std::string, std::vector<double>> losses_;     // of each seed, by side
   Estimate speed_, thrift_, embedding_, to_loss_;
 };
@@ -317,7 +316,7 @@ int bench_train(const BenchOptions& options) {
   report["limits"].push_back(limit("train.dedupe", dedupe.of_limit));
   fmt::print("dedupe: {:.0f} M ids/s, limit {:.0f}\n", dedupe.mids.value, dedupe.limit_mids.value);
   ask_for_huge_pages(kHeap);
-  const Length length = options.quick ? Length{30'000, 3, 1, 2, 3, 0.05} : Length{110'000, 4, 1, 5, 3, 0.01};
+  const Length length = options.quick ? Length{30'000, 3, 1, 2, 3, 0.05} : Length{110'000, 4, 1, 5, 9, 0.01};
   const BenchFolder folder;
   data::write_criteo(length.rows, 7, folder.path);
   fmt::print(
