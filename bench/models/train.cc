@@ -12,9 +12,9 @@
 //
 // Then both sides train to a given test loss, with nine seeds (first values, order of the examples; --quick:
 // three), the plain side in its best configuration. embers pulls a minibatch's rows before the gradients of
-// the one before are applied (prefetch 1). So its least test loss must agree with that of plain runs, not
-// timed, that apply gradients as late, in the mean over the seeds: which gradients are late by how much
-// differs from run to run.
+// the one before are applied (prefetch 1), or just after, as it comes; its report says for how many. So its
+// least test loss must agree with that of plain runs, not timed, in which as many gradients are late, in the
+// mean over the seeds: which ones they are differs from run to run.
 //
 //   train.<model>            examples a second of embers over plain
 //   train.<model>.cpu        the same for a second of all threads of all processes. Start and first epoch do
@@ -201,7 +201,7 @@ class Comparison {
 
   void add_plain(uint32_t threads, bool stacked) {
     for (const Policy policy : kPolicies) {
-      const Plain plain{threads, {stacked, false}, policy};
+      const Plain plain{threads, {stacked, 0}, policy};
       const std::string side = plain_side(threads);
       const std::string configuration = fmt::format("{}, {}", stacked ? "stacked" : "bags", name(policy));
       const std::string name = side + ", " + configuration;
@@ -223,6 +223,7 @@ class Comparison {
   // With this seed, without CPU seconds.
   TrainingRun run_embers_with(uint64_t seed) {
     const Json report = run_as_processes(file_of(length_.epochs, seed), dir_);
+    staleness_.push_back(report["mean_staleness"].get<double>());
     TrainingRun run;
     run.course.push_back({0, seed > first_losses_.size() ? NAN : first_losses_[seed - 1]});
     for (const Json& epoch : report["epochs"]) {
@@ -242,9 +243,10 @@ class Comparison {
   // gradients.
   Json train_seeds(const Plain& plain) {
     Json courses;
+    const double staleness = std::min(1.0, mean(staleness_));  // of the runs before
     for (uint64_t seed = 1; seed <= length_.seeds; ++seed) {
       seeds_.push_back(data_of(seed));
-      const TrainingRun late = run(seeds_.back(), {1, {true, true}, Policy::kOther});
+      const TrainingRun late = run(seeds_.back(), {1, {true, staleness}, Policy::kOther});
       first_losses_.push_back(late.course.front().loss);
       note("late", late, courses);
     }
@@ -254,7 +256,10 @@ class Comparison {
     contest.add("plain", "", [&] { return note("plain", run(seeds_.at(of_plain++), plain), courses); });
     contest.measure(length_.seeds);
     to_loss_ = contest.speed("embers", "plain");
-    return {{"loss", goal_.value_or(0)}, {"sides", contest.json()}, {"courses", courses}};
+    return {{"loss", goal_.value_or(0)},
+            {"late_share", staleness},
+            {"sides", contest.json()},
+            {"courses", courses}};
   }
 
   // What a run of the next seed came to.
@@ -302,6 +307,7 @@ class Comparison {
   Contest contest_;
   std::map<std::string, Plain> plain_;                    // by side and configuration
   std::map<std::string, std::vector<TrainingRun>> runs_;  // the same
+  std::vector<double> staleness_;                         // of the runs of embers, in the mean of each
   std::vector<double> first_losses_;                      // of each seed, before training
   std::map<std::string, std::vector<double>> losses_;     // of each seed, by side
   Estimate speed_, thrift_, embedding_, to_loss_;

@@ -4,6 +4,9 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 
+#include <random>
+#include <utility>
+
 #include "base/errors.h"
 #include "base/stage_times.h"
 #include "bench/peers/plain_tables.h"
@@ -63,8 +66,11 @@ class Plain : public torch::nn::Module, public PlainModel {
     for (Tensor& parameter : parameters())
       gradients.dense.push_back(std::exchange(parameter.mutable_grad(), Tensor()));
     times.gradient += watch.lap();
-    if (late_) std::swap(gradients, held_);
-    apply(gradients, times);
+    apply(std::exchange(held_, {}), times);
+    if (std::uniform_real_distribution<double>(0, 1)(random_) < late_)
+      held_ = std::move(gradients);
+    else
+      apply(gradients, times);
     return value;
   }
 
@@ -134,7 +140,8 @@ class Plain : public torch::nn::Module, public PlainModel {
 
   const AdamSettings settings_;
   const data::FeatureSchema schema_;
-  const bool late_;
+  const double late_;
+  std::mt19937_64 random_;
   Gradients held_;  // of the minibatch before, where they are late
   const std::unique_ptr<PlainTables> tables_;
   std::unique_ptr<torch::optim::Adam> adam_;  // of the dense parameters

@@ -35,7 +35,7 @@ class PlainModelTest : public testing::TestWithParam<std::tuple<const char*, boo
     set_threads(1);  // ThreadSanitizer does not see how those of OpenBLAS hand work over
   }
   data::Minibatch minibatch(uint64_t number) { return reader_->read(1, number); }
-  std::unique_ptr<PlainModel> make(bool late = false) const {
+  std::unique_ptr<PlainModel> make(double late = 0) const {
     return PlainModel::make(job_, {std::get<1>(GetParam()), late});
   }
   // Of the next training minibatch.
@@ -57,17 +57,30 @@ TEST_P(PlainModelTest, LearnsWhatItSees) {
 
 // So the second minibatch sees the same values as the first one, and an evaluation sees all that was learnt.
 TEST_P(PlainModelTest, LateGradientsAreAppliedAfterTheNextOnes) {
-  const auto fresh = make(), prompt = make(), late = make(true);
+  const auto fresh = make(), prompt = make(), late = make(1);
   const double first = train(*prompt, 0);
   EXPECT_FLOAT_EQ(train(*late, 0), first);
   const double unseen = fresh->evaluate(minibatch(1));
   EXPECT_FLOAT_EQ(train(*late, 1), unseen);
   EXPECT_NE(prompt->evaluate(minibatch(1)), unseen);
 
-  const auto late_again = make(true);
+  const auto late_again = make(1);
   train(*late_again, 0);
   EXPECT_FLOAT_EQ(late_again->evaluate(minibatch(2)), prompt->evaluate(minibatch(2)));
   EXPECT_FLOAT_EQ(late_again->evaluate(minibatch(2)), prompt->evaluate(minibatch(2)));  // once only
+}
+
+// Each gradient is applied once, late or not.
+TEST_P(PlainModelTest, AShareOfGradientsIsLate) {
+  const auto prompt = make(), half = make(0.5), late = make(1);
+  double of_prompt = 0, of_half = 0, of_late = 0;
+  for (int i = 0; i < 20; ++i) {
+    of_prompt += train(*prompt, 0);
+    of_half += train(*half, 0);
+    of_late += train(*late, 0);
+  }
+  EXPECT_LT(of_prompt, of_half);
+  EXPECT_LT(of_half, of_late);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PlainModelTest,
