@@ -23,7 +23,7 @@ std::optional<Error> Dispatch::ask(Session& session, InFrame& frame) {
     if (handler == handlers_.end())
       fail(ErrorCode::kBadFrame, "destination {} takes no {} here", header.destination, name(frame.kind()));
     if (!handler->second) {
-      held_.push_back({caf::strong_actor_ptr(session.ctrl()), frame});
+      held_.push_back({caf::strong_actor_ptr(session.ctrl()), std::move(frame)});
       return std::nullopt;
     }
     handler->second(session, frame);
