@@ -10,6 +10,9 @@ constexpr uint32_t kThreadsOfAnOwner = 2;  // shard and optimizer
 // Messages that an actor handles before others have their turn. A heartbeat may have to wait for this many
 // pulls of a busy shard.
 constexpr size_t kMessagesAtOnce = 4;
+// The same of actors that are quick. Each turn may wake another thread up, which then takes the actor, and
+// all that it knows, to another core.
+constexpr size_t kQuickMessagesAtOnce = 64;
 
 }  // namespace
 
@@ -22,6 +25,11 @@ SystemConfig::SystemConfig(uint32_t owners) {
   // By default an actor runs until its mailbox is empty, and a busy shard's never is.
   set("scheduler.max-throughput", kMessagesAtOnce);
   set("logger.console", caf::atom("none"));
+}
+
+SystemConfig& SystemConfig::with_quick_actors() {
+  set("scheduler.max-throughput", kQuickMessagesAtOnce);
+  return *this;
 }
 
 }  // namespace embers

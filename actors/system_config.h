@@ -11,6 +11,8 @@ class SystemConfig : public caf::actor_system_config {
  public:
   // For a process with this many owners.
   explicit SystemConfig(uint32_t owners = 1);
+  // For a process whose actors are quick to answer: a master's.
+  SystemConfig& with_quick_actors();
 };
 
 }  // namespace embers

@@ -34,9 +34,8 @@ void check_is_request(const InFrame& frame) {
 }
 
 void throw_error_reply(InFrame& frame) {
-  InFrame plain = frame;
-  plain.header.flags &= static_cast<uint16_t>(~FrameHeader::kError);
-  const auto message = decode<wire::ErrorReply>(plain);
+  frame.header.flags &= static_cast<uint16_t>(~FrameHeader::kError);
+  const auto message = decode<wire::ErrorReply>(frame);
   decoding(Kind::kErrorReply,
            [&] { throw Error(error_code(message.get().getCode()), message.get().getMessage()); });
   __builtin_unreachable();

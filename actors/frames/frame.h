@@ -73,7 +73,7 @@ struct OutFrame {
 // One whole message that arrived.
 struct InFrame {
   FrameHeader header;
-  std::shared_ptr<Words> words;                // taken by the code that decodes them
+  Words words;                                 // taken by the code that decodes them
   std::shared_ptr<Arrival> arrival = nullptr;  // of a request
   bool reply() const { return header.flags & FrameHeader::kReply; }
   bool error() const { return header.flags & FrameHeader::kError; }
@@ -106,7 +106,7 @@ Message<T> decode(InFrame& frame) {
   if (frame.kind() != KindOf<T>::kind)
     fail(ErrorCode::kBadFrame, "a message of kind {} arrived where {} was expected", frame.header.kind,
          name(KindOf<T>::kind));
-  return received<T>(std::move(*frame.words), frame.arrival);
+  return received<T>(std::move(frame.words), std::move(frame.arrival));
 }
 
 }  // namespace embers

@@ -53,6 +53,19 @@ struct Server::Acceptor {
   ClosedInChildren in_children{std::visit([](auto& a) { return a.native_handle(); }, acceptor)};
 };
 
+Server::Server(Transport& transport, Options options)
+    : transport_(transport), options_(options), newcomers_(options.newcomers) {
+  // Requests that have their turn may outlive the transport, and this server.
+  dispatch_->line_up([loop = transport.loop(), weak = std::weak_ptr(dispatch_), refusals = refusals_] {
+    loop->post([weak, refusals] {
+      const auto dispatch = weak.lock();
+      if (!dispatch) return;
+      for (auto next = dispatch->take_turns(); !next.empty(); next = dispatch->take_turns())
+        give(*dispatch, *refusals, std::move(next));
+    });
+  });
+}
+
 std::shared_ptr<Server> Server::listen(Transport& transport, const std::vector<Endpoint>& endpoints,
                                        Options options) {
   std::shared_ptr<Server> server(new Server(transport, options));
@@ -308,7 +321,11 @@ void Server::welcome(Newcomer newcomer, const std::shared_ptr<Connection>& conne
   const auto session = [actor]() -> Session& { return static_cast<Session&>(*actor->get()); };
   connection->set_handlers([session, dispatch = dispatch_,
                             refusals = refusals_](InFrame f) { ask(*dispatch, *refusals, session(), f); },
-                           [session](const Error& why) { ended(session(), why); });
+                           [session, actor, dispatch = dispatch_, refusals = refusals_](const Error& why) {
+                             // Actors hear of the end after all that the peer has asked.
+                             give(*dispatch, *refusals, dispatch->take_turns_of(actor));
+                             ended(session(), why);
+                           });
   const auto message = make_message<wire::Welcome>([&](wire::Welcome::Builder b) {
     b.setSilence(options_.silence.count());
     if (!newcomer.challenge) return;
@@ -326,11 +343,20 @@ void Server::ask(Dispatch& dispatch, RefusalLog& refusals, Session& session, InF
     log_refusal(refusals, session.address(), reason_of(*denied), denied->what());
 }
 
+// Of the peers that have waited in a line.
+void Server::give(Dispatch& dispatch, RefusalLog& refusals, std::vector<HeldRequest> requests) {
+  for (HeldRequest& request : requests) {
+    auto& session = static_cast<Session&>(*request.session->get());
+    if (const auto denied = dispatch.give(session, request.frame))
+      log_refusal(refusals, session.address(), reason_of(*denied), denied->what());
+  }
+}
+
 // On the io thread, as all that is asked. What still has no actor is held again.
 void Server::provide(std::function<void(Dispatch&)> serve) {
   asio::post(transport_.io(), [dispatch = dispatch_, refusals = refusals_, serve = std::move(serve)] {
     serve(*dispatch);
-    for (Dispatch::Held& held : dispatch->take_held())
+    for (HeldRequest& held : dispatch->take_held())
       ask(*dispatch, *refusals, static_cast<Session&>(*held.session->get()), held.frame);
   });
 }

@@ -81,10 +81,10 @@ class Server : public std::enable_shared_from_this<Server> {
     Message<wire::Challenge> challenge;  // once it is sent
   };
 
-  Server(Transport& transport, Options options)
-      : transport_(transport), options_(options), newcomers_(options.newcomers) {}
+  Server(Transport& transport, Options options);
   void provide(std::function<void(Dispatch&)> serve);
   static void ask(Dispatch& dispatch, RefusalLog& refusals, Session& session, InFrame& frame);
+  static void give(Dispatch& dispatch, RefusalLog& refusals, std::vector<HeldRequest> requests);
   void add(const Endpoint& endpoint);
   boost::asio::ip::tcp::acceptor bind(const Endpoint& endpoint);
   void accept(const std::shared_ptr<Acceptor>& acceptor);

@@ -115,6 +115,7 @@ int serve_master(const MasterOptions& given) {
   std::optional<JobDir> job_dir;
   if (!options.access.job_dir.empty()) job_dir.emplace(options.access.job_dir);
   SystemConfig system_config;
+  system_config.with_quick_actors();
   caf::actor_system system(system_config);
   Transport transport(system, credentials(options.access, [&] { return job_dir->secret(); }));
   // Listens before it reads data and model, so that peers that come early wait instead of being refused.

@@ -23,6 +23,18 @@ std::string Member::describe() const {
   return fmt::format("{} ({}pid {} on {})", name(), label.empty() ? "" : label + ", ", pid, host);
 }
 
+Membership::Membership(const Membership& other)
+    : members_(other.members_),
+      of_link_(other.of_link_),
+      of_token_(other.of_token_),
+      workers_(other.workers_),
+      draining_(other.draining_),
+      last_incarnation_(other.last_incarnation_),
+      workers_joined_(other.workers_joined_),
+      readers_joined_(other.readers_joined_) {
+  for (auto& [incarnation, member] : members_) found_[incarnation] = &member;
+}
+
 Member& Membership::add(Member member, Time now) {
   member.incarnation = ++last_incarnation_;
   if (!member.owner) member.number = member.reader ? readers_joined_++ : workers_joined_++;
@@ -30,12 +42,15 @@ Member& Membership::add(Member member, Time now) {
   workers_ += member.worker();
   of_link_[member.link].insert(member.incarnation);
   if (member.token != 0) of_token_[member.token] = member.incarnation;
-  return members_[member.incarnation] = std::move(member);
+  Member& added = members_[member.incarnation] = std::move(member);
+  found_[added.incarnation] = &added;
+  return added;
 }
 
 void Membership::remove(uint64_t incarnation) {
   const auto gone = members_.extract(incarnation);
   if (!gone) return;
+  found_.erase(incarnation);
   const Member& member = gone.mapped();
   workers_ -= member.worker();
   draining_ -= member.draining;
@@ -56,13 +71,13 @@ void Membership::leave_link(const Member& member) {
 }
 
 Member* Membership::find(uint64_t incarnation) {
-  const auto found = members_.find(incarnation);
-  return found == members_.end() ? nullptr : &found->second;
+  const auto found = found_.find(incarnation);
+  return found == found_.end() ? nullptr : found->second;
 }
 
 const Member* Membership::find(uint64_t incarnation) const {
-  const auto found = members_.find(incarnation);
-  return found == members_.end() ? nullptr : &found->second;
+  const auto found = found_.find(incarnation);
+  return found == found_.end() ? nullptr : found->second;
 }
 
 const Member* Membership::find_owner(uint32_t number) const {

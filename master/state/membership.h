@@ -16,30 +16,32 @@ namespace embers {
 // A process (or an actor of this process) that joined the job.
 struct Member {
   uint64_t incarnation = 0;
+  uint64_t token = 0;  // of its join; not 0: it can lose that connection and come back over another one
+  std::chrono::steady_clock::time_point last_seen;
+
+  // A worker. What each lease looks at stands here side by side: with thousands of workers it is in no cache.
+  uint64_t done = 0;      // minibatches that it has finished
+  uint64_t examples = 0;  // in these
+  std::chrono::steady_clock::time_point last_done;
+  uint64_t began_at = 0;  // if it holds work: what the job had finished when it began it
+  uint32_t window = 0;    // leases that it may draw ahead; 0: it begins what it is leased when it comes
+  bool away = false;      // it has a window, did not draw what was its to draw, and has not drawn since
+  bool draining = false;  // it was told to finish what it holds, and to leave
+
   bool owner = false;
   bool reader = false;  // only looks rows up: is leased nothing, and nobody waits for it
+  bool connected = true;
   uint32_t number = 0;  // in the owner map, or running number of the worker or reader
+  uint32_t more = 0;    // owners of the same process that join after it
+  uint64_t link = 0;    // its connection, which is watched
   std::string host;
   uint64_t pid = 0;
   std::vector<std::string> endpoints;  // owners
   std::string boot_id;
-  uint32_t more = 0;   // owners of the same process that join after it
-  uint64_t link = 0;   // its connection, which is watched
-  uint64_t token = 0;  // of its join; not 0: it can lose that connection and come back over another one
-  bool connected = true;
-  std::chrono::steady_clock::time_point last_seen;
   std::string label;  // given by whoever started it, or ""
-  uint32_t window =
-      0;              // a worker: leases that it may draw ahead; 0: it begins what it is leased when it comes
-  bool away = false;  // a worker with a window: it did not draw what was its to draw, and has not drawn since
-  bool draining = false;  // a worker: was told to finish what it holds, and to leave
   std::chrono::steady_clock::time_point joined;
-  uint64_t done = 0;      // a worker: minibatches that it has finished
-  uint64_t examples = 0;  // in these
-  uint64_t began_at = 0;  // a worker that holds work: what the job had finished when it began it
   uint64_t rows = 0, bytes = 0, waiting = 0;  // an owner, as it says itself
   Rate pulls, pushes;
-  std::chrono::steady_clock::time_point last_done;
 
   bool worker() const { return !owner && !reader; }
   const char* role() const;      // worker, shard, reader
@@ -51,6 +53,11 @@ struct Member {
 class Membership {
  public:
   using Time = std::chrono::steady_clock::time_point;
+
+  Membership() = default;
+  Membership(Membership&&) = default;
+  Membership& operator=(Membership&&) = default;
+  Membership(const Membership& other);
 
   // Numbers a worker, and gives the member an incarnation that was never used before. Owners come with the
   // number of their place.
@@ -87,6 +94,7 @@ class Membership {
   void leave_link(const Member& member);
 
   std::map<uint64_t, Member> members_;               // by incarnation
+  std::unordered_map<uint64_t, Member*> found_;      // the same, to be found in one step
   std::map<uint64_t, std::set<uint64_t>> of_link_;   // their incarnations
   std::unordered_map<uint64_t, uint64_t> of_token_;  // their incarnations; of tokens other than 0
   size_t workers_ = 0, draining_ = 0;

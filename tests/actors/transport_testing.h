@@ -178,8 +178,8 @@ class RawPeer {
     boost::asio::read(socket_, boost::asio::buffer(&in.header, sizeof in.header), e);
     if (e) return std::nullopt;
     check(in.header, kMaxMessageWords);
-    in.words = std::make_shared<Words>(in.header.words);
-    boost::asio::read(socket_, boost::asio::buffer(in.words->data(), in.words->size() * 8), e);
+    in.words = Words(in.header.words);
+    boost::asio::read(socket_, boost::asio::buffer(in.words.data(), in.words.size() * 8), e);
     return e ? std::nullopt : std::optional(std::move(in));
   }
   // Reads so many bytes; false when the server has hung up.

@@ -21,12 +21,12 @@ inline Bytes bytes_of(const OutFrame& frame) {
 
 // What a connection makes of these bytes.
 inline InFrame frame_of(const Bytes& bytes, std::shared_ptr<Arrival> arrival = nullptr) {
-  InFrame frame{.header = {}, .words = nullptr, .arrival = std::move(arrival)};
+  InFrame frame{.header = {}, .words = {}, .arrival = std::move(arrival)};
   std::memcpy(static_cast<void*>(&frame.header), bytes.data(), sizeof frame.header);
   check(frame.header, kMaxMessageWords);
-  frame.words = std::make_shared<Words>(frame.header.total);
-  std::memcpy(static_cast<void*>(frame.words->data()), bytes.data() + sizeof frame.header,
-              frame.words->bytes().size());
+  frame.words = Words(frame.header.total);
+  std::memcpy(static_cast<void*>(frame.words.data()), bytes.data() + sizeof frame.header,
+              frame.words.bytes().size());
   return frame;
 }
 

@@ -48,19 +48,12 @@ class Connection::CountsReceived {
   size_t all_;
 };
 
-// A request of the peer, and its shares of what may arrive.
-class Connection::Arriving final : public Arrival {
+// A small request of the peer, of which nothing is counted: all of them share one.
+class Connection::Arriving : public Arrival {
  public:
-  explicit Arriving(std::weak_ptr<Connection> connection, ByteBudget::Share here = {},
-                    ByteBudget::Share in_process = {})
-      : connection_(std::move(connection)), here_(std::move(here)), in_process_(std::move(in_process)) {}
+  explicit Arriving(std::weak_ptr<Connection> connection) : connection_(std::move(connection)) {}
 
-  void settle() override {
-    ByteBudget::Share here, in_process;  // given back when the lock is gone: others go on then
-    const MutexLock lock(mutex_);
-    here = std::move(here_);
-    in_process = std::move(in_process_);
-  }
+  void settle() override {}
   bool has_room(const std::function<void()>& room) override {
     const auto connection = connection_.lock();
     return !connection || connection->has_room(room);
@@ -72,6 +65,22 @@ class Connection::Arriving final : public Arrival {
 
  private:
   const std::weak_ptr<Connection> connection_;
+};
+
+// A large one, and its shares of what may arrive.
+class Connection::ArrivingLarge final : public Arriving {
+ public:
+  ArrivingLarge(std::weak_ptr<Connection> connection, ByteBudget::Share here, ByteBudget::Share in_process)
+      : Arriving(std::move(connection)), here_(std::move(here)), in_process_(std::move(in_process)) {}
+
+  void settle() override {
+    ByteBudget::Share here, in_process;  // given back when the lock is gone: others go on then
+    const MutexLock lock(mutex_);
+    here = std::move(here_);
+    in_process = std::move(in_process_);
+  }
+
+ private:
   Mutex mutex_;
   ByteBudget::Share here_ ABSL_GUARDED_BY(mutex_), in_process_ ABSL_GUARDED_BY(mutex_);
 };
@@ -188,7 +197,10 @@ void Connection::admit() {
     return;
   }
   const size_t bytes = size_t{header_.total} * sizeof(capnp::word);
-  if (header_.total <= kSmallWords) return read_chunk(std::make_shared<Arriving>(weak_from_this()));
+  if (header_.total <= kSmallWords) {
+    if (!small_arrival_) small_arrival_ = std::make_shared<Arriving>(weak_from_this());
+    return read_chunk(small_arrival_);
+  }
   if (auto here = arriving_->take(bytes, then(&Connection::admit_to_process)))
     admit_to_process(std::move(*here));
 }
@@ -202,7 +214,7 @@ void Connection::admit_to_process(ByteBudget::Share here) {
 }
 
 void Connection::admitted(ByteBudget::Share in_process) {
-  read_chunk(std::make_shared<Arriving>(weak_from_this(), std::move(here_), std::move(in_process)));
+  read_chunk(std::make_shared<ArrivingLarge>(weak_from_this(), std::move(here_), std::move(in_process)));
 }
 
 // Goes on with `next` once a share is granted, on the io thread.
@@ -224,9 +236,9 @@ void Connection::read_chunk(std::shared_ptr<Arrival> arrival) {
     if (header_.total > kSmallWords && partial_)
       fail(ErrorCode::kBadFrame, "message {} begins in the middle of message {}", header_.correlation,
            partial_->header.correlation);
-    current_ = {header_, nullptr, std::move(arrival)};
+    current_ = {header_, {}, std::move(arrival)};
     if (header_.flags & FrameHeader::kShared) return read_place();
-    current_.words = std::make_shared<Words>(header_.total);
+    current_.words = Words(header_.total);
   } else {
     if (!partial_ || !same(partial_->header) || partial_->header.chunk + 1 != header_.chunk ||
         partial_->header.total != header_.total)
@@ -236,7 +248,7 @@ void Connection::read_chunk(std::shared_ptr<Arrival> arrival) {
     current_.header.chunk = header_.chunk;
     partial_.reset();
   }
-  capnp::word* place = current_.words->data() + size_t{header_.chunk} * kChunkWords;
+  capnp::word* place = current_.words.data() + size_t{header_.chunk} * kChunkWords;
   in_chunk_ = header_.chunks > 1;
   const auto bytes = std::as_writable_bytes(std::span(place, header_.words));
   const auto rest = bytes.subspan(take_ahead(bytes));
@@ -248,7 +260,7 @@ void Connection::read_chunk(std::shared_ptr<Arrival> arrival) {
 void Connection::read_place() {
   const auto take = [this] {
     if (!sharing_) fail(ErrorCode::kBadFrame, "nothing is shared with this peer");
-    current_.words = std::make_shared<Words>(sharing_->words(place_, header_.total));
+    current_.words = sharing_->words(place_, header_.total);
     current_.header.flags &= static_cast<uint16_t>(~FrameHeader::kShared);
     chunk_complete();
   };
@@ -285,22 +297,28 @@ void Connection::send(OutFrame frame) {
   const bool small = !large || (sharing_ && sharing_->reaches(frame));
   frame.header.total = static_cast<uint32_t>(frame.size);
   frame.header.chunks = static_cast<uint32_t>((frame.size + kChunkWords - 1) / kChunkWords);
+  bool alone = false;
   {
     const MutexLock lock(queue_mutex_);
     if (ended_) return;
     const size_t bytes = frame.size * sizeof(capnp::word);
     leaving_ += bytes;
     flow_->leave(bytes);
+    alone = !large && !writing_;
     if (large)
       large_.push_back({std::move(frame)});  // also if it is shared: there is an order among large ones
-    else
+    else if (!alone)
       small_.push_back(std::move(frame));
     if (std::exchange(writing_, true)) return;
   }
-  if (small)
+  if (alone) {
+    take_alone(std::move(frame));
+    write_taken();
+  } else if (small) {
     write();
-  else
+  } else {
     loop_->post([self = shared_from_this()] { self->write(); });
+  }
   if (large && sharing_ && sharing_->begin())
     loop_->post([self = shared_from_this()] { self->offer_memory(); });
 }
@@ -318,11 +336,25 @@ bool Connection::has_room(const std::function<void()>& room) {
 // One gather write. The io thread writes what is left of it, and then the next one.
 void Connection::write() {
   take_chunks();
+  write_taken();
+}
+
+void Connection::write_taken() {
   const size_t sent = write_now();
   if (sent < asio::buffer_size(buffers_))
     loop_->post([self = shared_from_this(), sent] { self->write_rest(sent); });
   else
     written();
+}
+
+// What nothing else waits before needs no queue. It has one chunk.
+void Connection::take_alone(OutFrame frame) {
+  busy_.clear();
+  buffers_.clear();
+  frame.header.words = frame.header.total;
+  const OutFrame& part = busy_.emplace_back(Part{std::move(frame)}).frame;
+  buffers_.push_back(asio::buffer(&part.header, sizeof part.header));
+  buffers_.push_back(asio::buffer(part.words, part.size * sizeof(capnp::word)));
 }
 
 void Connection::take_chunks() {
@@ -428,7 +460,7 @@ void Connection::written() {
     const MutexLock lock(queue_mutex_);
     if (ended_) bytes = 0;  // close() has counted them
     leaving_ -= bytes;
-    more = !small_.empty() || !large_.empty();
+    more = leaving_ > 0;
     writing_ = more;
     finishing = finishing_;
   }

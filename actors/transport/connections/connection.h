@@ -71,6 +71,7 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
 
  private:
   class Arriving;
+  class ArrivingLarge;
   class CountsReceived;
   template <class Step>
   void reading(Step&& step);
@@ -94,7 +95,9 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   bool has_room(const std::function<void()>& room);
   // Writing is done by the one thread that set writing_, or by the io thread if that thread posted it there.
   void write();
+  void take_alone(OutFrame frame);
   void take_chunks();
+  void write_taken();
   size_t write_now();
   void written();
   void write_rest(size_t sent);
@@ -108,6 +111,8 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   void heard_own();
   void cut(const std::string& why);
 
+  // What each small message touches stands together, of reading and of writing: with thousands of
+  // connections, little of one is in a cache when its turn comes.
   const std::shared_ptr<EventLoop> loop_;  // before all that is on it
   const std::shared_ptr<Flow> flow_;
   Socket socket_;
@@ -115,24 +120,25 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   bool closed_ = false;
 
   // Reading.
+  bool in_bulk_ = false;
+  bool in_chunk_ = false;             // of a message of several chunks: it is being read
+  bool waits_ = false;                // a request that is about to arrive has no room yet
+  std::atomic<bool> paused_ = false;  // a header is read, but not what follows, until may_read()
+  int awaited_ = 1;                   // bytes, before the socket counts as readable
   size_t max_words_ = 1 << 13;
+  size_t ahead_begin_ = 0, ahead_end_ = 0;       // what of ahead_ is not taken yet
+  uint64_t received_ = 0, received_before_ = 0;  // bytes; before the read under way
+  std::atomic<size_t> in_flight_ = 0;            // requests of the peer without an answer
+  std::shared_ptr<Arriving> small_arrival_;      // of all small requests; once one has come
+  FrameHeader header_;
+  InFrame current_;  // whose chunk is being read
   // What one call has read of the next header and of what follows it: most small messages as a whole.
   std::array<std::byte, kReadAhead> ahead_;
-  size_t ahead_begin_ = 0, ahead_end_ = 0;  // what of ahead_ is not taken yet
-  bool in_bulk_ = false;
-  int awaited_ = 1;  // bytes, before the socket counts as readable
-  FrameHeader header_;
-  std::optional<InFrame> partial_;               // the message of several chunks that has begun
-  InFrame current_;                              // whose chunk is being read
-  SharedPlace place_;                            // of the message whose header was read
-  std::atomic<size_t> in_flight_ = 0;            // requests of the peer without an answer
-  std::atomic<bool> paused_ = false;             // a header is read, but not what follows, until may_read()
-  const std::shared_ptr<ByteBudget> arriving_;   // bytes of those requests
-  ByteBudget::Share here_;                       // of arriving_, while a request waits for the process's room
-  uint64_t received_ = 0, received_before_ = 0;  // bytes; before the read under way
-  uint64_t message_received_ = 0;                // received_ at the last byte of a message of several chunks
-  bool in_chunk_ = false;                        // of such a message: it is being read
-  bool waits_ = false;                           // a request that is about to arrive has no room yet
+  std::optional<InFrame> partial_;              // the message of several chunks that has begun
+  SharedPlace place_;                           // of the message whose header was read
+  const std::shared_ptr<ByteBudget> arriving_;  // bytes of requests without an answer
+  ByteBudget::Share here_;                      // of arriving_, while a request waits for the process's room
+  uint64_t message_received_ = 0;               // received_ at the last byte of a message of several chunks
 
   // Writing.
   struct Outgoing {
@@ -144,17 +150,17 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
     SharedPlace place = {};  // instead of words, with FrameHeader::kShared
   };
   Mutex queue_mutex_;
-  std::deque<OutFrame> small_ ABSL_GUARDED_BY(queue_mutex_);
-  std::deque<Outgoing> large_ ABSL_GUARDED_BY(queue_mutex_);  // the first one is being sent
-  std::atomic<size_t> leaving_ = 0;       // bytes that wait to be written; changed under queue_mutex_
-  std::atomic<uint64_t> sent_ = 0;        // bytes given to the socket
-  std::atomic<bool> ping_waits_ = false;  // to be written
   bool writing_ ABSL_GUARDED_BY(queue_mutex_) = false;  // a thread is writing
   bool finishing_ ABSL_GUARDED_BY(queue_mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(queue_mutex_) = false;  // nothing is sent any more
-  std::vector<Part> busy_;  // one chunk each, being written; only for the thread that writes
+  std::atomic<bool> ping_waits_ = false;              // to be written
+  std::atomic<size_t> leaving_ = 0;  // bytes that wait to be written; changed under queue_mutex_
+  std::atomic<uint64_t> sent_ = 0;   // bytes given to the socket
+  std::vector<Part> busy_;           // one chunk each, being written; only for the thread that writes
   std::vector<boost::asio::const_buffer> buffers_;
   Mutex socket_mutex_;  // no other thread writes to a socket that is being closed
+  std::deque<OutFrame> small_ ABSL_GUARDED_BY(queue_mutex_);
+  std::deque<Outgoing> large_ ABSL_GUARDED_BY(queue_mutex_);  // the first one is being sent
 
   std::unique_ptr<Sharing> sharing_;  // null: everything goes over the socket
 
