@@ -30,8 +30,8 @@ void check_partition(const job::Job& job, const TableSpec& table) {
   for (auto entry = job.storage.tables.rbegin(); entry != job.storage.tables.rend(); ++entry)
     if (entry->partition && entry->matches(table.name))
       return at_place(job.place({"storage", "tables", entry->match, "partition"}),
-                      [&] { settle_partitions(one, job.storage.shards); });
-  settle_partitions(one, job.storage.shards);
+                      [&] { settle_partitions(one, {.owners = job.storage.shards}); });
+  settle_partitions(one, {.owners = job.storage.shards});
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ std::vector<std::string> settle_model(const job::Job& job, ModelSpec& model, uin
   }
   check_model(job, model);
   check_clipping(job, model);
-  return settle_partitions(model, job.storage.shards, batch_size);
+  return settle_partitions(model, scale_of(job, batch_size));
 }
 
 void without_slots(ModelSpec& model) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/cpus.h"
+
 namespace embers {
 namespace {
 
@@ -27,9 +29,12 @@ double busiest_share(double keys, uint32_t owners) {
   return std::min(1.0, even + 0.8 * std::sqrt(std::log2(owners)) * deviation);
 }
 
-StepCosts step_costs(uint32_t owners, size_t cores) {
+StepCosts step_costs(const JobScale& scale) {
   StepCosts costs;
-  if (cores >= owners + 2) costs.shard_byte = 0.8e-9;  // not measured: of a copy, an update, and 10 Gbit/s
+  const size_t cores = scale.cores == 0 ? allowed_cpus().size() : scale.cores;
+  if (cores >= scale.owners + 2) costs.shard_byte = 0.8e-9;  // not measured: a copy, an update, 10 Gbit/s
+  if (scale.network_gbits > 0) costs.link_byte = 8e-9 / scale.network_gbits;
+  costs.workers = std::max(1u, scale.workers);
   return costs;
 }
 
@@ -39,9 +44,15 @@ double step_seconds(const TableSpec& table, Partition partition, double keys, ui
   const bool encoding = partition == Partition::kEncoding;
   const double share = busiest_share(keys, owners);
   const double asked = encoding ? owners : owners * (1 - std::pow(1 - 1.0 / owners, keys));
+  const double bytes_share = encoding ? 1.0 / owners : share;  // of the busiest shard
+  // Through a worker's card goes all that is its own, through the busiest shard's what it has of all
+  // workers'. Keys go there twice, with encoding to each shard.
+  const double key_bytes = 2.0 * keys * sizeof(int64_t);
+  const double workers_card = bytes + key_bytes * (encoding ? owners : 1);
+  const double shards_card = costs.workers * (bytes * bytes_share + key_bytes * (encoding ? 1 : share));
   return costs.message * (asked + owners) + costs.worker_key * keys * (encoding ? owners : 1) +
          costs.worker_byte * bytes + costs.shard_key * keys * (encoding ? 1 : share) +
-         costs.shard_byte * bytes * (encoding ? 1.0 / owners : share);
+         costs.shard_byte * bytes * bytes_share + costs.link_byte * std::max(workers_card, shards_card);
 }
 
 PartitionChoice choose_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -9,6 +10,15 @@
 // (docs/notes/partition.md). Pure.
 namespace embers {
 
+// What of a job the choice depends on.
+struct JobScale {
+  uint32_t owners = 1;
+  uint64_t batch_size = 0;   // records of a minibatch; 0: not known
+  uint32_t workers = 1;      // that train at the same time
+  double network_gbits = 0;  // of each host's network card; 0: not known, or all are on one host
+  size_t cores = 0;          // that this process may use, which stand for those of owners' hosts; 0: it looks
+};
+
 // Seconds. The defaults were measured with processes that share two cores, where shards hardly work at the
 // same time: it matters little how even their load is.
 struct StepCosts {
@@ -17,11 +27,13 @@ struct StepCosts {
   double shard_key = 100e-9;    // finding its row, twice
   double worker_byte = 0.9e-9;  // of rows and gradients
   double shard_byte = 0.1e-9;   // of those of the busiest shard, in addition
+  double link_byte = 0;         // through a host's network card
+  uint32_t workers = 1;         // pull and push at the same time through the shards' cards
 };
 
-// Those of a job with this many owners, whose processes can use this many cores: where each owner, a worker
-// and the master have a core of their own, owners work at the same time, and the load of the busiest counts.
-StepCosts step_costs(uint32_t owners, size_t cores);
+// Those of such a job. Where each owner, a worker and the master have a core of their own, owners work at the
+// same time, and the load of the busiest counts.
+StepCosts step_costs(const JobScale& scale);
 
 // A step: a worker pulls and pushes the rows of so many keys of one table. The busiest shard counts, since
 // the others wait for it. Seconds.

@@ -1,6 +1,5 @@
 #include "master/partitions.h"
 
-#include "base/cpus.h"
 #include "base/errors.h"
 #include "storage/rows/constraint.h"
 #include "storage/update_rules/update_rule.h"
@@ -18,24 +17,29 @@ std::string why_whole_rows(const TableSpec& table) {
   return "";
 }
 
-PartitionChoice settle_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size, size_t cores) {
-  if (const std::string why = why_whole_rows(table); !why.empty()) return {Partition::kToken, why};
-  const StepCosts costs = step_costs(owners, cores == 0 ? allowed_cpus().size() : cores);
-  return choose_partition(table, owners, batch_size, costs);
+JobScale scale_of(const job::Job& job, uint64_t batch_size) {
+  return {.owners = job.storage.shards,
+          .batch_size = batch_size,
+          .workers = job.training.workers,
+          .network_gbits = job.storage.network_gbits};
 }
 
-std::vector<std::string> settle_partitions(ModelSpec& model, uint32_t owners, uint64_t batch_size,
-                                           size_t cores) {
+PartitionChoice settle_partition(const TableSpec& table, const JobScale& scale) {
+  if (const std::string why = why_whole_rows(table); !why.empty()) return {Partition::kToken, why};
+  return choose_partition(table, scale.owners, scale.batch_size, step_costs(scale));
+}
+
+std::vector<std::string> settle_partitions(ModelSpec& model, const JobScale& scale) {
   std::vector<std::string> chosen;
   for (TableSpec& table : model.tables) {
     if (is_reserved(table.name)) table.partition = Partition::kToken;
     if (table.partition == Partition::kAuto) {
-      const PartitionChoice choice = settle_partition(table, owners, batch_size, cores);
+      const PartitionChoice choice = settle_partition(table, scale);
       table.partition = choice.partition;
       chosen.push_back(
           fmt::format("table '{}': {}, because {}", table.name, name(choice.partition), choice.why));
     }
-    if (owners == 1) table.partition = Partition::kToken;
+    if (scale.owners == 1) table.partition = Partition::kToken;
     if (table.partition == Partition::kToken) continue;
     if (const std::string why = why_whole_rows(table); !why.empty())
       fail(ErrorCode::kInvalid,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "job/job.h"
 #include "master/partition_choice.h"
 #include "schema/table_spec.h"
 
@@ -13,16 +14,15 @@ namespace embers {
 // rows". "" if they can.
 std::string why_whole_rows(const TableSpec& table);
 
-// What a table with partition "auto" gets in a job with this many owners: kToken or kEncoding, and why.
-// `batch_size` is that of the job; 0 if it is not known. `cores`: that this process may use, which stand for
-// those of the owners' hosts; 0 looks.
-PartitionChoice settle_partition(const TableSpec& table, uint32_t owners, uint64_t batch_size = 0,
-                                 size_t cores = 0);
+// `batch_size`: that of the job's minibatches, which a job without data of its own is told by a worker.
+JobScale scale_of(const job::Job& job, uint64_t batch_size);
+
+// What a table with partition "auto" gets in such a job: kToken or kEncoding, and why.
+PartitionChoice settle_partition(const TableSpec& table, const JobScale& scale);
 
 // Leaves no table with "auto". With one owner the strategies are the same, and the table has kToken.
 // kInvalid, naming the table and the reason, where a table cannot have what the job says. Returns what was
 // chosen for tables with "auto", a line each for the log: "table 'actions': encoding, because ...".
-std::vector<std::string> settle_partitions(ModelSpec& model, uint32_t owners, uint64_t batch_size = 0,
-                                           size_t cores = 0);
+std::vector<std::string> settle_partitions(ModelSpec& model, const JobScale& scale);
 
 }  // namespace embers

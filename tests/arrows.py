@@ -79,7 +79,7 @@ bench/wire:           base schema storage actors client bench/harness apps/proce
 bench/control:        base schema job data model actors client bench/harness apps/process
 bench/storage:        base schema storage actors bench/harness bench/wire apps/process
 bench/hosts:          base data apps/process bench/harness bench/models
-bench/partition:      base schema job apps/command_line apps/plan bench/harness
+bench/partition:      base schema job client apps/command_line apps/plan apps/process bench/harness bench/hosts
 bench/python:         base schema job data client apps/command_line apps/process bench/harness bench/models bench/peers
 bench:                base schema model apps/command_line apps/process bench
 python/src/calls:     base

@@ -23,8 +23,7 @@ int check_python_model(const job::Job& job) {
 void print_model(ModelSpec model, const job::Job& job) {
   const std::vector<std::string> lines = signature(model);
   const std::vector<TableSpec> asked = model.tables;
-  const std::vector<std::string> chosen =
-      settle_partitions(model, job.storage.shards, job.training.batch_size);
+  const std::vector<std::string> chosen = settle_partitions(model, scale_of(job, job.training.batch_size));
   for (size_t i = 0; i < lines.size(); ++i) {
     const bool says = i < asked.size() && asked[i].partition != Partition::kToken;
     fmt::print("{}{}\n", lines[i],

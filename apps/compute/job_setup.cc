@@ -123,7 +123,7 @@ std::shared_ptr<MasterConfig> master_config(const JobSetup& setup, const JobOpti
   if (setup.runner) {
     config->model = setup.runner->spec();
     for (const std::string& line :
-         settle_partitions(config->model, config->shards, setup.job.training.batch_size))
+         settle_partitions(config->model, scale_of(setup.job, setup.job.training.batch_size)))
       spdlog::info("{}", line);
     config->dense = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, false));
     config->buffers = std::make_shared<FloatBuffer>(dense_values(setup.runner->model(), config->model, true));

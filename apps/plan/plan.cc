@@ -13,7 +13,7 @@
 namespace embers::plan {
 namespace {
 
-using Minibatches = std::vector<ProfiledJob::Minibatch>;
+using Minibatches = std::vector<Minibatch>;
 
 std::string with(uint32_t shards) {
   return shards == 1 ? "with 1 shard" : fmt::format("with {} shards", shards);
@@ -39,12 +39,12 @@ struct Side {
 class Profile {
  public:
   Profile(const Workload& workload, uint32_t shards, const Effort& effort,
-          const std::function<void(const std::string&)>& say)
+          const std::function<void(const std::string&)>& say, const Surroundings& surroundings)
       : workload_(workload), effort_(effort), say_(say) {
     plan_.shards = shards;
     for (size_t t = 0; t < workload.tables.size(); ++t) describe(t);
     say_(fmt::format("starting a job {}", with(shards)));
-    job_.emplace(workload.job, profiled_, shards);
+    job_.emplace(workload.job, profiled_, shards, surroundings);
   }
 
   ShardsPlan measure() {
@@ -77,7 +77,9 @@ class Profile {
     plan.dim = table.dim;
     plan.keys = static_cast<double>(workload_.all_keys(t)) / static_cast<double>(workload_.keys.size());
     plan.token_only = why_token_only(table, plan_.shards);
-    const PartitionChoice choice = settle_partition(table, plan_.shards, workload_.batch_size);
+    JobScale scale = scale_of(workload_.job, workload_.batch_size);
+    scale.owners = plan_.shards;
+    const PartitionChoice choice = settle_partition(table, scale);
     plan.automatic = choice.partition;
     plan.automatic_why = choice.why;
     for (const Partition partition : {Partition::kToken, Partition::kEncoding}) {
@@ -118,7 +120,7 @@ class Profile {
     for (size_t round = 0; round < effort_.rounds; ++round)
       for (size_t i = 0; i < sides.size(); ++i) {
         Side& s = sides[round % 2 ? sides.size() - 1 - i : i];
-        const ProfiledJob::Step step = job_->run(s.minibatches, steps);
+        const Step step = job_->run(s.minibatches, steps);
         s.seconds.push_back(step.seconds);
         s.bytes = step.sent + step.received;
       }
@@ -174,14 +176,15 @@ const ShardsPlan& Plan::recommended() const {
 }
 
 Plan make_plan(const Workload& workload, const std::vector<uint32_t>& shards, const Effort& effort,
-               const std::function<void(const std::string& line)>& say) {
+               const std::function<void(const std::string& line)>& say, const Surroundings& surroundings) {
   Plan plan;
   plan.job = workload.job.job.name;
   plan.minibatches = workload.keys.size();
   if (workload.tables.empty())
     fail(ErrorCode::kInvalid, "the model of job '{}' has no embedding tables: there is nothing to plan",
          plan.job);
-  for (const uint32_t n : shards) plan.shards.push_back(Profile(workload, n, effort, say).measure());
+  for (const uint32_t n : shards)
+    plan.shards.push_back(Profile(workload, n, effort, say, surroundings).measure());
   const auto best = std::min_element(
       plan.shards.begin(), plan.shards.end(),
       [](const ShardsPlan& a, const ShardsPlan& b) { return a.recommended.seconds < b.recommended.seconds; });

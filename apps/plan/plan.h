@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/plan/surroundings.h"
 #include "apps/plan/workload.h"
 
 // Which tables of a job are better split by rows (token) and which by columns (encoding), and over how many
@@ -55,7 +56,8 @@ struct Effort {
 
 // `say` is told how far it has got, a line each time.
 Plan make_plan(const Workload& workload, const std::vector<uint32_t>& shards, const Effort& effort,
-               const std::function<void(const std::string& line)>& say);
+               const std::function<void(const std::string& line)>& say,
+               const Surroundings& surroundings = {});
 
 // Encoding is recommended where it is faster by more than what is likely chance.
 inline constexpr double kClearlyFaster = 1.03;

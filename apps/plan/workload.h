@@ -11,7 +11,8 @@ namespace embers::plan {
 
 // What a worker pulls and pushes: a job's embedding tables, and the unique keys of some minibatches.
 struct Workload {
-  job::Job job;                         // its seed, mode, reduction and wire_dtype are used
+  job::Job job;                         // its seed, mode, reduction and wire_dtype are used; for what "auto"
+                                        // chooses, workers and network_gbits
   std::vector<TableSpec> tables;        // embedding tables, as the job has settled them
   std::vector<std::vector<Keys>> keys;  // [minibatch][table]
   uint64_t batch_size = 0;              // records of a minibatch; 0: unknown

@@ -25,6 +25,7 @@ namespace embers {
 namespace {
 
 constexpr int kMtu = 1500;
+constexpr unsigned char kNet4[] = {10, 77, 0}, kNet6[] = {0xfd, 0x77};  // and then a host's number + 1
 
 // linux/ipv6.h's, which cannot be included beside the headers of libc.
 struct Ipv6Request {
@@ -93,8 +94,19 @@ bool become_root() {
   return true;
 }
 
+std::optional<int> Host::receiver(std::span<const char> packet) {
+  constexpr size_t kAddress4 = kHeaderBytes + 16, kAddress6 = kHeaderBytes + 24;
+  const auto is_in = [&](size_t at, std::span<const unsigned char> net, size_t bytes) {
+    return packet.size() >= at + bytes && std::memcmp(packet.data() + at, net.data(), net.size()) == 0;
+  };
+  const int version = packet.size() > kHeaderBytes ? packet[kHeaderBytes] >> 4 : 0;
+  if (version == 4 && is_in(kAddress4, kNet4, 4)) return packet[kAddress4 + 3] - 1;
+  if (version == 6 && is_in(kAddress6, kNet6, 16)) return packet[kAddress6 + 15] - 1;
+  return std::nullopt;
+}
+
 // A thread has the host's namespaces, and keeps them.
-Host::Host(int number) : number_(number) {
+Host::Host(int number, int hosts) : number_(number), hosts_(hosts) {
   std::promise<void> made;
   std::thread([&] {
     try {
@@ -119,11 +131,11 @@ void Host::make() {
 void Host::make_names() const {
   must(::sethostname(name(number_).c_str(), name(number_).size()) == 0, "set the name of a host");
   std::string hosts = "127.0.0.1 localhost\n::1 localhost\n";
-  for (const int n : {0, 1}) hosts += fmt::format("{} {}\n", ipv4(n), name(n));
-  for (const int n : {0, 1}) hosts += fmt::format("{} {}.v6\n", ipv6(n), name(n));
+  for (int n = 0; n < hosts_; ++n) hosts += fmt::format("{} {}\n", ipv4(n), name(n));
+  for (int n = 0; n < hosts_; ++n) hosts += fmt::format("{} {}.v6\n", ipv6(n), name(n));
   cover("/etc/hosts", hosts);
   cover("/proc/sys/kernel/random/boot_id",
-        fmt::format("77777777-0000-4000-8000-{:012x}\n", ::getpid() * 2 + number_));
+        fmt::format("77777777-0000-4000-8000-{:012x}\n", ::getpid() * kMost + number_));
 }
 
 void Host::make_network() {

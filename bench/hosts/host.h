@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 
 namespace embers {
@@ -13,9 +15,10 @@ class Host {
   // Before each packet of the device: virtio's, so that large packets pass whole, as through a network card.
   static constexpr size_t kHeaderBytes = 10;
   static constexpr char kDevice[] = "link0";
+  static constexpr int kMost = 9;  // hosts of a network
 
-  // Number 0 or 1. Throws what forbids it.
-  explicit Host(int number);
+  // The `number`th of so many, from 0 on. Throws what forbids it.
+  Host(int number, int hosts);
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
@@ -24,9 +27,11 @@ class Host {
   bool has_ipv6() const { return has_ipv6_; }
   void set_up(bool up);  // its network card
 
-  static std::string name(int number) { return number == 0 ? "host-a" : "host-b"; }
-  static std::string ipv4(int number) { return number == 0 ? "10.77.0.1" : "10.77.0.2"; }
-  static std::string ipv6(int number) { return number == 0 ? "fd77::1" : "fd77::2"; }
+  static std::string name(int number) { return std::string("host-") + static_cast<char>('a' + number); }
+  static std::string ipv4(int number) { return "10.77.0." + std::to_string(number + 1); }
+  static std::string ipv6(int number) { return "fd77::" + std::to_string(number + 1); }
+  // The host that a packet of a device is for; none: not one of these.
+  static std::optional<int> receiver(std::span<const char> packet);
 
  private:
   void make();
@@ -34,7 +39,7 @@ class Host {
   void make_network();
   void add_ipv6();
 
-  const int number_;
+  const int number_, hosts_;
   int device_ = -1, control_ = -1, control6_ = -1;  // control: sockets in its network
   bool has_ipv6_ = false;
   std::string task_;

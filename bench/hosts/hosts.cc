@@ -1,7 +1,7 @@
 // embers bench hosts: deepfm with its worker on another host than master and shard, compared with the same
 // job on one host.
 //
-// The hosts are namespaces of this machine, joined by a link of 1 Gbit/s and 0.5 ms each way (two_hosts.h).
+// The hosts are namespaces of this machine, joined by a link of 1 Gbit/s and 0.5 ms each way (local_hosts.h).
 // The model and its data are those of bench train: generated Criteo data, ids hashed to 100 000 a column, dim
 // 16, batch 2048, Adam. Prefetch is what the documents advise: 2, the default, on one host, and 6 between
 // hosts. Both sides run as users would, on one host through Unix sockets. They take turns; epochs after the
@@ -15,7 +15,7 @@
 
 #include "base/errors.h"
 #include "bench/harness/bench.h"
-#include "bench/hosts/two_hosts.h"
+#include "bench/hosts/local_hosts.h"
 #include "bench/models/job.h"
 #include "data/synth.h"
 
@@ -42,11 +42,12 @@ double examples_per_second(const Json& report) {
 }
 
 // What the link allows a bare TCP connection.
-Json measure_link(TwoHosts& hosts) {
-  const std::string program = TwoHosts::program();
-  BenchChild receiver(hosts.on(1, {program, "receive", TwoHosts::ipv4(1), "7001", "until-input-ends"}));
+Json measure_link(LocalHosts& hosts) {
+  const std::string program = LocalHosts::program();
+  BenchChild receiver(hosts.on(1, {program, "receive", LocalHosts::ipv4(1), "7001", "until-input-ends"}));
   const auto seconds = [&](size_t bytes) {
-    const BenchChild sender(hosts.on(0, {program, "send", TwoHosts::ipv4(1), "7001", std::to_string(bytes)}));
+    const BenchChild sender(
+        hosts.on(0, {program, "send", LocalHosts::ipv4(1), "7001", std::to_string(bytes)}));
     return std::stod(sender.ready());
   };
   std::vector<double> rates, trips;
@@ -57,9 +58,9 @@ Json measure_link(TwoHosts& hosts) {
   return {{"bits_per_second", spread(rates)}, {"round_trip_seconds", spread(trips)}};
 }
 
-Placement across(const TwoHosts& hosts) {
-  return {{"--listen", TwoHosts::ipv4(0) + ":7700", "--insecure"},
-          {"--master", TwoHosts::ipv4(0) + ":7700", "--insecure"},
+Placement across(const LocalHosts& hosts) {
+  return {{"--listen", LocalHosts::ipv4(0) + ":7700", "--insecure"},
+          {"--master", LocalHosts::ipv4(0) + ":7700", "--insecure"},
           [&hosts](const std::string& role, const std::vector<std::string>& command) {
             return hosts.on(role == "worker" ? 1 : 0, command);
           }};
@@ -68,7 +69,7 @@ Placement across(const TwoHosts& hosts) {
 }  // namespace
 
 int bench_hosts(const BenchOptions& options) {
-  TwoHosts hosts;
+  LocalHosts hosts;
   if (!hosts.forbidden().empty())
     fail(ErrorCode::kInvalid, "embers bench hosts needs network namespaces and TUN devices: {}",
          hosts.forbidden());

@@ -91,6 +91,9 @@ void read(Section& section, StorageSection& storage) {
     section.fail_at("owner_timeout", "'owner_timeout' must be a number of seconds, 0 for none");
   section.read_count("shards", storage.shards, 1, kMaxShards);
   section.read_count("buckets", storage.buckets, 1, kMaxBuckets);
+  section.read("network_gbits", storage.network_gbits);
+  if (!(storage.network_gbits >= 0))
+    section.fail_at("network_gbits", "'network_gbits' must be a number of Gbit/s, 0 if it is not known");
   read_number_type(section, "dtype", storage.dtype);
   read_number_type(section, "wire_dtype", storage.wire_dtype);
   read_rounding(section, storage.rounding);

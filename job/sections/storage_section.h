@@ -38,6 +38,7 @@ struct StorageSection {
   double owner_timeout = 60;  // seconds that a job with a journal waits for a lost owner; 0: not at all
   uint32_t shards = 1;
   uint32_t buckets = 4096;
+  double network_gbits = 0;  // of each host's network card; 0: not known, or all are on one host
   NumberType dtype = NumberType::kFloat32;       // what rows are kept as
   Rounding rounding = Rounding::kStochastic;     // of changed rows that are halves
   NumberType wire_dtype = NumberType::kFloat32;  // what rows and their gradients are sent as

@@ -62,7 +62,7 @@ constexpr auto kAway = std::chrono::seconds(20);
 // What happens to the network, and how it ends.
 struct Outage {
   const char* name;
-  std::function<void(TwoHosts&)> begin, end;
+  std::function<void(LocalHosts&)> begin, end;
 };
 void PrintTo(const Outage& outage, std::ostream* out) { *out << outage.name; }
 
@@ -75,12 +75,12 @@ class Outages : public Jobs, public testing::WithParamInterface<Outage> {
     GetParam().end(hosts_);
   }
 };
-const Outage kCut{"Cut", [](TwoHosts& h) { h.cut(); }, [](TwoHosts& h) { h.set_up(); }};
-const Outage kStall{"Stall", [](TwoHosts& h) { h.stall(); }, [](TwoHosts& h) { h.set_up(); }};
-const Outage kWorkersCard{"WorkersCardUnplugged", [](TwoHosts& h) { h.unplug(1); },
-                          [](TwoHosts& h) { h.plug(1); }};
-const Outage kMastersCard{"MastersCardUnplugged", [](TwoHosts& h) { h.unplug(0); },
-                          [](TwoHosts& h) { h.plug(0); }};
+const Outage kCut{"Cut", [](LocalHosts& h) { h.cut(); }, [](LocalHosts& h) { h.set_up(); }};
+const Outage kStall{"Stall", [](LocalHosts& h) { h.stall(); }, [](LocalHosts& h) { h.set_up(); }};
+const Outage kWorkersCard{"WorkersCardUnplugged", [](LocalHosts& h) { h.unplug(1); },
+                          [](LocalHosts& h) { h.plug(1); }};
+const Outage kMastersCard{"MastersCardUnplugged", [](LocalHosts& h) { h.unplug(0); },
+                          [](LocalHosts& h) { h.plug(0); }};
 std::string name_of(const testing::TestParamInfo<Outage>& outage) { return outage.param.name; }
 
 using ShortOutages = Outages;
@@ -130,8 +130,8 @@ TEST_F(Jobs, ProcessesThatListenOnEveryAddressAreFound) {
   add(1, "shard", {"--listen", "0.0.0.0:0"});
   add(1, "worker");
   expect_success();
-  EXPECT_TRUE(master_->has_printed("others reach it at " + TwoHosts::ipv4(0) + ":")) << master_->output();
-  EXPECT_TRUE(members_[1]->has_printed("reached at " + TwoHosts::ipv4(1) + ":")) << members_[1]->output();
+  EXPECT_TRUE(master_->has_printed("others reach it at " + LocalHosts::ipv4(0) + ":")) << master_->output();
+  EXPECT_TRUE(members_[1]->has_printed("reached at " + LocalHosts::ipv4(1) + ":")) << members_[1]->output();
 }
 
 // Its dense parameters are kept by an owner in the master's process.
@@ -143,8 +143,8 @@ TEST_F(Jobs, AModelWithoutEmbeddingsFindsItsMastersOwner) {
 
 TEST_F(Jobs, Ipv6AndNamesWork) {
   if (!hosts_.has_ipv6()) GTEST_SKIP() << "this machine has no IPv6";
-  for (const std::string& listen : {"[" + TwoHosts::ipv6(0) + "]:0", TwoHosts::ipv6_name(0) + ":0",
-                                    TwoHosts::name(0) + ":0", std::string("[::]:0")}) {
+  for (const std::string& listen : {"[" + LocalHosts::ipv6(0) + "]:0", LocalHosts::ipv6_name(0) + ":0",
+                                    LocalHosts::name(0) + ":0", std::string("[::]:0")}) {
     members_.clear();
     start_master(0, folder_.job(), 1, 1, {}, listen);
     add(1, "shard");
@@ -154,8 +154,8 @@ TEST_F(Jobs, Ipv6AndNamesWork) {
 }
 
 TEST_F(Jobs, AdvertisedNamesAreWhatOthersUse) {
-  start_master(0, folder_.job(), 1, 1, {"--advertise", TwoHosts::name(0)}, "0.0.0.0:0");
-  add(1, "shard", {"--listen", "0.0.0.0:7901", "--advertise", TwoHosts::name(1) + ":7901"});
+  start_master(0, folder_.job(), 1, 1, {"--advertise", LocalHosts::name(0)}, "0.0.0.0:0");
+  add(1, "shard", {"--listen", "0.0.0.0:7901", "--advertise", LocalHosts::name(1) + ":7901"});
   add(0, "worker");
   expect_success();
   EXPECT_TRUE(folder_.read("log.0.1").find("others reach it at host-a:") != std::string::npos)
@@ -178,7 +178,7 @@ TEST_F(Jobs, PortsAreOfTheRange) {
 }
 
 TEST_F(Jobs, NamesAreLookedUpWheneverAConnectionIsMade) {
-  start_master(0, folder_.job(), 1, 1, {}, TwoHosts::ipv4(0) + ":7940");
+  start_master(0, folder_.job(), 1, 1, {}, LocalHosts::ipv4(0) + ":7940");
   ASSERT_TRUE(wait_until([&] { return master_->has_printed("waiting for"); })) << master_->output();
   add(0, "shard");
   members_.push_back(
@@ -190,7 +190,7 @@ TEST_F(Jobs, NamesAreLookedUpWheneverAConnectionIsMade) {
 
 TEST_F(Jobs, AShardThatTheMasterCannotReachIsNamed) {
   start_master(0, folder_.job(), 1, 1, {"--connect-timeout", "2"});
-  add(1, "shard", {"--listen", TwoHosts::ipv4(1) + ":7950", "--advertise", "10.77.0.99"});
+  add(1, "shard", {"--listen", LocalHosts::ipv4(1) + ":7950", "--advertise", "10.77.0.99"});
   EXPECT_NE(master_->wait(), 0);
   for (const char* const text : {"cannot reach shard 0 (pid", "on host-b) at 10.77.0.99:7950 from host-a",
                                  "open TCP port 7950 of 10.77.0.99 to connections from host-a"})
@@ -198,7 +198,7 @@ TEST_F(Jobs, AShardThatTheMasterCannotReachIsNamed) {
 }
 
 TEST_F(Jobs, WhoCannotReachTheMasterSaysWhereItIsAndWhatToDo) {
-  start_master(0, folder_.job(), 1, 1, {}, TwoHosts::ipv4(0) + ":7930");
+  start_master(0, folder_.job(), 1, 1, {}, LocalHosts::ipv4(0) + ":7930");
   ASSERT_TRUE(wait_until([&] { return master_->has_printed("waiting for"); })) << master_->output();
   hosts_.cut();
   Process& worker = add(1, "worker", {"--connect-timeout", "2"});
@@ -209,7 +209,7 @@ TEST_F(Jobs, WhoCannotReachTheMasterSaysWhereItIsAndWhatToDo) {
 }
 
 TEST_F(Jobs, AShardThatOnlyItsOwnHostReachesIsNamed) {
-  start_master(0, folder_.job(), 1, 1, {}, TwoHosts::ipv4(0) + ":0");
+  start_master(0, folder_.job(), 1, 1, {}, LocalHosts::ipv4(0) + ":0");
   Process& shard = add(0, "shard", {"--listen", "127.0.0.1:0"});
   ASSERT_TRUE(wait_until([&] { return shard.has_printed("shard 0 of job"); })) << shard.output();
   Process& worker = add(1, "worker", {"--connect-timeout", "2"});

@@ -28,7 +28,7 @@ class JobOnTwoHosts : public testing::Test {
 
   Process& start_master(int host, const std::string& job, int shards, int workers, const Words& words,
                         const std::string& listen = "") {
-    const std::string address = listen.empty() ? TwoHosts::ipv4(host) + ":0" : listen;
+    const std::string address = listen.empty() ? LocalHosts::ipv4(host) + ":0" : listen;
     master_ =
         start_on(host, Words{"master", job, "--listen", address, "--shards", std::to_string(shards),
                              "--workers", std::to_string(workers), "--report", folder_.path("out.json")} +
@@ -59,7 +59,7 @@ class JobOnTwoHosts : public testing::Test {
   }
 
   JobFolder folder_;
-  TwoHosts hosts_;
+  LocalHosts hosts_;
   std::unique_ptr<Process> master_;
   std::vector<std::unique_ptr<Process>> members_;
   int started_ = 0;

@@ -78,6 +78,7 @@ TEST(JobErrors, WrongTypesAndRangesNameLineSectionAndKey) {
       {"[storage]\nservers = 11211", "'servers' must be a string or a list of strings"},
       {"[storage]\nmemory_mb = 1", "'memory_mb' is 1"},
       {"[storage]\nowner_timeout = -1", "'owner_timeout' must be"},
+      {"[storage]\nnetwork_gbits = -1", "'network_gbits' must be"},
       {"[storage]\nowner_timeout = nan", "'owner_timeout' must be"},
       {"[storage]\nown_servers = 0", "'own_servers' is 0"},
       {"[storage]\nserver_timeout = 0", "'server_timeout'"},

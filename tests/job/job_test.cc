@@ -89,6 +89,7 @@ server_timeout = 2.5
 server_threads = 3
 journal = "notes"
 owner_timeout = 2.5
+network_gbits = 2.5
 shards = 4
 buckets = 64
 )");
@@ -132,6 +133,7 @@ buckets = 64
   EXPECT_EQ(job.storage.server_threads, 3u);
   EXPECT_EQ(job.storage.journal, "notes");
   EXPECT_EQ(job.storage.owner_timeout, 2.5);
+  EXPECT_EQ(job.storage.network_gbits, 2.5);
   EXPECT_EQ(job.storage.shards, 4u);
   EXPECT_EQ(job.storage.buckets, 64u);
 }

@@ -20,7 +20,7 @@ TableSpec table(uint32_t dim, int64_t rows) {
   return t;
 }
 
-const StepCosts kOwnCores = step_costs(2, 64);
+const StepCosts kOwnCores = step_costs({.owners = 2, .cores = 64});
 
 TEST(BusiestShare, IsAllOfOneKeyAndComesNearAnEvenShareWithMany) {
   for (const uint32_t owners : {1u, 2u, 3u, 8u}) {
@@ -71,7 +71,19 @@ TEST(ChoosePartition, WideRowsOfFewKeysAreSplitByColumns) {
 
 TEST(ChoosePartition, AnEvenLoadIsWorthLittleWhereShardsShareCores) {
   EXPECT_EQ(choose_partition(table(4096, 512), 2, 0).partition, Partition::kToken);
-  EXPECT_LT(step_costs(2, 3).shard_byte, step_costs(2, 4).shard_byte);
+  EXPECT_LT(step_costs({.owners = 2, .cores = 3}).shard_byte,
+            step_costs({.owners = 2, .cores = 4}).shard_byte);
+}
+
+TEST(ChoosePartition, AnEvenLoadIsWorthMoreWhereWorkersMeetAtTheCardsOfShards) {
+  const auto choose = [](uint32_t workers, double gbits, uint32_t dim) {
+    const JobScale scale{.owners = 2, .workers = workers, .network_gbits = gbits, .cores = 2};
+    return choose_partition(table(dim, 512), 2, 0, step_costs(scale)).partition;
+  };
+  EXPECT_EQ(choose(4, 1, 4096), Partition::kEncoding);
+  EXPECT_EQ(choose(1, 1, 4096), Partition::kToken);  // its own card takes as much as all shards' have
+  EXPECT_EQ(choose(4, 0, 4096), Partition::kToken);
+  for (const uint32_t workers : {1u, 4u, 8u}) EXPECT_EQ(choose(workers, 1, 16), Partition::kToken) << workers;
 }
 
 TEST(ChoosePartition, NarrowRowsAreNot) {
@@ -93,7 +105,8 @@ TEST(SettlePartitions, SaysWhatItChoseAndWhy) {
   model.tables[1].name = "user";
   model.tables[2].name = "grouped";
   model.tables[2].update_rule.name = "group_ftrl";
-  const std::vector<std::string> said = settle_partitions(model, 2, 64, 64);
+  const std::vector<std::string> said =
+      settle_partitions(model, {.owners = 2, .batch_size = 64, .cores = 64});
   ASSERT_EQ(said.size(), 3u);
   EXPECT_EQ(said[0].rfind("table 'actions': encoding, because ", 0), 0u) << said[0];
   EXPECT_EQ(said[1].rfind("table 'user': token, because ", 0), 0u) << said[1];
@@ -107,7 +120,7 @@ TEST(SettlePartitions, OneShardHasWholeRows) {
   ModelSpec model;
   model.tables = {table(4096, 512), table(4096, 512)};
   model.tables[1].partition = Partition::kEncoding;
-  EXPECT_EQ(settle_partitions(model, 1).size(), 1u);
+  EXPECT_EQ(settle_partitions(model, {.owners = 1}).size(), 1u);
   for (const TableSpec& t : model.tables) EXPECT_EQ(t.partition, Partition::kToken);
 }
 
@@ -117,7 +130,7 @@ TEST(SettlePartitions, RefusesColumnsOfWhatNeedsWholeRows) {
   model.tables[0].partition = Partition::kEncoding;
   model.tables[0].update_rule.name = "group_ftrl";
   testing_support::expect_error(ErrorCode::kInvalid, {"'actions'", "group_ftrl", "token"},
-                                [&] { settle_partitions(model, 2); });
+                                [&] { settle_partitions(model, {.owners = 2}); });
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/hosts/two_hosts.h"
+#include "bench/hosts/local_hosts.h"
 
 // For tests of two hosts.
 #define SKIP_WITHOUT_HOSTS(hosts) \
