@@ -123,8 +123,9 @@ void ProcessGroups::start(const std::string& name, const Child& child) {
   if (!child.log.empty()) log = open_file(child.log, O_WRONLY | O_APPEND | O_CREAT);
   if (!child.output.empty()) output = open_file(child.output, O_WRONLY | O_TRUNC | O_CREAT);
   boost::process::environment environment = boost::this_process::environment();
-  for (const auto& [key, value] : child.environment) environment[key] = value;
-  environment[Guard::kMark] = impl_->mark;
+  // Not by operator[], which reads past the end of variables that are shorter than the name.
+  for (const auto& [key, value] : child.environment) environment.set(key, value);
+  environment.set(Guard::kMark, impl_->mark);
   // env would take a path with '=' for a variable; it is only for names.
   const bool is_path = child.words.at(0).find('/') != std::string::npos;
   const std::string program = is_path ? child.words[0] : kFindInPath;
