@@ -169,6 +169,7 @@ Step ProfiledJob::run(std::span<const Minibatch> minibatches, size_t steps) {
       if (step.last >= all.last) all.last = step.last, all.rows = step.rows;
     }
   });
+  all.last -= impl_->taken;
   impl_->taken += impl_->workers.size() * (Worker::kFirstSteps + steps);
   return all;
 }
