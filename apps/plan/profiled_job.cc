@@ -149,6 +149,7 @@ struct ProfiledJob::Impl {
   std::vector<std::unique_ptr<MemberProcess>> members;
   std::vector<std::unique_ptr<Worker>> workers;  // they leave before the others end
   uint64_t taken = 0;                            // minibatches, of all blocks
+  bool in_order = true;                          // see Step
 };
 
 ProfiledJob::ProfiledJob(const job::Job& job, const std::vector<TableSpec>& tables, uint32_t shards,
@@ -169,8 +170,9 @@ Step ProfiledJob::run(std::span<const Minibatch> minibatches, size_t steps) {
       if (step.last >= all.last) all.last = step.last, all.rows = step.rows;
     }
   });
-  all.last -= impl_->taken;
   impl_->taken += impl_->workers.size() * (Worker::kFirstSteps + steps);
+  impl_->in_order = impl_->in_order && all.last + 1 == impl_->taken;
+  all.in_order = impl_->in_order;
   return all;
 }
 

@@ -23,9 +23,8 @@ class ProfiledJob {
   ProfiledJob& operator=(const ProfiledJob&) = delete;
 
   // All workers take `steps` steps over these minibatches, in turn, after some that are not counted. Means
-  // over workers. `last` is the highest number, from the block's first, of what workers took last: that of
-  // the block's last minibatch, unless one before it had to be taken again. Rows are that minibatch's, which
-  // in a sync job depend only on its number and on how many steps of all blocks had these tables.
+  // over workers; rows are those of the block's last minibatch, which in a sync job depend only on how many
+  // steps of all blocks had these tables, as long as all minibatches are taken in order.
   Step run(std::span<const Minibatch> minibatches, size_t steps);
 
  private:

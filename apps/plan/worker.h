@@ -23,6 +23,9 @@ struct Step {
   // The last minibatch of the block: its number in the job, and a hash of the rows that it was given, all its
   // parts one after another.
   uint64_t last = 0, rows = 0;
+  // False once a minibatch of the job was taken twice or out of turn: from then on, rows may be those of
+  // another version.
+  bool in_order = true;
 };
 
 // A worker of a job that measures, wherever it is: pulls rows of some tables and pushes gradients for them,

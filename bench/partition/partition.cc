@@ -144,7 +144,7 @@ struct Draw {
   double ratio = 0;                // token over encoding, the median of pairs of blocks
   double token = 0, encoding = 0;  // seconds of a step
   double token_bytes = 0, encoding_bytes = 0;
-  size_t compared = 0;  // pairs of blocks whose rows were; not those whose last minibatches are not the same
+  size_t compared = 0;  // pairs of blocks whose rows were; a machine that is too busy may leave none
 };
 
 Draw measure(const std::vector<Keys>& keys, ProfiledJob& job, const Effort& effort) {
@@ -160,13 +160,10 @@ Draw measure(const std::vector<Keys>& keys, ProfiledJob& job, const Effort& effo
   size_t compared = 0;
   for (size_t round = 0; round < effort.rounds; ++round) {
     for (const size_t t : {round % 2, 1 - round % 2}) sides[t].run(job, steps);
-    const plan::Step &token = sides[0].last, &encoding = sides[1].last;
-    if (token.last != encoding.last) continue;
+    if (!sides[0].last.in_order || !sides[1].last.in_order) continue;
     ++compared;
-    if (token.rows != encoding.rows)
-      fail(ErrorCode::kInternal,
-           "minibatch {} of a block of {} steps has other rows with encoding than with token", token.last,
-           steps);
+    if (sides[0].last.rows != sides[1].last.rows)
+      fail(ErrorCode::kInternal, "a table has other rows with encoding than with token");
   }
   const auto bytes = [](const plan::Step& step) { return step.sent + step.received; };
   return {busiest_share(keys),
@@ -214,8 +211,6 @@ Verdict measure(const Case& c, const Effort& effort, const plan::Surroundings& s
     }
     ratios.push_back(median(of_run));
   }
-  if (compared == 0)
-    fail(ErrorCode::kInternal, "{}: no rows of token and encoding could be compared", c.name);
   const Estimate ratio = median_estimate(ratios);
   plan::Workload workload;
   workload.job = sync_job(surroundings);
@@ -242,6 +237,7 @@ Verdict measure(const Case& c, const Effort& effort, const plan::Surroundings& s
            {"keys", c.keys},
            {"keys_drawn_from", c.of},
            {"runs", runs},
+           {"compared", compared},
            {"token_seconds", median(token)},
            {"encoding_seconds", median(encoding)},
            {"token_bytes", last.token_bytes},
