@@ -1,6 +1,7 @@
 // Connections whose peer, or whose network, is no longer there: noticed at both ends, cut, and made again.
 #include "actors/transport/connections/liveness.h"
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <thread>
@@ -101,12 +102,27 @@ TEST_F(Rules, APeerThatTakesBytesSlowlyIsNot) {
   EXPECT_FALSE(check_until(1000));
 }
 
+// What it reads may not open the window of TCP for long.
+TEST_F(Rules, APeerThatSaysThatItReceivesTakesBytes) {
+  now_.sent = now_.queued = 1000;
+  now_.more = true;
+  each_second = [&] {
+    ++now_.received;
+    if (second_ % 3 == 0) {
+      EXPECT_FALSE(liveness_.peer_says(at(second_), second_, false, now_.sent));
+    }
+  };
+  EXPECT_FALSE(check_until(900));
+  each_second = [&] { ++now_.received; };
+  expect_cut(904, "took no bytes");
+}
+
 TEST_F(Rules, APeerThatSaysThatItWaitsNeedNotTakeBytes) {
   now_.sent = now_.queued = 10;
   now_.more = true;
   each_second = [&] {
     ++now_.received;
-    EXPECT_FALSE(liveness_.peer_says(at(second_), second_, second_ <= 50, now_.sent));
+    EXPECT_FALSE(liveness_.peer_says(at(second_), std::min(second_, 10), second_ <= 50, now_.sent));
   };
   EXPECT_FALSE(check_until(50));
   const auto cut = check_until(60);

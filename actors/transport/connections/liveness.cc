@@ -32,6 +32,8 @@ std::optional<std::string> Liveness::check(Clock::time_point now, const Connecti
 std::optional<std::string> Liveness::peer_says(Clock::time_point now, uint64_t received, bool waits,
                                                uint64_t sent) {
   peer_waits_ = waits;
+  // A small read opens the window of TCP late: a socket may take nothing while the peer reads.
+  if (received > peer_received_) taken_ = now;
   if (waits || received > peer_received_ || received >= awaited_) {
     arrived_ = now;
     if (received >= awaited_) awaited_ = sent;

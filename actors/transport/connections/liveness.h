@@ -26,7 +26,7 @@ struct ConnectionProgress {
 //
 //   - nothing arrives;
 //   - a large message stopped in its middle, whatever else arrives: it holds a share of the limits on bytes;
-//   - the socket takes no bytes, and the peer has not said that it waits for room;
+//   - the socket takes no bytes, and the peer says neither that it waits for room nor that it received more;
 //   - bytes are taken, but the peer keeps saying that it has not received them.
 //
 // What counts is progress: a message may take any time as long as some bytes of it move. Plain arithmetic;
