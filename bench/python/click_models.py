@@ -117,8 +117,8 @@ class Dlrm(torch.nn.Module):
 
     def forward(self, batch):
         bottom = self.bottom(batch[1]).relu()
-        fields = torch.cat([bottom, self.rows(batch[0])], 1).view(len(bottom), COLUMNS + 1, self.dim)
-        return self.top(et.pair_products(fields, bottom)).squeeze(1)
+        rows = self.rows(batch[0]).view(len(bottom), COLUMNS, self.dim)
+        return self.top(et.pair_products([bottom, rows], bottom)).squeeze(1)
 
 
 class DeepFm(torch.nn.Module):

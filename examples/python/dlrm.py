@@ -73,8 +73,7 @@ class Dlrm(torch.nn.Module):
     def forward(self, batch):
         bottom = self.bottom(batch["counts"])
         rows = self.tables(batch["ids"]).values().view(len(bottom), STRINGS, self.dim)
-        fields = torch.cat([bottom.unsqueeze(1), rows], dim=1)
-        return self.last(self.top(et.pair_products(fields, bottom))).squeeze(1)
+        return self.last(self.top(et.pair_products([bottom, rows], bottom))).squeeze(1)
 
 
 def train(job, directory, epochs=1, batch_size=256, num_workers=0, seed=1):

@@ -42,12 +42,12 @@ def gather_columns(tables: List[Floats], places: npt.NDArray[np.int32], out: Flo
 def add_columns(tables: List[Floats], places: npt.NDArray[np.int32], gradient: Floats) -> None:
     """The other way: adds to the row at each place, in order."""
 
-def pair_products(fields: Floats, out: Floats, threads: int = 1) -> None:
-    """fields (n, fields, dim) -> the last columns of out (n, any + fields * (fields - 1) / 2): inner products of all pairs
-    (1, 0), (2, 0), (2, 1), ..."""
+def pair_products(fields: Sequence[Floats], out: Floats, threads: int = 1) -> None:
+    """Parts of the fields, (n, fields of the part, dim) each -> the last columns of out (n, any + fields * (fields - 1) / 2):
+    inner products of all pairs (1, 0), (2, 0), (2, 1), ..."""
 
-def pair_products_gradient(fields: Floats, gradient: Floats, out: Floats, threads: int = 1) -> None:
-    """Gradient of the products, in the last columns of `gradient` -> out, in the shape of fields."""
+def pair_products_gradient(fields: Sequence[Floats], gradient: Floats, out: Sequence[Floats], threads: int = 1) -> None:
+    """Gradient of the products, in the last columns of `gradient` -> out, parts in the shapes of those of fields."""
 
 def tune_malloc() -> None:
     """Makes malloc keep large blocks, which otherwise cost page faults each time."""

@@ -56,15 +56,19 @@ def tune_malloc():
 
 
 def pair_products(fields, out, threads=1):
-    i, j = np.tril_indices(fields.shape[1], -1)
-    out[:, out.shape[1] - len(i):] = (fields @ fields.transpose(0, 2, 1))[:, i, j]
+    together = np.concatenate(fields, 1)
+    i, j = np.tril_indices(together.shape[1], -1)
+    out[:, out.shape[1] - len(i):] = (together @ together.transpose(0, 2, 1))[:, i, j]
 
 
 def pair_products_gradient(fields, gradient, out, threads=1):
-    i, j = np.tril_indices(fields.shape[1], -1)
-    half = np.zeros((len(fields), fields.shape[1], fields.shape[1]), np.float32)
+    together = np.concatenate(fields, 1)
+    i, j = np.tril_indices(together.shape[1], -1)
+    half = np.zeros((len(together), together.shape[1], together.shape[1]), np.float32)
     half[:, i, j] = gradient[:, gradient.shape[1] - len(i):]
-    out[...] = (half + half.transpose(0, 2, 1)) @ fields
+    of_all = (half + half.transpose(0, 2, 1)) @ together
+    for part, of_part in zip(np.split(of_all, np.cumsum([f.shape[1] for f in fields])[:-1], 1), out):
+        of_part[...] = part
 
 
 class TableSpec:

@@ -284,6 +284,24 @@ def test_pair_products_stand_beside_what_is_given():
         et.pair_products(fields, torch.randn(4, 2))
 
 
+def test_pair_products_read_parts_of_the_fields_where_they_are():
+    one, some, none = (torch.randn(*shape, requires_grad=True) for shape in ((5, 3), (5, 4, 3), (5, 0, 3)))
+    apart = et.pair_products([one, some, none, one], one)
+    together = et.pair_products(torch.cat([one.unsqueeze(1), some, none, one.unsqueeze(1)], dim=1), one)
+    assert torch.equal(apart, together)
+    factor = torch.randn_like(apart)
+    for ours, theirs in zip(torch.autograd.grad((apart * factor).sum(), (one, some)),
+                            torch.autograd.grad((together * factor).sum(), (one, some))):
+        torch.testing.assert_close(ours, theirs)
+    strided = torch.randn(5, 3, 4).transpose(1, 2)
+    assert torch.equal(et.pair_products((strided, one)), et.pair_products([strided.contiguous(), one]))
+    for parts, message in (([], "at least one part"), ([one, torch.randn(5)], r"not \(5,\)"),
+                           ([one, torch.randn(4, 3)], r"\(5, 3\) and \(4, 3\)"),
+                           ([some, torch.randn(5, 2)], r"\(5, 4, 3\) and \(5, 2\)")):
+        with pytest.raises(ValueError, match=message):
+            et.pair_products(parts)
+
+
 def test_a_model_is_copied_without_its_job():
     import copy
     import pickle

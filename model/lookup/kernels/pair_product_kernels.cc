@@ -35,15 +35,17 @@ EMBERS_INLINE void multiply(const float* left, int64_t stride, const float* righ
   }
 }
 
-EMBERS_INLINE void forward(const FieldsShape& s, int64_t examples, const float* x, float* out) {
+EMBERS_INLINE void forward(const FieldsShape& s, int64_t begin, int64_t end, FieldsIn x, float* out) {
   const int64_t fields = padded(s.fields, kLanes), dim = s.dim;
   std::vector<float> rows_of_zeros = zeros(fields, dim), columns_of_zeros = zeros(dim, fields);
   float *const rows = rows_of_zeros.data(), *const transposed = columns_of_zeros.data();
   Lanes sums[kRows];
-  out += s.before;
-  for (int64_t e = 0; e < examples; ++e, x += s.floats(), out += s.width()) {
-    for (int64_t f = 0; f < s.fields; ++f)
-      for (int64_t d = 0; d < s.dim; ++d) rows[f * dim + d] = transposed[d * fields + f] = x[f * dim + d];
+  out += begin * s.width() + s.before;
+  for (int64_t e = begin; e < end; ++e, out += s.width()) {
+    for (int64_t f = 0; f < s.fields; ++f) {
+      const float* const row = x[f].first + e * x[f].stride;
+      for (int64_t d = 0; d < s.dim; ++d) rows[f * dim + d] = transposed[d * fields + f] = row[d];
+    }
     for (int64_t i = 0; i < s.fields; i += kRows)
       for (int64_t j = 0; j < std::min(i + kRows, s.fields) - 1; j += kLanes) {
         multiply(rows + i * dim, dim, transposed + j, fields, dim, sums);
@@ -55,16 +57,17 @@ EMBERS_INLINE void forward(const FieldsShape& s, int64_t examples, const float* 
   }
 }
 
-EMBERS_INLINE void backward(const FieldsShape& s, int64_t examples, const float* gradient, const float* x,
-                            float* out) {
+EMBERS_INLINE void backward(const FieldsShape& s, int64_t begin, int64_t end, const float* gradient,
+                            FieldsIn x, FieldsOut out) {
   const int64_t fields = padded(s.fields, kRows), dim = padded(s.dim, kLanes);
   std::vector<float> rows_of_zeros = zeros(fields, dim), weights_of_zeros = zeros(fields, fields);
   float *const rows = rows_of_zeros.data(), *const weights = weights_of_zeros.data();
   Lanes sums[kRows];
-  for (int64_t e = 0; e < examples; ++e, x += s.floats(), out += s.floats()) {
+  gradient += begin * s.width();
+  for (int64_t e = begin; e < end; ++e) {
     gradient += s.before;
     for (int64_t f = 0; f < s.fields; ++f)
-      std::memcpy(rows + f * dim, x + f * s.dim, static_cast<size_t>(s.dim) * sizeof(float));
+      std::memcpy(rows + f * dim, x[f].first + e * x[f].stride, static_cast<size_t>(s.dim) * sizeof(float));
     for (int64_t i = 1; i < s.fields; ++i)
       for (int64_t j = 0; j < i; ++j, ++gradient)
         weights[i * fields + j] = weights[j * fields + i] = *gradient;
@@ -72,19 +75,19 @@ EMBERS_INLINE void backward(const FieldsShape& s, int64_t examples, const float*
       for (int64_t d = 0; d < s.dim; d += kLanes) {
         multiply(weights + i * fields, fields, rows + d, dim, s.fields, sums);
         for (int64_t r = 0; r < kRows && i + r < s.fields; ++r)
-          std::memcpy(out + (i + r) * s.dim + d, &sums[r],
+          std::memcpy(out[i + r].first + e * out[i + r].stride + d, &sums[r],
                       static_cast<size_t>(std::min(kLanes, s.dim - d)) * sizeof(float));
       }
   }
 }
 
 #if defined(EMBERS_FOR_AVX2)
-EMBERS_FOR_AVX2 void forward_avx2(const FieldsShape& s, int64_t examples, const float* x, float* out) {
-  forward(s, examples, x, out);
+EMBERS_FOR_AVX2 void forward_avx2(const FieldsShape& s, int64_t begin, int64_t end, FieldsIn x, float* out) {
+  forward(s, begin, end, x, out);
 }
-EMBERS_FOR_AVX2 void backward_avx2(const FieldsShape& s, int64_t examples, const float* gradient,
-                                   const float* x, float* out) {
-  backward(s, examples, gradient, x, out);
+EMBERS_FOR_AVX2 void backward_avx2(const FieldsShape& s, int64_t begin, int64_t end, const float* gradient,
+                                   FieldsIn x, FieldsOut out) {
+  backward(s, begin, end, gradient, x, out);
 }
 bool has_avx2() {
   static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -94,19 +97,19 @@ bool has_avx2() {
 
 }  // namespace
 
-void pair_products(const FieldsShape& shape, int64_t examples, const float* x, float* out) {
+void pair_products(const FieldsShape& shape, int64_t begin, int64_t end, FieldsIn x, float* out) {
 #if defined(EMBERS_FOR_AVX2)
-  if (has_avx2()) return forward_avx2(shape, examples, x, out);
+  if (has_avx2()) return forward_avx2(shape, begin, end, x, out);
 #endif
-  forward(shape, examples, x, out);
+  forward(shape, begin, end, x, out);
 }
 
-void pair_products_gradient(const FieldsShape& shape, int64_t examples, const float* gradient, const float* x,
-                            float* out) {
+void pair_products_gradient(const FieldsShape& shape, int64_t begin, int64_t end, const float* gradient,
+                            FieldsIn x, FieldsOut out) {
 #if defined(EMBERS_FOR_AVX2)
-  if (has_avx2()) return backward_avx2(shape, examples, gradient, x, out);
+  if (has_avx2()) return backward_avx2(shape, begin, end, gradient, x, out);
 #endif
-  backward(shape, examples, gradient, x, out);
+  backward(shape, begin, end, gradient, x, out);
 }
 
 }  // namespace embers
