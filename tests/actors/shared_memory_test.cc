@@ -87,7 +87,7 @@ class Lending : public testing::Test {
   // A message with this value in its first word, lent.
   SharedPlace lend(uint64_t value) {
     auto words = std::make_shared<Words>(arena_->words(kLarge));
-    std::memcpy(words->data(), &value, sizeof value);
+    std::memcpy(static_cast<void*>(words->data()), &value, sizeof value);
     const auto page = arena_->page_of(words->data());
     const auto slot = lender_->lend(words);
     EXPECT_TRUE(page && slot);
@@ -286,9 +286,13 @@ TEST_F(SharedTransport, NotWithAPeerThatSharesNothing) {
   ServingSide server({unix_name("nothing")});
   AskingSide client(server.endpoints());
   EXPECT_EQ(client.pull(0, 1), 0);
-  AskingSide alone(server.endpoints());
+  OneSide alone;
   alone.transport.share_nothing();
-  for (uint64_t i = 1; i < 10; ++i) EXPECT_FALSE(is_shared(pull(alone, i).words()));
+  const auto link = Link::open(alone.transport, server.endpoints(), kWorker, 10s);
+  const auto shard = link->proxy<ShardInterface>(Destination::kShard);
+  caf::scoped_actor self{alone.system};
+  for (uint64_t i = 1; i < 10; ++i)
+    EXPECT_FALSE(is_shared(ask(self.ptr(), shard, AskingSide::pull_request(i, kManyFloats)).words()));
 }
 
 class HostileSharing : public SharedTransport {
