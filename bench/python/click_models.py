@@ -35,19 +35,21 @@ class Clicks(Dataset):
 
     def __init__(self, directory, split, as_dict):
         def array(name, dtype):
-            return torch.from_numpy(np.fromfile(os.path.join(directory, f"{split}.{name}"), dtype))
+            return np.fromfile(os.path.join(directory, f"{split}.{name}"), dtype)
         self.as_dict = as_dict
-        self.ids = array("ids", np.int64).view(-1, COLUMNS)
-        self.numbers = array("numeric", np.float32).view(-1, NUMBERS)
+        self.ids = array("ids", np.int64).reshape(-1, COLUMNS)
+        self.numbers = array("numeric", np.float32).reshape(-1, NUMBERS)
         self.labels = array("labels", np.float32)
 
     def __len__(self):
         return len(self.labels)
 
     def __getitem__(self, records):
-        records = torch.from_numpy(np.asarray(records))
-        ids = self.ids[records].t().contiguous()
-        return (dict(zip(NAMES, ids)) if self.as_dict else ids), self.numbers[records], self.labels[records]
+        """By NumPy, which gathers and transposes several times as fast as torch."""
+        records = np.asarray(records)
+        ids = torch.from_numpy(np.ascontiguousarray(self.ids.take(records, 0).T))
+        return (dict(zip(NAMES, ids)) if self.as_dict else ids,
+                *(torch.from_numpy(values.take(records, 0)) for values in (self.numbers, self.labels)))
 
 
 def mlp(*sizes):

@@ -33,6 +33,9 @@ def sum_rows(rows: Floats, places: Ints, size: int) -> Floats:
 def add_rows(sums: Floats, places: Ints, rows: Floats) -> None:
     """The same, onto what `sums` has."""
 
+def permuted(positions: Ints, n: int, keys: Sequence[int]) -> Ints:
+    """The elements at these positions of the random order of 0..n-1 that the keys decide."""
+
 def unique_columns(columns: Sequence[Keys]) -> Tuple[List[Any], npt.NDArray[np.int32]]:
     """unique() or unique_strings() of each of many lists of n keys; the places are (columns, n)."""
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, Deque, Iterator, List, NamedTuple, Optional, T
 
 import numpy as np
 
+from . import _core
 from .arguments import check_count, check_flag, is_integer
 from .errors import BadInput, UsageError
 
@@ -26,34 +27,15 @@ def mix(*numbers: int) -> int:
 
 class Permutation:
     """A random order of 0..n-1, computed element by element: a Feistel network of four rounds over the next power of
-    four, walked until it is within n. Needs no memory, and is the same with every version of NumPy."""
+    four, walked until it is within n. Needs no memory."""
 
     def __init__(self, n: int, seed: int):
         self._n = n
-        self._half = max(1, ((n - 1).bit_length() + 1) // 2)
-        self._keys = [np.uint64(mix(seed, round)) for round in range(4)]
+        self._keys = [mix(seed, round) for round in range(4)]
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:
         """The elements at these positions, int64."""
-        out = self._once(positions.astype(np.uint64))
-        while (outside := out >= self._n).any():
-            out[outside] = self._once(out[outside])
-        return out.astype(np.int64)
-
-    def _once(self, x: np.ndarray) -> np.ndarray:
-        half, mask = np.uint64(self._half), np.uint64((1 << self._half) - 1)
-        left, right = x >> half, x & mask
-        for key in self._keys:
-            left, right = right, left ^ (_hash(right ^ key) & mask)
-        return left << half | right
-
-
-def _hash(x: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-        mixed: np.ndarray = x ^ x >> np.uint64(31)
-        return mixed
+        return _core.permuted(positions, self._n, self._keys)
 
 
 class _Reading(threading.local):

@@ -15,6 +15,7 @@
 #include "python/src/session/session.h"
 #include "python/src/values/columns.h"
 #include "python/src/values/numeric.h"
+#include "python/src/values/permutation.h"
 #include "python/src/values/unique.h"
 
 PYBIND11_MODULE(_core, module) {
@@ -42,6 +43,7 @@ PYBIND11_MODULE(_core, module) {
   define_unique(module);
   define_columns(module);
   define_numeric(module);
+  define_permutation(module);
   define_minibatch(module);
   define_session(module);
   define_job_reader(module);

@@ -16,8 +16,10 @@ def test_a_permutation_has_each_record_once():
 
 
 def test_a_permutation_is_the_same_everywhere():
-    """These numbers must never change: workers with different versions of NumPy share an epoch."""
+    """These numbers must never change: a job that is resumed by another version of embers goes on in the same order."""
     assert Permutation(1000, 7)(np.arange(5)).tolist() == GOLDEN
+    assert Permutation(1 << 40, 9)(np.array([0, 5, (1 << 40) - 1])).tolist() == [1039488136738, 1044062399874, 796501777523]
+    assert Permutation((1 << 63) - 1, 9)(np.array([0, 1 << 62])).tolist() == [5231687591874677005, 7900942075997613999]
     assert mix(1, 2, 3) == GOLDEN_MIX
 
 
