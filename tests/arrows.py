@@ -83,7 +83,7 @@ bench/partition:      base schema job client apps/command_line apps/plan apps/pr
 bench/python:         base schema job data client apps/command_line apps/process bench/harness bench/models bench/peers
 bench:                base schema model apps/command_line apps/process bench
 python/src/calls:     base
-python/src/values:    base schema model/lookup
+python/src/values:    base schema model/lookup python/src/calls
 python/src/session:   base client python/src/calls python/src/values
 python/src/jobs:      base job data storage actors master client apps/process apps/shard python/src/calls python/src/values
 python/src:           base schema job data storage actors master client model/lookup apps/command_line apps/process apps/shard

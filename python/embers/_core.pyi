@@ -36,8 +36,16 @@ def add_rows(sums: Floats, places: Ints, rows: Floats) -> None:
 def permuted(positions: Ints, n: int, keys: Sequence[int]) -> Ints:
     """The elements at these positions of the random order of 0..n-1 that the keys decide."""
 
-def unique_columns(columns: Sequence[Keys]) -> Tuple[List[Any], npt.NDArray[np.int32]]:
-    """unique() or unique_strings() of each of many lists of n keys; the places are (columns, n)."""
+class UniqueColumns:
+    """unique() or unique_strings() of each of many lists of n keys, found by another thread while this one goes on. The lists
+    must not change before keys() has returned."""
+
+    def __init__(self, columns: Sequence[Keys]): ...
+    def keys(self) -> List[Any]:
+        """Of each list. Waits."""
+    @property
+    def places(self) -> npt.NDArray[np.int32]:
+        """(columns, n): of each key among the unique ones of its list. There when keys() has returned."""
 
 def gather_columns(tables: List[Floats], places: npt.NDArray[np.int32], out: Floats) -> None:
     """tables: (keys, dim); out: (n, columns * dim). Copies the row at each place of the column's table."""
@@ -102,8 +110,10 @@ class Minibatch:
     def begin(self, timeout: Optional[float] = None) -> Optional[bool]:
         """The work begins: its deadline counts from here. Waits in sync mode until the version is there. False: give it back,
         and draw again, lowest first. None: it has not begun in so many seconds; ask again."""
-    def pull(self, lists: Sequence[Tuple[str, Keys]]) -> None:
-        """Asks for rows of keys that are unique in each list, and for the parameters. Returns at once."""
+    def pull(self, lists: Sequence[Tuple[str, Keys]],
+             columns: Sequence[Tuple[Sequence[str], UniqueColumns]] = ()) -> None:
+        """Asks for rows of keys that are unique in each list, and for the parameters. Columns are more lists, those of the
+        tables: another thread waits for them, and what fails there is raised by wait(). Returns at once."""
     def pull_more(self, lists: Sequence[Tuple[str, Keys]]) -> bool:
         """More rows, once those of the pull are there; waits. Their lists come after those before; a table may be listed again,
         with keys that it has not had yet. False: as wait()."""

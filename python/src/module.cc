@@ -17,6 +17,7 @@
 #include "python/src/values/numeric.h"
 #include "python/src/values/permutation.h"
 #include "python/src/values/unique.h"
+#include "python/src/values/unique_columns.h"
 
 PYBIND11_MODULE(_core, module) {
   using namespace embers;
@@ -41,6 +42,7 @@ PYBIND11_MODULE(_core, module) {
       "nobody's any "
       "more. Whether that is done within this many seconds.");
   define_unique(module);
+  define_unique_columns(module);
   define_columns(module);
   define_numeric(module);
   define_permutation(module);

@@ -33,9 +33,37 @@ def unique_strings(keys):
     return (np.array(kept) if isinstance(keys, np.ndarray) else kept), inverse
 
 
-def unique_columns(columns):
-    found = [unique(c) if isinstance(c, np.ndarray) and c.dtype.kind in "iu" else unique_strings(c) for c in columns]
-    return [keys for keys, _ in found], np.stack([places for _, places in found]).astype(np.int32)
+class UniqueColumns:
+    def __init__(self, columns):
+        found = [unique(c) if isinstance(c, np.ndarray) and c.dtype.kind in "iu" else unique_strings(c) for c in columns]
+        self._keys = [keys for keys, _ in found]
+        self.places = np.stack([places for _, places in found]).astype(np.int32)
+
+    def keys(self):
+        return self._keys
+
+
+def permuted(positions, n, keys):
+    """As an array at a time; see embers.sampler.Permutation."""
+    half = max(1, ((n - 1).bit_length() + 1) // 2)
+    shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
+
+    def network(x):
+        left, right = x >> shift, x & mask
+        for key in keys:
+            left, right = right, left ^ (_hash(right ^ np.uint64(key)) & mask)
+        return left << shift | right
+
+    out = network(positions.astype(np.uint64))
+    while (outside := out >= n).any():
+        out[outside] = network(out[outside])
+    return out.astype(np.int64)
+
+
+def _hash(x):
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return x ^ x >> np.uint64(31)
 
 
 def gather_columns(tables, places, out):
@@ -360,9 +388,9 @@ class Minibatch:
             self.session.begun.add(self.number)
             return True
 
-    def pull(self, lists):
+    def pull(self, lists, columns=()):
         self._expect("begun")
-        self.lists = list(lists)
+        self.lists = [*lists, *(pair for tables, found in columns for pair in zip(tables, found.keys()))]
         self.state = "pulling"
 
     def wait(self):

@@ -226,7 +226,8 @@ class EmbeddingBagCollection(TableLayer):
         if len({ids.bags for ids in found.values()}) > 1:
             raise BadInput("features differ in their number of bags: "
                            + ", ".join(f"{name} has {ids.bags}" for name, ids in found.items()))
-        if self._can_have_columns and all(ids.is_single and ids.weights is None for ids in found.values()):
+        if (self._can_have_columns and found[self._features[0].name].bags > 0
+                and all(ids.is_single and ids.weights is None for ids in found.values())):
             found.columns = Columns([f.table.name for f in self._features], self._features[0].table.embedding_dim,
                                     [found[f.name].normal.flat for f in self._features])
         return found

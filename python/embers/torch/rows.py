@@ -240,7 +240,7 @@ class StepRows(RowSource):
         self._tables: Dict[str, TableRows] = {}
         self._lists: List[Tuple[TableRows, int, int]] = []  # of the pull: keys [begin, end) of a table
         self._known: Dict[str, List[_Known]] = {}
-        self._columns: List[Tuple[Columns, ColumnRows]] = []
+        self._columns: List[Tuple[Columns, ColumnRows, _core.UniqueColumns]] = []
         self.is_stale = False  # an owner refused: the rest of the step counts for nothing
 
     def announce(self, keys: Dict[str, Any]) -> None:
@@ -258,9 +258,13 @@ class StepRows(RowSource):
 
     def pull(self) -> None:
         """Asks for what was announced, and for the dense parameters. Returns at once."""
-        self._minibatch.pull(self._new_lists())
+        self._minibatch.pull(self._new_lists(), [(columns.tables, found) for columns, _, found in self._columns])
 
     def arrived(self) -> None:
+        for _, rows, found in self._columns:
+            for table, keys in zip(rows.tables, found.keys()):
+                table.keys = keys
+                self._lists.append((table, 0, len(keys)))
         self._append_rows(0)
 
     def locate(self, lookups: Sequence[Lookup]) -> List[Located]:
@@ -281,7 +285,7 @@ class StepRows(RowSource):
         return found  # type: ignore[return-value]
 
     def locate_columns(self, columns: Columns) -> Optional[ColumnRows]:
-        for known, rows in self._columns:
+        for known, rows, _ in self._columns:
             if known is columns:
                 return rows
         return None
@@ -300,12 +304,10 @@ class StepRows(RowSource):
         for columns in {id(c): c for c in map(_columns_of, keys.values()) if c is not None}.values():
             if any(_columns_of(keys.get(name)) is not columns or name in self._tables for name in columns.tables):
                 continue
-            unique, places = _core.unique_columns(columns.ids)
+            found = _core.UniqueColumns(columns.ids)
             tables = [TableRows(self._uses[name], True) for name in columns.tables]
-            for name, table, its_keys in zip(columns.tables, tables, unique):
-                table.keys = its_keys
-                self._tables[name] = table
-            self._columns.append((columns, ColumnRows(tables, places)))
+            self._tables.update(zip(columns.tables, tables))
+            self._columns.append((columns, ColumnRows(tables, found.places), found))
 
     def _find(self, lookup: Lookup) -> Optional[Located]:
         if lookup.padding == lookup.table.padding:

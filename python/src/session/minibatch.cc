@@ -8,10 +8,14 @@
 #include "python/src/calls/calls.h"
 #include "python/src/values/floats.h"
 #include "python/src/values/keys.h"
+#include "python/src/values/unique_columns.h"
 
 namespace embers::python {
 namespace py = pybind11;
 namespace {
+
+// Columns of keys, and the table of each.
+using TableColumns = std::pair<std::vector<std::string>, py::object>;
 
 // A leased minibatch. One thread at a time may use it: another one is refused.
 class Minibatch {
@@ -23,10 +27,14 @@ class Minibatch {
     version_ = minibatch_->version();
     evaluate_ = minibatch_->evaluate();
   }
-  // Its connections are the parent's: a forked child leaves them alone.
   ~Minibatch() {
-    if (joined_->generation == fork_generation()) return;
-    new std::shared_ptr<client::Minibatch>(std::move(minibatch_));
+    if (joined_->generation != fork_generation()) {
+      // Its connections are the parent's: a forked child leaves them alone.
+      new std::shared_ptr<client::Minibatch>(std::move(minibatch_));
+    } else if (pulling_) {
+      const py::gil_scoped_release free;
+      while (!pulling_->done->wait_for(kSlice)) continue;
+    }
   }
   Minibatch(const Minibatch&) = delete;
   Minibatch& operator=(const Minibatch&) = delete;
@@ -36,15 +44,18 @@ class Minibatch {
   uint64_t version() const { return version_; }
   bool evaluate() const { return evaluate_; }
 
-  void pull(const std::vector<std::pair<std::string, py::object>>& given) {
+  void pull(const std::vector<std::pair<std::string, py::object>>& given,
+            const std::vector<TableColumns>& columns) {
     const Use use(*this);
     const auto lists = std::make_shared<const Lists>(*joined_->session, given);
-    {
-      const py::gil_scoped_release free;
-      minibatch_->pull(lists->keys);
-    }
     sizes_ = lists->sizes;
     dims_ = lists->dims;
+    if (columns.empty()) {
+      const py::gil_scoped_release free;
+      minibatch_->pull(lists->keys);
+    } else {
+      pull_when_unique(lists, columns);
+    }
   }
 
   bool pull_more(const std::vector<std::pair<std::string, py::object>>& given) {
@@ -119,7 +130,7 @@ class Minibatch {
   }
 
   void give_back() {
-    const Use use(*this);
+    const Use use(*this, false);
     const py::gil_scoped_release free;
     minibatch_->give_back();
   }
@@ -127,18 +138,26 @@ class Minibatch {
  private:
   class Use {
    public:
-    explicit Use(Minibatch& minibatch) : call_(minibatch.joined_->generation), busy_(minibatch.busy_) {
-      if (busy_.exchange(true))
-        fail(ErrorCode::kInvalid, "minibatch {} of epoch {} is being used by another thread",
-             minibatch.number_, minibatch.epoch_);
+    explicit Use(Minibatch& minibatch, bool must_have_pulled = true)
+        : call_(minibatch.joined_->generation), turn_(minibatch) {
+      minibatch.finish_pull(must_have_pulled);
     }
-    ~Use() { busy_ = false; }
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
 
    private:
+    struct Turn {
+      explicit Turn(Minibatch& minibatch) : busy(minibatch.busy_) {
+        if (busy.exchange(true))
+          fail(ErrorCode::kInvalid, "minibatch {} of epoch {} is being used by another thread",
+               minibatch.number_, minibatch.epoch_);
+      }
+      ~Turn() { busy = false; }
+      Turn(const Turn&) = delete;
+      Turn& operator=(const Turn&) = delete;
+      std::atomic<bool>& busy;
+    };
+
     const Call call_;
-    std::atomic<bool>& busy_;
+    const Turn turn_;
   };
 
   // What is pulled: keys that Python keeps, by table.
@@ -147,10 +166,7 @@ class Minibatch {
       for (const auto& [table, list] : given) {
         const client::Table& known = session.table(table);
         const KeyList& kept = lists.emplace_back(list, fmt::format("table '{}'", table));
-        const bool are_strings = known.keys == client::KeyType::kBytes;
-        if (kept.size() > 0 && kept.are_strings() != are_strings)
-          fail(ErrorCode::kInvalid, "table '{}' has {} keys, but {} were given", table,
-               are_strings ? "string" : "integer", kept.are_strings() ? "strings" : "integers");
+        if (kept.size() > 0) check_kind(known, kept.are_strings());
         keys.push_back({known.name, kept.ints(), kept.strings()});
         sizes.push_back(static_cast<py::ssize_t>(kept.size()));
         dims.push_back(known.dim);
@@ -160,6 +176,79 @@ class Minibatch {
     std::vector<client::TableKeys> keys;
     std::vector<py::ssize_t> sizes, dims;
   };
+
+  static void check_kind(const client::Table& table, bool are_strings) {
+    const bool takes_strings = table.keys == client::KeyType::kBytes;
+    if (are_strings != takes_strings)
+      fail(ErrorCode::kInvalid, "table '{}' has {} keys, but {} were given", table.name,
+           takes_strings ? "string" : "integer", are_strings ? "strings" : "integers");
+  }
+
+  // A pull whose keys a helper's thread waits for, and what it reads of Python's.
+  struct Pulling {
+    std::shared_ptr<const Lists> lists;
+    std::vector<TableColumns> columns;
+    std::shared_ptr<Promised<std::vector<py::ssize_t>>> done;  // sizes of the columns' lists
+  };
+
+  void pull_when_unique(const std::shared_ptr<const Lists>& lists, const std::vector<TableColumns>& columns) {
+    struct Column {
+      std::vector<std::string_view> tables;
+      std::shared_ptr<const UniqueColumns::Found> found;
+    };
+    std::vector<Column> given;
+    for (const auto& [tables, keys] : columns) {
+      const auto& unique = keys.cast<const UniqueColumns&>();
+      if (tables.size() != unique.columns())
+        fail(ErrorCode::kInvalid, "{} tables cannot have {} columns of keys", tables.size(),
+             unique.columns());
+      Column& column = given.emplace_back();
+      column.found = unique.found();
+      for (size_t c = 0; c < tables.size(); ++c) {
+        const client::Table& known = joined_->session->table(tables[c]);
+        if (unique.size() > 0) check_kind(known, unique.are_strings(c));
+        column.tables.push_back(known.name);
+        dims_.push_back(known.dim);
+      }
+    }
+    const auto done = std::make_shared<Promised<std::vector<py::ssize_t>>>();
+    pulling_ = {lists, columns, done};
+    run_in_helper([done, given = std::move(given), minibatch = minibatch_, lists = lists.get()]() mutable {
+      std::optional<std::vector<py::ssize_t>> sizes(std::in_place);
+      std::exception_ptr error;
+      try {
+        std::vector<client::TableKeys> keys = lists->keys;
+        std::deque<std::vector<std::string_view>> strings;
+        for (const Column& column : given) {
+          const std::vector<KeysView> unique = wait_for(*column.found);
+          for (size_t c = 0; c < unique.size(); ++c) {
+            std::vector<std::string_view>& bytes = strings.emplace_back();
+            if (unique[c].kind == KeyKind::kBytes)
+              for (size_t i = 0; i < unique[c].size(); ++i) bytes.push_back(unique[c].bytes_at(i));
+            keys.push_back({column.tables[c], unique[c].ints, bytes});
+            sizes->push_back(static_cast<py::ssize_t>(unique[c].size()));
+          }
+        }
+        minibatch->pull(keys);
+      } catch (...) {
+        sizes.reset();
+        error = std::current_exception();
+      }
+      minibatch.reset();  // before anybody goes on
+      done->keep(std::move(sizes), error);
+    });
+  }
+
+  // Waits until the helper has asked for what pull() was given.
+  void finish_pull(bool must_have_pulled) {
+    if (!pulling_) return;
+    wait_in_slices(std::nullopt, [&](auto slice) { return pulling_->done->wait_for(slice); });
+    const Pulling pulled = std::move(*pulling_);
+    pulling_.reset();
+    if (!must_have_pulled) return;
+    if (pulled.done->error) std::rethrow_exception(pulled.done->error);
+    sizes_.insert(sizes_.end(), pulled.done->result->begin(), pulled.done->result->end());
+  }
 
   // A report, and what it views.
   struct Columns {
@@ -195,6 +284,7 @@ class Minibatch {
   std::shared_ptr<client::Minibatch> minibatch_;  // a helper may still be in the middle of a call
   uint64_t epoch_, number_, version_;
   bool evaluate_;
+  std::optional<Pulling> pulling_;
   std::vector<py::ssize_t> sizes_, dims_;  // of the lists that were pulled
   std::atomic<bool> busy_ = false;
 };
@@ -226,10 +316,11 @@ void define_minibatch(py::module_& module) {
           "mode until the "
           "version is there. False: give it back, and draw again, lowest first. None: it has not begun in so "
           "many seconds; ask again.")
-      .def("pull", &Minibatch::pull, py::arg("lists"),
-           "pull([(table, keys), ...])\n\nAsks for the rows of these keys, which are unique in each list, "
-           "and for the "
-           "parameters. Returns at once.")
+      .def(
+          "pull", &Minibatch::pull, py::arg("lists"), py::arg("columns") = std::vector<TableColumns>(),
+          "pull([(table, keys), ...], columns=[(tables, UniqueColumns), ...])\n\nAsks for the rows of these "
+          "keys, which are unique in each list, and for the parameters. Columns are more lists, those of the "
+          "tables, and waited for by another thread. Returns at once.")
       .def("pull_more", &Minibatch::pull_more, py::arg("lists"),
            "pull_more([(table, keys), ...]) -> bool\n\nMore rows, once those of the pull are there; waits. "
            "Their lists come "

@@ -8,40 +8,12 @@
 
 #include "base/errors.h"
 #include "python/src/values/floats.h"
-#include "python/src/values/keys.h"
-#include "python/src/values/places.h"
 
 namespace embers::python {
 namespace py = pybind11;
 namespace {
 
 using PlaceArray = py::array_t<int32_t, py::array::c_style>;
-
-py::tuple unique_columns(const py::list& given) {
-  std::vector<KeyList> columns;
-  columns.reserve(given.size());
-  for (const py::handle column : given) {
-    columns.emplace_back(py::reinterpret_borrow<py::object>(column), "a column of keys");
-    if (columns.back().size() != columns.front().size())
-      fail(ErrorCode::kInvalid, "columns must be equally long: {} and {} keys were given",
-           columns.front().size(), columns.back().size());
-  }
-  const size_t width = columns.size(), examples = width == 0 ? 0 : columns.front().size();
-  PlaceArray places({static_cast<py::ssize_t>(width), static_cast<py::ssize_t>(examples)});
-  int32_t* const to = places.mutable_data();
-  std::vector<Places> found(width);
-  {
-    const py::gil_scoped_release free;
-    for (size_t c = 0; c < width; ++c) {
-      found[c] = places_of(columns[c]);
-      std::copy(found[c].place.begin(), found[c].place.end(), to + c * examples);
-    }
-  }
-  py::list unique;
-  for (size_t c = 0; c < width; ++c)
-    unique.append(unique_of(py::reinterpret_borrow<py::object>(given[c]), columns[c], found[c]));
-  return py::make_tuple(unique, places);
-}
 
 // The rows of each column's table, or what is added to them; of a table (size, dim).
 struct Table {
@@ -178,10 +150,6 @@ void add_columns(const py::list& given, const PlaceArray& places, const py::obje
 }  // namespace
 
 void define_columns(py::module_& module) {
-  module.def(
-      "unique_columns", &unique_columns, py::arg("columns"),
-      "unique_columns(columns: list of keys (n,)) -> (list of unique keys, places int32 (columns, n))\n\n"
-      "As unique(), or unique_strings(), of each.");
   module.def("gather_columns", &gather_columns, py::arg("tables"), py::arg("places"), py::arg("out"),
              "gather_columns(tables: list of float32 (keys, dim), places int32 (tables, n), out float32 (n, "
              "tables * dim))\n\n"

@@ -4,8 +4,7 @@
 
 namespace embers::python {
 
-// unique_columns, gather_columns and add_columns: lookups in many tables at once, one id of each table in
-// every example.
+// gather_columns and add_columns: lookups in many tables at once, one id of each table in every example.
 void define_columns(pybind11::module_& module);
 
 }  // namespace embers::python
