@@ -264,9 +264,19 @@ void Minibatch::push(std::span<const std::span<const float>> rows,
     work.gradients.push_back({work.keys[i].table, work.keys[i].keys, work.row_gradients.back().span()});
   }
   join_gradients(work);
-  work.dense_gradients = chunks_like(work.rows.dense.size() / kDenseChunk, {});
-  work.buffer_values = chunks_like(work.rows.buffers.size() / kDenseChunk, work.rows.buffers.span());
+  // Of several parameters, those without a gradient have zeros: they share chunks with others. Where none has
+  // one, nothing is sent, and owners do not apply the update rule; where no buffer has a value, what others
+  // said last stands.
+  const auto says = [&](bool buffers) {
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (core_->places[i].buffer == buffers && !parameters[i].empty()) return true;
+    return false;
+  };
+  work.dense_gradients = chunks_like(says(false) ? work.rows.dense.size() / kDenseChunk : 0, {});
+  work.buffer_values =
+      chunks_like(says(true) ? work.rows.buffers.size() / kDenseChunk : 0, work.rows.buffers.span());
   for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].empty()) continue;
     const detail::ParameterPlace& place = core_->places[i];
     std::copy(parameters[i].begin(), parameters[i].end(),
               (place.buffer ? work.buffer_values : work.dense_gradients).data() + place.begin);

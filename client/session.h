@@ -181,9 +181,9 @@ class Minibatch {
   std::shared_ptr<const void> hold() const { return work_; }
 
   // Hands over gradients and returns at once: of each list of the pull, keys x dim, or empty for none; and of
-  // each parameter, or empty for zero. For a buffer, its new value, or empty to keep it. Everything is
-  // copied. The shards apply them, or keep them for the version's commit (sync); then the master is told. If
-  // a shard refuses them as stale, the master leases the minibatch again.
+  // each parameter, or empty for zero: if all are empty, none changes. For a buffer, its new value, or empty
+  // to keep it. Everything is copied. The shards apply them, or keep them for the version's commit (sync);
+  // then the master is told. If a shard refuses them as stale, the master leases the minibatch again.
   void push(std::span<const std::span<const float>> rows, std::span<const std::span<const float>> parameters,
             const Report& report);
   // Of one that is evaluated.

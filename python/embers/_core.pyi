@@ -161,6 +161,8 @@ class Session:
         """All keys, int64 (n,) or a list of bytes, and their rows (n, dim)."""
     def import_(self, table: str, keys: Keys, rows: Floats) -> None:
         """Sets rows (n, dim) of keys that are there once each. Workers only."""
+    def newest_version(self, table: str, keys: Keys) -> int:
+        """Of the shards that hold these keys; 0 if they have applied no gradient yet."""
     def save(self, directory: str) -> None:
         """Saves the job, to a directory of the master's host, and returns when that is done. What is pulled and not pushed holds
         it up."""

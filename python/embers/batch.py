@@ -1,6 +1,7 @@
 """A minibatch in the hands of a program that computes with NumPy."""
 from __future__ import annotations
 
+import threading
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -13,6 +14,10 @@ def unique(keys: Any) -> Any:
     """(unique keys, inverse) of integers, or of str and bytes."""
     if isinstance(keys, (list, tuple)) and not (keys and isinstance(keys[0], (str, bytes))):
         keys = _integers(keys)
+    elif not isinstance(keys, (list, tuple)):
+        keys = np.asarray(keys)
+        if keys.dtype.kind not in "iuUSO":
+            raise BadInput(f"keys are given as an array of {keys.dtype}: give integers, or str and bytes")
     is_int = isinstance(keys, np.ndarray) and keys.dtype.kind in "iu"
     return _core.unique(keys) if is_int else _core.unique_strings(keys)
 
@@ -102,7 +107,7 @@ class _Pulled:
 
 
 def _joined(keys: Any, more: Any) -> Any:
-    if isinstance(keys, np.ndarray) and isinstance(more, np.ndarray):
+    if isinstance(keys, np.ndarray) and isinstance(more, np.ndarray) and keys.dtype.kind == more.dtype.kind:
         return np.concatenate([keys, more])
     return [*keys, *more]
 
@@ -120,6 +125,7 @@ class Batch:
         self._parameter_gradients: List[Optional[np.ndarray]] = [None] * len(parameters)
         self._is_pushed = False
         self._over = ""  # why, once it is over
+        self.thread = threading.get_ident()  # which computes it; look-ups of others are not its
         self._report: Dict[str, Any] = {"loss_sum": 0.0}
         self.records = records  # int64: which records of the data these are
         self.epoch: int = minibatch.epoch  # from 1 on
@@ -159,7 +165,10 @@ class Batch:
         pulled = {table: self._pulled.setdefault(table, _Pulled(self._specs[table].dim)) for table in keys}
         lists = []
         for table, given in keys.items():
-            missing = pulled[table].missing(given)
+            try:
+                missing = pulled[table].missing(given)
+            except BadInput as e:
+                raise BadInput(f"table '{table}': {e}") from e
             if missing is not None:
                 lists.append((table, missing))
         if lists or not self._is_pulled:
@@ -212,7 +221,10 @@ class Batch:
         spec = self._parameters[number]
         check_rows(f"the gradient of '{spec.name}'", grad, tuple(spec.shape))
         known = self._parameter_gradients[number]
-        self._parameter_gradients[number] = grad.copy() if known is None or spec.buffer else known + grad
+        if known is None or spec.buffer:
+            self._parameter_gradients[number] = grad.copy()
+        else:
+            known += grad
         self._is_pushed = True
 
     def report(self, loss: float, scores: Any = None, labels: Any = None) -> None:

@@ -202,7 +202,8 @@ class EpochLoop:
         for part, batch in enumerate(step.batches):
             step.part = part
             yield batch
-            if self._is_closed:  # job.train() or job.epochs() was called within the loop
+            if self._is_closed:  # job.train(), job.epochs() or job.close() was called within the loop
+                job._check_open()
                 raise UsageError(f"{step.name} was given back: another job.train() began before this loop went on")
         if not step.is_taken:
             raise UsageError(f"{step.name} was not stepped: call opt.step() once for each minibatch, or opt.skip() to leave "

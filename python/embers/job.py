@@ -13,9 +13,10 @@ import numpy as np
 
 from . import _core
 from .arguments import check_count, check_path, check_text, is_integer
-from .batch import Batch, check_rows
+from .batch import Batch, check_rows, unique
 from .errors import BadInput, Error, Mismatch, UsageError
-from .loop import Training
+from .log import logger as log
+from .loop import Training, over
 from .sampler import Batches
 from .table import Parameter, Table
 from .toml import text_of
@@ -47,6 +48,7 @@ class Job(Training):
         self._lock = threading.RLock()
         self._reader: Any = None
         self._worker_session: Any = None
+        self._joined_with: Dict[str, Any] = {}  # work, sampler and optimizer
         self._specs: Dict[str, Any] = {}  # of tables that this program defines
         self._parameter_specs: List[Any] = []
         self._imports: List[Tuple[str, Any, np.ndarray]] = []  # until it has joined as a worker
@@ -165,13 +167,16 @@ class Job(Training):
 
     def _minibatches(self, order: Batches, epochs: int, optimizer: str) -> Iterator[Batch]:
         hosts = self._host_embeddings
+        work = dict(records=order.records, batch_size=order.batch_size, epochs=epochs, drop_last=order.drop_last)
         session = self._join_as_worker([*self._specs.values(), *hosts.join(self._specs)], self._parameter_specs, [],
-                                       order.signature(),
-                                       _core.Work(order.records, order.batch_size, epochs, order.drop_last), optimizer)
+                                       order.signature(), work, optimizer)
         hosts.joined()
+        if self._is_over:
+            raise UsageError(over(epochs, "job.minibatches(..., epochs=n)"))
         while True:
             minibatch = session.lease()
             if minibatch is None:
+                self._is_over = True
                 return
             if hosts and hosts.lookahead == 0:
                 session.settle()
@@ -318,23 +323,39 @@ class Job(Training):
 
     def _join_worker(self, declaration: Any, data: List[str], work: Dict[str, Any], window: int) -> Any:
         """As loop.py joins: `declaration` is a Trainer's."""
-        return self._join_as_worker(declaration.tables, declaration.parameters, declaration.numeric, data,
-                                    _core.Work(**work), declaration.optimizer, window)
+        return self._join_as_worker(declaration.tables, declaration.parameters, declaration.numeric, data, work,
+                                    declaration.optimizer, window)
 
-    def _join_as_worker(self, tables: List[Any], parameters: List[Any], numeric: List[str], data: List[str], work: Any,
-                        optimizer: str = "", window: int = 0) -> Any:
+    def _join_as_worker(self, tables: List[Any], parameters: List[Any], numeric: List[str], data: List[str],
+                        work: Dict[str, Any], optimizer: str = "", window: int = 0) -> Any:
         """Joins as a worker, once."""
         self._check_open()
+        wanted = {"optimizer": optimizer, **work, **dict(line.split("=", 1) for line in data)}
         with self._lock:
+            for name, value in wanted.items():
+                if self._joined_with and self._joined_with.get(name) != value:
+                    raise UsageError(f"this program has joined the job with {name.replace('sampler.', '')} = "
+                                     f"{self._joined_with.get(name)!r}, so {value!r} comes too late: a job's work stays what it is")
             if self._worker_session is None:
                 self._worker_session = _core.Session.join_as_worker(**self._place, tables=tables, parameters=parameters,
-                                                            numeric=numeric, data=data, work=work, optimizer=optimizer,
+                                                            numeric=numeric, data=data, work=_core.Work(**work),
+                                                            optimizer=optimizer,
                                                             window=window, owner=self._owner)
                 self._check_host_embeddings()
-            for table, keys, rows in self._imports:
-                self._worker_session.import_(table, keys, rows)
-            self._imports.clear()
+                self._joined_with = wanted
+            imports, self._imports = self._imports, []
+            for table, keys, rows in imports:
+                self._import_before_training(table, keys, rows)
             return self._worker_session
+
+    def _import_before_training(self, table: str, keys: Any, rows: np.ndarray) -> None:
+        """What was given to import_() before this program joined. All workers run the same program: one that joins later, or
+        is started again, must not undo what has been trained."""
+        if self._worker_session.newest_version(table, keys) > 0:
+            log.warning("table '%s': the %d rows that import_() was given before this program joined are left out, since the "
+                        "job has trained already; call it in the loop to set them nevertheless", table, len(rows))
+        else:
+            self._worker_session.import_(table, keys, rows)
 
     def _reading_session(self) -> Any:
         """The one to look rows up with."""
@@ -351,7 +372,7 @@ class Job(Training):
 
     def _lookup_in(self, table: str, keys: Any, out: Optional[np.ndarray]) -> np.ndarray:
         self._check_open()
-        if self._batch is not None:
+        if self._batch is not None and self._batch.thread == threading.get_ident():
             return self._batch.lookup(table, keys, out)
         return self._lookup(table, keys, out)
 
@@ -360,8 +381,9 @@ class Job(Training):
         return rows
 
     def _all_specs(self) -> Dict[str, Any]:
-        """Of tables that this program defines, host embeddings too."""
-        return {**self._specs, **self._host_embeddings.specs()}
+        """Of tables that this program defines, those of layers and host embeddings too."""
+        of_layers = {} if self._trainer is None else {d.name: d for d in self._trainer.tables()}
+        return {**of_layers, **self._specs, **self._host_embeddings.specs()}
 
     def _check_host_embeddings(self) -> None:
         """Raises Mismatch, and has not joined, if a table of the job is another one."""
@@ -406,10 +428,18 @@ class Job(Training):
             return self._worker_session.import_(table, keys, rows)  # type: ignore[no-any-return]
         specs = self._all_specs()
         if table not in specs:
-            raise UsageError(f"table '{table}' cannot be imported yet: define it (job.table('{table}', dim=...)); a program that "
-                             "only looks rows up changes none")
-        check_rows(f"the array of rows for table '{table}'", rows, (len(keys), specs[table].dim))
-        self._imports.append((table, keys, rows.copy()))  # until this program joins as a worker
+            raise UsageError(f"table '{table}' cannot be imported yet: define it (job.table('{table}', dim=...), or a layer of "
+                             "the model of et.Optimizer); a program that only looks rows up changes none")
+        given, _ = unique(keys)
+        is_int = isinstance(given, np.ndarray) and given.dtype.kind == "i"
+        if len(given) > 0 and is_int != (specs[table].keys == "int64"):
+            raise BadInput(f"table '{table}' has {specs[table].keys} keys, but {'integers' if is_int else 'strings'} were given")
+        count = keys.size if isinstance(keys, np.ndarray) else len(keys)
+        if len(given) < count:
+            raise BadInput(f"{count} keys were given for table '{table}', but only {len(given)} different ones: each must be "
+                           "there once")
+        check_rows(f"the array of rows for table '{table}'", rows, (count, specs[table].dim))
+        self._imports.append((table, given, rows.copy()))  # until this program joins as a worker
         return None
 
     def _end_loop(self) -> None:
@@ -433,7 +463,8 @@ def _close_all() -> None:
     for job in list(_open):
         try:
             job._close(_PATIENCE if is_interrupted else None, is_interrupted)
-        except Exception:  # noqa: BLE001  the program is ending: why the job did was said before
-            pass
+        except Exception as e:  # noqa: BLE001  the program is ending, and there is nobody to raise it to
+            if job._cluster is not None:
+                log.error("closing the job at the end of the program: %s", e)
     _core.end_all(0 if is_interrupted else 5)  # what was let go of without being closed
     _core.drain_log()

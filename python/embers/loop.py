@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from .host_embedding import HostEmbedding
 
 
+def over(epochs: int, remedy: str) -> str:
+    """Why another loop would be empty."""
+    return (f"the job's work is done ({epochs} epoch{'s' if epochs > 1 else ''}), so this loop would be empty: to train for more, "
+            f"say {remedy}")
+
+
 class Training:
     """The part of a Job that trains. It needs of the job
 
@@ -48,8 +54,12 @@ class Training:
 
             loader = DataLoader(dataset, batch_sampler=job.batches(len(dataset), 256), num_workers=2)
         """
-        self._sampler = Batches(records, batch_size, shuffle, seed, drop_last, accumulate, window)
-        return self._sampler
+        sampler = Batches(records, batch_size, shuffle, seed, drop_last, accumulate, window)
+        if self._worker_session is not None and self._sampler is not None and sampler.signature() != self._sampler.signature():
+            raise UsageError(f"this program has joined the job with job.batches({self._sampler}), so job.batches({sampler}) comes too "
+                             "late: a job has one dataset, one size of batches and one order")
+        self._sampler = sampler
+        return sampler
 
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are to be trained, from 1 on; those that the job has behind it are left out. Each needs a loop
@@ -86,8 +96,10 @@ class Training:
         progress: a bar by tqdm; by default if it is there and stderr is a terminal.
 
         Leaving the loop by break or an exception gives back what was not stepped. Raises UsageError if a step is left
-        out or taken twice."""
+        out or taken twice, or if an earlier loop has come to the end of the job."""
         self._end_run()
+        if self._is_over and self._next is None:
+            raise UsageError(over(self._epochs, "for epoch in job.epochs(n): for batch in job.train(loader)"))
         self._run = EpochLoop(self, loader, keys, self._host_embeddings.ahead(ahead, keys is not None), progress)
         return self._run.batches()
 
@@ -99,7 +111,7 @@ class Training:
     @contextlib.contextmanager
     def reading(self, model: Any) -> Iterator[None]:
         """Within it, the model's layers read rows as they are now. None is created, and nothing has gradients."""
-        if self._step is not None:
+        if self._step is not None and not self._step.is_taken:
             raise UsageError(f"{self._step.name} is being trained: call evaluate() or reading() after its step, or after "
                              "the loop over job.train()")
         with self._the_trainer().reading(model, self._lookup):

@@ -17,7 +17,12 @@ _TARGETS = ("y", "label", "labels", "target", "targets")
 
 
 def auc(outputs: np.ndarray, targets: np.ndarray) -> float:
-    """The area under the ROC curve, exactly: equal outputs count half. NaN if there is one class only."""
+    """The area under the ROC curve, exactly: equal outputs count half. NaN if there is one class only, or more than two."""
+    _check_shapes("auc", outputs, targets, (1, 2))
+    if outputs.ndim == 2:
+        if outputs.shape[1] != 2:
+            return float("nan")
+        outputs = outputs[:, 1] - outputs[:, 0]
     positive = np.asarray(targets) > 0.5
     positives, negatives = int(positive.sum()), int((~positive).sum())
     if positives == 0 or negatives == 0:
@@ -30,6 +35,7 @@ def auc(outputs: np.ndarray, targets: np.ndarray) -> float:
 
 def accuracy(outputs: np.ndarray, targets: np.ndarray) -> float:
     """The share of records whose class is the one with the largest logit."""
+    _check_shapes("accuracy", outputs, targets, (1, 2))
     if outputs.ndim == 1:
         return float(((outputs > 0) == (targets > 0.5)).mean())
     return float((outputs.argmax(axis=1) == targets).mean())
@@ -37,6 +43,7 @@ def accuracy(outputs: np.ndarray, targets: np.ndarray) -> float:
 
 def loss(outputs: np.ndarray, targets: np.ndarray) -> float:
     """The mean cross entropy."""
+    _check_shapes("loss", outputs, targets, (1, 2))
     x = outputs.astype(np.float64)
     if outputs.ndim == 1:
         return float((np.logaddexp(0, x) - x * targets).mean())
@@ -46,6 +53,7 @@ def loss(outputs: np.ndarray, targets: np.ndarray) -> float:
 
 
 def mean_squared_error(outputs: np.ndarray, targets: np.ndarray) -> float:
+    _check_shapes("mean_squared_error", outputs, targets, (1, 2, 3, 4))
     return float(((outputs.astype(np.float64) - targets) ** 2).mean())
 
 
@@ -84,14 +92,37 @@ def measure(model: Any, loader: Iterable[Any], metrics: Metrics, predict: Predic
     outputs: List[np.ndarray] = []
     targets: List[np.ndarray] = []
     for batch in loader:
-        output, target = (np.asarray(part) for part in predict(model, batch))
-        if output.shape[:1] != target.shape[:1]:
-            raise BadInput(f"a batch has {len(target)} targets, but the model gives outputs of shape {output.shape}")
+        output, target = (_array(part) for part in predict(model, batch))
+        if output.ndim == 0 or output.shape[:1] != target.shape[:1]:
+            raise BadInput(f"a batch has targets of shape {target.shape}, but the model gives outputs of shape {output.shape}: the "
+                           "first dimension is that of the records")
         outputs.append(output)
         targets.append(target)
     if not outputs:
         raise BadInput("the loader has no batch to evaluate")
-    return {name: float(f(np.concatenate(outputs), np.concatenate(targets))) for name, f in chosen.items()}
+    together = np.concatenate(outputs), np.concatenate(targets)
+    # (n, 1), as a layer with one output gives it, is (n,) to metrics that are named.
+    plain = [_without_one(part) for part in together]
+    return {name: float(f(*plain if f in NAMED.values() else together)) for name, f in chosen.items()}
+
+
+def _array(part: Any) -> np.ndarray:
+    """Tensors of torch on any device, and of a dtype that NumPy does not have, too."""
+    if hasattr(part, "detach"):
+        part = part.detach().cpu()
+        part = part.float() if part.is_floating_point() else part
+    return np.asarray(part)
+
+
+def _without_one(part: np.ndarray) -> np.ndarray:
+    return part[:, 0] if part.ndim == 2 and part.shape[1] == 1 else part
+
+
+def _check_shapes(metric: str, outputs: np.ndarray, targets: np.ndarray, ndims: Sequence[int]) -> None:
+    fits = outputs.ndim in ndims and (targets.shape == outputs.shape if metric == "mean_squared_error" else targets.ndim == 1)
+    if not fits:
+        raise BadInput(f"metric '{metric}' has no meaning for outputs of shape {outputs.shape} and targets of shape "
+                       f"{targets.shape}: give a function of your own, metrics={{'mine': lambda outputs, targets: ...}}")
 
 
 def _chosen(metrics: Metrics) -> Mapping[str, Metric]:

@@ -132,6 +132,12 @@ class Batches:
         whole, rest = divmod(self.records, self.lease_size)
         return whole + (rest > 0 and not self.drop_last)
 
+    def __str__(self) -> str:
+        """As job.batches() was called."""
+        return f"{self.records}, {self.batch_size}" + "".join(
+            f", {name}={getattr(self, name)}" for name, usual in (("shuffle", True), ("seed", 0), ("drop_last", False),
+                                                                  ("accumulate", 1)) if getattr(self, name) != usual)
+
     def signature(self) -> List[str]:
         """What workers must agree on, so that (epoch, number) means the same records to all."""
         return [f"sampler.{name}={int(getattr(self, name))}"

@@ -60,9 +60,12 @@ class Table:
 
     def import_(self, keys: Any, rows: Rows) -> None:
         """Sets the rows of these keys, as when they were trained elsewhere; made if they are not there. What the update
-        rule keeps of such a row begins anew.
+        rule keeps of such a row begins anew. Before this program has joined as a worker, they are kept until it does, and
+        then left out, with a warning, if the job has trained already: a worker that comes later undoes nothing.
 
-        keys: (n,) integers, or str and bytes, each once. rows: float32 (n, dim)."""
+        keys: (n,) integers, or str and bytes, each once. rows: float32 (n, dim).
+
+        Raises BadInput for keys of the wrong type, keys that repeat, and rows of the wrong type or shape."""
         self._job._import(self.name, keys, rows)
 
     def __repr__(self) -> str:

@@ -33,15 +33,14 @@ class Step:
         """Whether the user has its last batch, so that the step is to be taken."""
         return self.part == len(self.parts) - 1
 
-    def take(self) -> None:
-        """The step is taken now. Raises UsageError if it must not be."""
+    def check_due(self) -> None:
+        """Raises UsageError if its step must not be taken now."""
         if self.is_taken:
             raise UsageError(f"the step of {self.name} was taken already: call opt.step() once for each minibatch, or say "
                              "job.batches(..., accumulate=k)")
         if not self.is_due:
             raise UsageError(f"{self.name} has {len(self.parts)} batches (accumulate), and this is number "
                              f"{self.part + 1}: call opt.step() after the last, when job.step_due is true")
-        self.is_taken = True
 
 
 class Trainer:
@@ -55,6 +54,10 @@ class Trainer:
         numeric: List[str]
         data: List[str]
         optimizer: str
+
+    def tables(self) -> List[Any]:
+        """Of the model's layers: name, dim and keys."""
+        return []
 
     def declare(self) -> "Trainer.Declaration":
         raise NotImplementedError

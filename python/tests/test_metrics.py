@@ -44,6 +44,6 @@ def test_what_cannot_be_measured_says_why():
         measure(None, [], "auk", default_predict)
     with pytest.raises(BadInput, match="no batch"):
         measure(None, [], "auc", default_predict)
-    with pytest.raises(BadInput, match="2 targets, but the model gives outputs of shape \\(3,\\)"):
+    with pytest.raises(BadInput, match="targets of shape \\(2,\\), but the model gives outputs of shape \\(3,\\)"):
         measure(lambda x: x, [([1, 2, 3], [1, 2])], "auc", default_predict)
     assert measure(lambda x: x, [([1], [1]), ([2], [3])], {"sum": lambda o, t: o.sum() + t.sum()}, default_predict) == {"sum": 7}

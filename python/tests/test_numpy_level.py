@@ -1,11 +1,13 @@
 """Tables, minibatches and parameters for programs that compute with NumPy, over a job in this process."""
+import concurrent.futures
 import threading
 
 import embers
 import numpy as np
 import pytest
 from embers import initializers
-from jobs import BATCH, KEYS, RECORDS, SUM, job, rule, server, train  # noqa: F401
+from embers.errors import BadInput, UsageError
+from jobs import BATCH, KEYS, RECORDS, SUM, job, program, rule, server, train  # noqa: F401
 
 
 def test_every_record_counts_once_in_every_epoch(job):
@@ -380,3 +382,97 @@ def test_readers_and_the_end_of_a_job():
         with pytest.raises((embers.Ended, embers.Lost)):
             for _ in range(1000):
                 reader.table("user").lookup(KEYS)
+
+
+def test_rows_that_are_imported_before_the_job_begins():
+    with embers.local(optimizer=embers.SGD(1.0)) as job:
+        table = job.table("user", dim=1)
+        keys = np.empty(10, np.int64)
+        for begin in (0, 10, 20):  # a buffer that is filled anew
+            keys[:] = np.arange(begin, begin + 10)
+            table.import_(keys, np.full((10, 1), begin, np.float32))
+        for wrong, said in ((np.ones(1, np.float32), "float32"), (["a"], "int64 keys, but strings"), ([1, 1], "only 1 different")):
+            with pytest.raises(BadInput, match=said):
+                table.import_(wrong, np.zeros((len(wrong), 1), np.float32))
+        for batch in job.minibatches(1, 1):
+            assert table.lookup(np.arange(30))[:, 0].tolist() == np.repeat([0, 10, 20], 10).tolist()
+            batch.skip()
+
+
+def test_a_worker_that_comes_later_does_not_undo_what_was_trained(caplog):
+    """It runs the same program as those before."""
+    def begin(job):
+        table = job.table("user", dim=1)
+        table.import_([1, 2], np.full((2, 1), 7, np.float32))
+        return table, job.minibatches(40, 1, shuffle=False)
+
+    with server() as (_, address), embers.connect(address) as first, embers.connect(address) as late:
+        table, batches = begin(first)
+        next(batches)
+        table.push([1], np.ones_like(table.lookup([1])))
+        next(batches, None)  # what the first minibatch pushes has left
+        batches.close()
+        assert not caplog.records
+        table, batches = begin(late)
+        next(batches)
+        assert table.lookup([1, 2])[:, 0].tolist() == [6, 7]
+        batches.close()
+    assert any("has trained already" in r.getMessage() for r in caplog.records)
+
+
+def test_other_threads_read_while_this_one_computes():
+    with embers.local(optimizer=embers.SGD(1.0)) as job:
+        table = job.table("user", dim=1, initializer="zeros")
+        for batch in job.minibatches(1, 1):
+            table.lookup([1])
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                found = pool.submit(table.lookup, np.arange(100)).result()
+            assert found.shape == (100, 1)
+            batch.skip()
+        assert sorted(table.export()[0]) == [1]
+
+
+def test_a_scalar_parameter_may_be_pushed_twice():
+    with embers.local(optimizer=embers.SGD(1.0), training={**SUM, "mode": "sync"}) as job:
+        w = job.parameter("w", 0.0)
+        for batch in job.minibatches(2, 1, shuffle=False):
+            last = float(w.value)
+            w.push(np.array(1, np.float32))
+            w.push(np.array(2, np.float32))
+    assert last == -3
+
+
+def test_an_empty_loop_after_the_end_says_why():
+    with embers.local() as job:
+        table = job.table("user", dim=1)
+        for batch in job.minibatches(2, 1):
+            batch.skip()
+        with pytest.raises(UsageError, match="epochs=n"):
+            next(job.minibatches(2, 1))
+        with pytest.raises(UsageError, match="batch_size = 1, so 3"):
+            next(job.minibatches(2, 3))
+
+
+def test_wrong_keys_in_a_minibatch_name_the_table():
+    with embers.local() as job:
+        table = job.table("user", dim=1)
+        for batch in job.minibatches(1, 1):
+            with pytest.raises(BadInput, match="table 'user': keys are given as an array of float64"):
+                table.lookup(np.ones(2))
+            batch.skip()
+
+
+def test_a_job_that_cannot_be_saved_at_the_end_of_the_program_says_so(tmp_path):
+    text = """
+        import sys, embers, os
+        job = embers.local(output=sys.argv[1])
+        table = job.table("user", dim=1)
+        for batch in job.minibatches(4, 1):
+            table.lookup([1]); batch.skip()
+            break
+        os.rename(sys.argv[1], sys.argv[1] + ".moved") if os.path.exists(sys.argv[1]) else None
+        open(sys.argv[1], "w").close()
+    """
+    with program(text, str(tmp_path / "out")) as process:
+        _, said = process.communicate(timeout=60)
+    assert "closing the job at the end of the program" in said, said

@@ -303,11 +303,12 @@ TEST(WorkerSession, AsksAheadWhereNobodyElseIsConcerned) {
   EXPECT_TRUE(first.begin());
   session.give_back_undrawn();  // also one that is on its way yet
   std::vector<Minibatch> others;
-  while (others.size() < 3) {
-    Session::Draw draw = other->draw();
-    ASSERT_EQ(draw.kind, Kind::kMinibatch) << "the first session keeps no more than it has drawn";
-    others.push_back(std::move(draw.minibatch));
-  }
+  const auto all_have_come = [&] {
+    Session::Draw draw = other->draw();  // "later" as long as what is given back has not arrived
+    if (draw.kind == Kind::kMinibatch) others.push_back(std::move(draw.minibatch));
+    return others.size() == 3;
+  };
+  ASSERT_TRUE(wait_until(all_have_come)) << "the first session keeps no more than it has drawn";
   pull(first);
   ASSERT_TRUE(first.wait());
   push(std::move(first));

@@ -94,7 +94,8 @@ def unique(flat: FlatKeys) -> Tuple[FlatKeys, torch.Tensor]:
 def concatenate(lists: Sequence[FlatKeys]) -> FlatKeys:
     if len(lists) == 1:
         return lists[0]
-    if all(isinstance(keys, np.ndarray) for keys in lists):
+    kinds = {keys.dtype.kind if isinstance(keys, np.ndarray) else "" for keys in lists}
+    if len(kinds) == 1 and kinds != {""}:
         return np.concatenate(lists)
     return [key for keys in lists for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys)]
 
@@ -107,10 +108,19 @@ def take(flat: FlatKeys, chosen: np.ndarray) -> FlatKeys:
 
 
 def differs_from(flat: FlatKeys, key: Union[int, str, bytes]) -> np.ndarray:
-    """For each key, of bool, whether it is another one."""
-    if isinstance(flat, np.ndarray) and flat.dtype.kind in "iUS":
+    """For each key, of bool, whether it is another one; a str is the same key as its UTF-8."""
+    if isinstance(flat, np.ndarray) and flat.dtype.kind == "i":
         return np.asarray(flat != key)
-    return np.fromiter((k != key for k in flat), dtype=bool, count=len(flat))
+    assert isinstance(key, (str, bytes))
+    raw = key.encode() if isinstance(key, str) else key
+    try:
+        text: Optional[str] = raw.decode()
+    except UnicodeDecodeError:
+        text = None  # no str is this key
+    if isinstance(flat, np.ndarray):
+        same = raw if flat.dtype.kind == "S" else text
+        return np.ones(len(flat), bool) if same is None else np.asarray(flat != same)
+    return np.fromiter((k != (text if isinstance(k, str) else raw) for k in flat), dtype=bool, count=len(flat))
 
 
 def _strings(ids: Any, table: str) -> Ids:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple, Union
 
+import numpy as np
 import torch
 
 from ..arguments import is_integer
@@ -26,9 +27,11 @@ class _OneTable(TableLayer):
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.keys = check_keys(keys)
-        if padding_idx is not None and isinstance(padding_idx, int) != (self.keys == "int64"):
+        if padding_idx is not None and is_integer(padding_idx) != (self.keys == "int64"):
             raise BadInput(f"{what}: padding_idx={padding_idx!r} is no key of a table with {self.keys} keys")
-        self.padding_idx = padding_idx
+        if padding_idx is not None and not is_integer(padding_idx) and not isinstance(padding_idx, (str, bytes)):
+            raise BadInput(f"{what}: padding_idx={padding_idx!r} must be a key: str or bytes")
+        self.padding_idx: Optional[Key] = int(str(padding_idx)) if isinstance(padding_idx, np.integer) else padding_idx
         self.max_norm = None if max_norm is None else float(max_norm)
         self.norm_type = float(norm_type)
         self.scale_grad_by_freq = scale_grad_by_freq

@@ -5,7 +5,7 @@ import contextlib
 import os
 import secrets
 import zlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Union
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from . import host_embedding
 from .local import local_optimizer
 from .numeric import match_blas_threads, numeric_settings
 from .rows import ReadRows, RowSource, StepRows
-from .table import bind_all, collect, toml
+from .table import TableDefinition, bind_all, collect, toml
 
 if TYPE_CHECKING:
     from ..host_embedding import HostEmbedding
@@ -45,6 +45,9 @@ class Optimizer(Trainer):
 
     def __init__(self, model: nn.Module, job: Training, rule: Any = None, *,
                  dense: Union[str, torch.optim.Optimizer] = "owners"):
+        if not isinstance(model, nn.Module) or not hasattr(job, "_attach"):
+            raise BadInput(f"et.Optimizer(model, job, rule) takes a torch.nn.Module and a job, not a {type(model).__name__} and a "
+                           f"{type(job).__name__}")
         self._model = model
         self._job = job
         self._rule = toml(rule)
@@ -65,7 +68,7 @@ class Optimizer(Trainer):
                 raise BadInput(f"parameter '{name}' is {p.dtype}: the job keeps float32 (model.float())")
         for name, b in self._buffers.items():
             if b.dtype not in (torch.float32, torch.int64):
-                raise BadInput(f"buffer '{name}' is {b.dtype}: the job keeps float32, and int64 as such")
+                raise BadInput(f"buffer '{name}' is {b.dtype}: the job keeps float32, and int64 up to 2^24")
         bind_all(self._layers, self._uses, None)
         job._attach(self)
 
@@ -91,6 +94,9 @@ class Optimizer(Trainer):
 
     # --- the loop's side ---------------------------------------------------------------------------
 
+    def tables(self) -> List[TableDefinition]:
+        return self._tables
+
     def declare(self) -> Trainer.Declaration:
         tables = [_core.TableSpec(d.name, d.dim, d.keys, d.initializer, d.optimizer, d.constraint, d.partition)
                   for d in self._tables]
@@ -114,6 +120,7 @@ class Optimizer(Trainer):
         return StepRows(minibatch, {**self._uses, **uses})
 
     def begin(self, step: Step) -> None:
+        self._look_at_buffers()
         with torch.no_grad():
             for i, target in enumerate((*self._parameters.values(), *self._buffers.values())):
                 target.copy_(torch.from_numpy(step.minibatch.parameter(i)).view(target.shape))
@@ -142,28 +149,56 @@ class Optimizer(Trainer):
     @contextlib.contextmanager
     def reading(self, model: nn.Module, lookup: Callable[[str, Any], Any]) -> Iterator[None]:
         layers, _, uses = collect(model)
-        values = self._job._parameters() if self._local is None else None
-        if model is self._model and values is not None:
-            with torch.no_grad():
-                for target, value in zip((*self._parameters.values(), *self._buffers.values()), values):
-                    target.copy_(torch.from_numpy(value).view(target.shape))
+        if model is self._model and (self._parameters or self._buffers):
+            self._load_parameters()
+        before = self._source, [(layer, layer._uses, layer._source) for layer in layers]
         self._source = ReadRows(lookup)
         bind_all(layers, uses, self._source)
         try:
             with torch.no_grad():
                 yield
         finally:
-            bind_all(layers, uses, None)
-            self._source = None
+            self._source, bound = before
+            for layer, its_uses, source in bound:
+                layer.bind(its_uses or uses, source)
+
+    def _load_parameters(self) -> None:
+        """As the job has them now."""
+        if self._job._worker_session is None:
+            raise UsageError("this program has not joined the job as a worker, so it does not know what the job has for the model's "
+                             "dense parameters: evaluate, or read, after its first minibatch")
+        values = self._job._parameters()
+        self._look_at_buffers()
+        if values is not None:
+            with torch.no_grad():
+                for target, value in zip((*self._parameters.values(), *self._buffers.values()), values):
+                    target.copy_(torch.from_numpy(value).view(target.shape))
 
     # --- its own -----------------------------------------------------------------------------------
 
+    def _look_at_buffers(self) -> None:
+        """The model may have new tensors in their places."""
+        if not self._buffers:
+            return
+        buffers = dict(self._model.named_buffers())
+        changed = next((name for name, b in self._buffers.items()
+                        if name not in buffers or buffers[name].shape != b.shape), None)
+        if changed is not None:
+            raise UsageError(f"buffer '{changed}' was {tuple(self._buffers[changed].shape)} when et.Optimizer was made, and is "
+                             f"{'gone' if changed not in buffers else tuple(buffers[changed].shape)} now: a job's buffers keep their "
+                             "names and shapes")
+        self._buffers = {name: buffers[name] for name in self._buffers}
+
     def _push(self, loss: Union[None, float, torch.Tensor], counts: bool) -> None:
+        if self._job._trainer is not self:
+            raise UsageError("another et.Optimizer was made for this job later: call its step()")
         step = self._job._current_step()
-        step.take()
-        step.loss = None if loss is None else float(loss)
+        step.check_due()
+        self._look_at_buffers()
+        step.loss = None if loss is None else _number(loss)
         if step.rows.is_stale:
             step.minibatch.give_back()
+            step.is_taken = True
         else:
             rows = step.rows.gradients()
             dense = [p.grad for p in self._parameters.values()]
@@ -172,13 +207,27 @@ class Optimizer(Trainer):
                 rows, dense, buffers = [None] * len(rows), [None] * len(dense), [None] * len(buffers)
             step.minibatch.push(rows, [None if t is None else _floats(t) for t in (*dense, *buffers)],
                                 examples=step.records, loss_sum=(step.loss or 0.0) * step.records)
+            step.is_taken = True
             if self._local is not None and counts:
                 self._local.step()
         self.zero_grad()
 
 
+def _number(loss: Union[float, torch.Tensor]) -> float:
+    try:
+        return float(loss)
+    except (TypeError, ValueError, RuntimeError) as e:
+        raise BadInput(f"the loss is a {type(loss).__name__} that is not one number ({e}): give step() its mean over the batch") from e
+
+
+_LARGEST = 1 << 24  # up to which float32 has all integers
+
+
 def _floats(tensor: torch.Tensor) -> np.ndarray:
     """Its values as float32, contiguous; no copy where they are that already."""
+    if tensor.dtype == torch.int64 and tensor.numel() > 0 and int(tensor.abs().max()) > _LARGEST:
+        raise BadInput(f"a buffer of int64 has the value {int(tensor.abs().max())}: the job keeps buffers as float32, which has all "
+                       f"integers up to {_LARGEST} only. Keep it out of the model's buffers, as a plain attribute")
     if tensor.is_sparse:
         raise UsageError("a dense parameter has a sparse gradient: use et.Embedding in place of torch.nn.Embedding, or "
                          "sparse=False")

@@ -72,8 +72,8 @@ class ColumnRows:
         return out
 
     def add(self, gradient: torch.Tensor) -> None:
-        _core.add_columns(self._gradients(), self.places,
-                          (gradient if gradient.stride(1) == 1 else gradient.contiguous()).numpy())
+        has_rows = gradient.stride(1) == 1 and gradient.stride(0) >= gradient.shape[1]  # what is expanded has none
+        _core.add_columns(self._gradients(), self.places, (gradient if has_rows else gradient.contiguous()).numpy())
 
     def _gradients(self) -> List[np.ndarray]:
         """Of each table. Those that are not there yet are made in one piece of memory."""
@@ -199,24 +199,16 @@ def _compose(pulled: TableRows, keys: K.FlatKeys, inverse: torch.Tensor) -> torc
 
 
 class _Known:
-    """A lookup whose rows are known: the very object that the layer will be given again, and where its rows are."""
+    """A lookup whose rows are known: the keys that it asked for, and where their rows are."""
 
-    def __init__(self, ids: Any, located: Located):
-        self.ids = ids  # kept alive, so that nothing else can have its address
-        self.mark = _mark(ids)
+    def __init__(self, keys: K.FlatKeys, located: Located):
+        self.keys = keys.copy() if isinstance(keys, np.ndarray) else list(keys)  # whoever gave them may fill them anew
         self.located = located
 
-    def is_for(self, ids: Any) -> bool:
-        return self.mark == _mark(ids) and (ids is self.ids or self.mark is not None)
-
-
-def _mark(ids: Any) -> Optional[Tuple[Any, ...]]:
-    """Equal for two tensors or arrays only if they are the same view of the same memory; for tensors, unchanged, too."""
-    if isinstance(ids, np.ndarray) and ids.size > 0:
-        return (ids.__array_interface__["data"][0], ids.shape, ids.strides, ids.dtype)
-    if not isinstance(ids, torch.Tensor) or ids.numel() == 0:
-        return None
-    return (ids.data_ptr(), ids.shape, ids.stride(), ids.dtype, ids._version)
+    def is_for(self, keys: K.FlatKeys) -> bool:
+        if isinstance(keys, np.ndarray) and isinstance(self.keys, np.ndarray):
+            return bool(np.array_equal(keys, self.keys))
+        return isinstance(keys, list) and isinstance(self.keys, list) and self.keys == keys
 
 
 class RowSource:
@@ -312,7 +304,7 @@ class StepRows(RowSource):
     def _find(self, lookup: Lookup) -> Optional[Located]:
         if lookup.padding == lookup.table.padding:
             for known in self._known.get(lookup.table.name, ()):
-                if known.is_for(lookup.ids):
+                if known.is_for(lookup.normal.flat):
                     return known.located
         return None
 
@@ -324,7 +316,7 @@ class StepRows(RowSource):
         parts = located.positions.split([len(l.normal.flat) for l in lookups])
         found = [Located(pulled, part, located.padded) for part in parts]
         if padding == table.padding:
-            self._known.setdefault(table.name, []).extend(_Known(l.ids, part) for l, part in zip(lookups, found))
+            self._known.setdefault(table.name, []).extend(_Known(l.normal.flat, part) for l, part in zip(lookups, found))
         return found
 
     def _new_lists(self) -> List[Tuple[str, K.FlatKeys]]:

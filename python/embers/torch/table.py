@@ -1,12 +1,13 @@
 """What layers say about their tables, and how a layer finds its rows."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from torch import nn
 
 from ..constraints import Renorm
 from ..errors import BadInput, UsageError
+from ..toml import text_of
 from .rows import ColumnRows, Columns, Located, Lookup, RowSource, TableUse
 from . import keys as K
 
@@ -31,7 +32,10 @@ def toml(value: TomlValue) -> str:
         return ""
     if isinstance(value, str):
         return value if value == "" or value.lstrip()[:1] in '{"\'' else f'"{value}"'
-    return value.toml()
+    if not isinstance(value, Mapping) and not hasattr(value, "toml"):
+        raise BadInput(f"{value!r} is no initializer, update rule or constraint: give one of this package, such as embers.Adam(1e-3), or "
+                       "what a job file says")
+    return text_of(value)
 
 
 def check_keys(keys: str) -> str:
