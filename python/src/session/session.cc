@@ -190,8 +190,8 @@ class Session {
     const client::Table table = joined_->session->table(name);
     const auto keys = std::make_shared<const KeyList>(given, fmt::format("table '{}'", name));
     return run_interruptible<uint64_t>(
-        [session = joined_->session, name, keys = keys.get(), are_strings = table.keys == client::KeyType::kBytes,
-         floats = keys->size() * table.dim] {
+        [session = joined_->session, name, keys = keys.get(),
+         are_strings = table.keys == client::KeyType::kBytes, floats = keys->size() * table.dim] {
           std::vector<float> rows(floats);
           return (are_strings ? session->lookup(name, keys->strings(), rows)
                               : session->lookup(name, keys->ints(), rows))
@@ -403,7 +403,8 @@ void define_session(py::module_& module) {
            "import_(table, keys, rows float32 (n, dim))\n\nSets the rows of these keys, each once. Workers "
            "only.")
       .def("newest_version", &Session::newest_version, py::arg("table"), py::arg("keys"),
-           "newest_version(table, keys) -> int\n\nOf the shards that hold these keys; 0 if they have applied no "
+           "newest_version(table, keys) -> int\n\nOf the shards that hold these keys; 0 if they have applied "
+           "no "
            "gradient yet.")
       .def("save", &Session::save, py::arg("directory"),
            "save(directory)\n\nSaves the job, to a directory of the master's host, and returns when that is "
