@@ -1,5 +1,6 @@
 #include "bench/control/frame_socket.h"
 
+#include <algorithm>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -100,7 +101,7 @@ void FrameSocket::writable() {
 
 void FrameSocket::readable(const std::function<void(const Frame&)>& on_frame) {
   const std::span<std::byte> all = buffer();
-  std::memcpy(all.data(), rest_.data(), rest_.size());
+  std::copy(rest_.begin(), rest_.end(), all.begin());
   const ssize_t n = ::recv(fd_, all.data() + rest_.size(), all.size() - rest_.size(), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) broken(n == 0 ? "the connection was closed by the peer" : std::strerror(errno));
