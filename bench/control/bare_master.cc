@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -65,7 +66,7 @@ class BareConnection final : public CrowdLoop::Client {
 
   void ready(uint32_t) override {
     alignas(FrameHeader) static std::array<std::byte, kBuffer> buffer;
-    std::memcpy(buffer.data(), rest_.data(), rest_.size());
+    std::copy(rest_.begin(), rest_.end(), buffer.begin());
     const ssize_t n = ::recv(fd_, buffer.data() + rest_.size(), kBuffer - rest_.size(), MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN) return;
     if (n <= 0) {

@@ -1,12 +1,12 @@
 #include "bench/control/frame_socket.h"
 
-#include <algorithm>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
