@@ -5,7 +5,7 @@ import contextlib
 import os
 import secrets
 import zlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Union
 
 import numpy as np
 import torch
@@ -121,9 +121,7 @@ class Optimizer(Trainer):
 
     def begin(self, step: Step) -> None:
         self._look_at_buffers()
-        with torch.no_grad():
-            for i, target in enumerate((*self._parameters.values(), *self._buffers.values())):
-                target.copy_(torch.from_numpy(step.minibatch.parameter(i)).view(target.shape))
+        self._load(step.minibatch.parameter(i) for i in range(len(self._parameters) + len(self._buffers)))
         bind_all(self._layers, self._uses, step.rows)
         self._source = step.rows
         sampler = self._job._sampler
@@ -150,7 +148,7 @@ class Optimizer(Trainer):
     def reading(self, model: nn.Module, lookup: Callable[[str, Any], Any]) -> Iterator[None]:
         layers, _, uses = collect(model)
         if model is self._model and (self._parameters or self._buffers):
-            self._load_parameters()
+            self._load_present_parameters()
         before = self._source, [(layer, layer._uses, layer._source) for layer in layers]
         self._source = ReadRows(lookup)
         bind_all(layers, uses, self._source)
@@ -162,7 +160,7 @@ class Optimizer(Trainer):
             for layer, its_uses, source in bound:
                 layer.bind(its_uses or uses, source)
 
-    def _load_parameters(self) -> None:
+    def _load_present_parameters(self) -> None:
         """As the job has them now."""
         if self._job._worker_session is None:
             raise UsageError("this program has not joined the job as a worker, so it does not know what the job has for the model's "
@@ -170,9 +168,13 @@ class Optimizer(Trainer):
         values = self._job._parameters()
         self._look_at_buffers()
         if values is not None:
-            with torch.no_grad():
-                for target, value in zip((*self._parameters.values(), *self._buffers.values()), values):
-                    target.copy_(torch.from_numpy(value).view(target.shape))
+            self._load(values)
+
+    def _load(self, values: Iterable[np.ndarray]) -> None:
+        """Of parameters, then of buffers."""
+        with torch.no_grad():
+            for target, value in zip((*self._parameters.values(), *self._buffers.values()), values):
+                target.copy_(torch.from_numpy(value).view(target.shape))
 
     # --- its own -----------------------------------------------------------------------------------
 
