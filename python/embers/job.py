@@ -343,9 +343,9 @@ class Job(Training):
                                                             window=window, owner=self._owner)
                 self._check_host_embeddings()
                 self._joined_with = wanted
-            imports, self._imports = self._imports, []
-            for table, keys, rows in imports:
-                self._import_before_training(table, keys, rows)
+            while self._imports:
+                self._import_before_training(*self._imports[0])
+                del self._imports[0]
             return self._worker_session
 
     def _import_before_training(self, table: str, keys: Any, rows: np.ndarray) -> None:

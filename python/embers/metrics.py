@@ -110,7 +110,10 @@ def _array(part: Any) -> np.ndarray:
     """Tensors of torch on any device, and of a dtype that NumPy does not have, too."""
     if hasattr(part, "detach"):
         part = part.detach().cpu()
-        part = part.float() if part.is_floating_point() else part
+        try:
+            return np.asarray(part)
+        except TypeError:  # bfloat16
+            part = part.float()
     return np.asarray(part)
 
 

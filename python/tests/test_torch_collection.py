@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+import embers
 import embers.torch as et
 from embers.errors import BadInput
 from embers.torch.keys import FeatureIds
@@ -150,3 +151,12 @@ def test_input_that_does_not_fit_is_refused():
         _, _, _, loop = one_minibatch(model)
         with pytest.raises(BadInput, match=message), loop:
             model(features)
+
+
+@pytest.mark.parametrize("count", [1, 7, 15, 16])
+def test_short_strings_in_many_columns(count):
+    rng = np.random.default_rng(count)
+    columns = [rng.choice(np.array(list("abc")), count) for _ in range(26)]
+    found = embers._core.UniqueColumns(columns)
+    for column, keys, places in zip(columns, found.keys(), found.places):
+        assert (np.asarray(keys)[places] == column).all() and len(set(keys)) == len(keys) == len(set(column))

@@ -67,6 +67,9 @@ class Optimizer(Trainer):
             if p.dtype != torch.float32:
                 raise BadInput(f"parameter '{name}' is {p.dtype}: the job keeps float32 (model.float())")
         for name, b in self._buffers.items():
+            if b.dtype == torch.int64 and b.numel() > 0 and int(b.abs().max()) > _LARGEST:
+                raise BadInput(f"buffer '{name}' has the value {int(b.abs().max())}: the job keeps buffers as float32, which has all "
+                               f"integers up to {_LARGEST} only. Keep it as a plain attribute of the module")
             if b.dtype not in (torch.float32, torch.int64):
                 raise BadInput(f"buffer '{name}' is {b.dtype}: the job keeps float32, and int64 up to 2^24")
         bind_all(self._layers, self._uses, None)
@@ -227,9 +230,6 @@ _LARGEST = 1 << 24  # up to which float32 has all integers
 
 def _floats(tensor: torch.Tensor) -> np.ndarray:
     """Its values as float32, contiguous; no copy where they are that already."""
-    if tensor.dtype == torch.int64 and tensor.numel() > 0 and int(tensor.abs().max()) > _LARGEST:
-        raise BadInput(f"a buffer of int64 has the value {int(tensor.abs().max())}: the job keeps buffers as float32, which has all "
-                       f"integers up to {_LARGEST} only. Keep it out of the model's buffers, as a plain attribute")
     if tensor.is_sparse:
         raise UsageError("a dense parameter has a sparse gradient: use et.Embedding in place of torch.nn.Embedding, or "
                          "sparse=False")

@@ -212,7 +212,7 @@ class Minibatch {
       }
     }
     const auto done = std::make_shared<Promised<std::vector<py::ssize_t>>>();
-    pulling_ = {lists, columns, done};
+    Pulling pulling{lists, columns, done};
     run_in_helper([done, given = std::move(given), minibatch = minibatch_, lists = lists.get()]() mutable {
       std::optional<std::vector<py::ssize_t>> sizes(std::in_place);
       std::exception_ptr error;
@@ -237,6 +237,7 @@ class Minibatch {
       minibatch.reset();  // before anybody goes on
       done->keep(std::move(sizes), error);
     });
+    pulling_ = std::move(pulling);
   }
 
   // Waits until the helper has asked for what pull() was given.

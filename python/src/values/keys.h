@@ -20,7 +20,8 @@ class KeyList {
   //   a list or tuple of int, or of str and bytes
   // str is encoded as UTF-8. kInvalid, naming `what` ("table 'user'"), for anything else.
   KeyList(const pybind11::object& given, const std::string& what);
-  KeyList(KeyList&&) = default;
+  KeyList(const KeyList&) = delete;  // its strings may be views of its own text
+  KeyList& operator=(const KeyList&) = delete;
   // Before it goes, as its making, holds the GIL.
 
   bool are_strings() const { return are_strings_; }

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <mutex>
 
 #include "base/errors.h"
 #include "base/forks.h"
+#include "python/src/calls/calls.h"
 #include "python/src/calls/helpers.h"
 #include "python/src/values/keys.h"
 #include "python/src/values/places.h"
@@ -18,7 +20,7 @@ namespace py = pybind11;
 
 struct UniqueColumns::Given {
   std::vector<py::object> lists;
-  std::vector<KeyList> columns;
+  std::deque<KeyList> columns;
   py::array_t<int32_t> places;
   uint64_t generation = fork_generation();
 };
@@ -92,6 +94,7 @@ size_t UniqueColumns::size() const { return columns() == 0 ? 0 : given_->columns
 bool UniqueColumns::are_strings(size_t column) const { return given_->columns.at(column).are_strings(); }
 
 py::list UniqueColumns::keys() const {
+  const Call call(given_->generation);
   {
     const py::gil_scoped_release free;
     wait_for(*found_);
