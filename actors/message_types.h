@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "schema/messages/message.h"
+#include "schema/messages/packed_keys.h"
 
 // Messages between actors of one process travel by reference and are never serialised by CAF: between
 // processes only the transport of this folder carries them.
@@ -42,6 +43,7 @@ enum class Destination : uint16_t { kMaster = 1, kOptimizer = 2, kShard = 3, kPr
 struct OwnerHandles {
   OptimizerActor optimizer;
   ShardActor shard;
+  KeysSent keys = KeysSent::kAsTheyAre;  // how pulls and pushes are to send theirs
 };
 
 }  // namespace embers

@@ -6,7 +6,8 @@ namespace embers {
 
 PushPtr PushReader::read(const Message<wire::PushRequest>& push) {
   ++pushes_;
-  auto tables = read_slices(push.get().getTables(), tables_.size(), true);
+  UnpackedKeys keys;
+  auto tables = read_slices(push.get().getTables(), tables_.size(), true, &keys);
   std::erase_if(tables, [](const TableSlices& t) { return t.keys.empty(); });
   for (const TableSlices& t : tables) {
     const TableSpec& spec = tables_[t.table];
@@ -16,8 +17,8 @@ PushPtr PushReader::read(const Message<wire::PushRequest>& push) {
            name(t.keys.kind), spec.name, spec.dim, name(spec.key_kind));
   }
   const Origin origin = embers::read(push.get().getOrigin());
-  return std::make_shared<const ReadPush>(
-      ReadPush{push, origin, finite_gradients(std::move(tables), tables_, origin, skip_bad_)});
+  return std::make_shared<const ReadPush>(ReadPush{
+      push, origin, std::move(keys), finite_gradients(std::move(tables), tables_, origin, skip_bad_)});
 }
 
 }  // namespace embers

@@ -15,6 +15,7 @@ namespace embers {
 struct ReadPush {
   Message<wire::PushRequest> message;
   Origin origin;
+  UnpackedKeys keys;  // those that came packed
   FiniteGradients gradients;
 };
 using PushPtr = std::shared_ptr<const ReadPush>;

@@ -48,7 +48,8 @@ class Rows {
 
   // `memory`: where the answer is built; null for the heap.
   Message<wire::PullReply> pull(wire::PullRequest::Reader request, WordsMemory* memory) {
-    const auto tables = read_slices(request.getTables(), config_.tables.size());
+    UnpackedKeys keys;
+    const auto tables = read_slices(request.getTables(), config_.tables.size(), false, &keys);
     std::vector<RowsShape> shapes;
     const NumberType rows_as = number_type(request.getNumberType());
     for (const TableSlices& t : tables)

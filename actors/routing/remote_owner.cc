@@ -38,7 +38,8 @@ OwnerHandles remote_owner(Transport& transport, const std::string& name,
   const auto bulk = link();
   const auto control = control_apart ? link() : bulk;
   return {control->proxy<OptimizerInterface>(Destination::kOptimizer),
-          bulk->proxy<ShardInterface>(Destination::kShard)};
+          bulk->proxy<ShardInterface>(Destination::kShard),
+          endpoints.front().unix_socket ? KeysSent::kAsTheyAre : KeysSent::kPacked};
 }
 
 void drop_remote_owner(const OwnerHandles& owner, const std::string& why) {

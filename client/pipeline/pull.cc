@@ -85,10 +85,11 @@ void route_pull(PullPlan& plan, const Owners& owners, std::span<const std::vecto
 }
 
 Message<wire::PullRequest> pull_request(const PullPlan& plan, size_t owner, const Origin& origin, bool exact,
-                                        bool create, NumberType rows_as) {
+                                        bool create, NumberType rows_as, KeysSent keys) {
   std::vector<TableSlices> tables;
   for (const RoutedTable& part : plan.routed[owner]) tables.push_back({part.table, part.keys, 0, {}});
-  return make_pull(origin, exact ? wire::ReadMode::EXACT : wire::ReadMode::LATEST, create, tables, rows_as);
+  return make_pull(origin, exact ? wire::ReadMode::EXACT : wire::ReadMode::LATEST, create, tables, rows_as,
+                   keys);
 }
 
 void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::PullReply::Reader reply) {
@@ -191,7 +192,8 @@ struct PullerState {
       work.owner_rows += keys_of(pulling->plan, owner);
       self->request(owners->handles[owner].shard,
                     pulling->unreachable ? caf::duration(kVerdict) : caf::duration(caf::infinite),
-                    pull_request(pulling->plan, owner, work.origin, work.exact, !work.evaluate, owners->wire))
+                    pull_request(pulling->plan, owner, work.origin, work.exact, !work.evaluate, owners->wire,
+                                 owners->handles[owner].keys))
           .then(
               [=, this](const Message<wire::PullReply>& reply) {
                 stage(session, [&] {
@@ -295,9 +297,10 @@ void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::ve
   std::vector<std::pair<size_t, Answer>> answers;  // of all owners at once
   for (size_t owner = 0; owner < owners.handles.size(); ++owner)
     if (is_asked(plan, owner))
-      answers.emplace_back(owner, self->request(owners.handles[owner].shard, timeout,
-                                                pull_request(plan, owner, work.origin, work.exact,
-                                                             !work.evaluate, owners.wire)));
+      answers.emplace_back(
+          owner, self->request(owners.handles[owner].shard, timeout,
+                               pull_request(plan, owner, work.origin, work.exact, !work.evaluate, owners.wire,
+                                            owners.handles[owner].keys)));
   let_answer(self.ptr(), answers.size());
   for (auto& asked : answers) {
     const size_t owner = asked.first;

@@ -46,7 +46,8 @@ void route_pull(PullPlan& plan, const Owners& owners, std::span<const std::vecto
 
 // The one message to `owner`; its answer goes to take_rows.
 Message<wire::PullRequest> pull_request(const PullPlan& plan, size_t owner, const Origin& origin, bool exact,
-                                        bool create, NumberType rows_as = NumberType::kFloat32);
+                                        bool create, NumberType rows_as = NumberType::kFloat32,
+                                        KeysSent keys = KeysSent::kAsTheyAre);
 void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::PullReply::Reader reply);
 
 // Stage "pull": where owners keep their rows in servers, reads the latest rows straight from there; then

@@ -133,7 +133,7 @@ std::vector<Message<wire::PushRequest>> push_requests(const Work& work, const Ow
     }
     Origin origin = work.origin;
     if (!work.exact) origin.version = work.versions[owner].value_or(0);
-    requests.push_back(make_push(origin, tables, owners.memory.get()));
+    requests.push_back(make_push(origin, tables, owners.memory.get(), owners.handles[owner].keys));
   }
   return requests;
 }

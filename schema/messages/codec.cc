@@ -47,16 +47,47 @@ class FlatBuilder {
 };
 
 // Words for the structs of a message with `tables` entries, roots and origin included; a generous bound.
-constexpr size_t structure_words(size_t tables) { return 48 + 8 * tables; }
+constexpr size_t structure_words(size_t tables) { return 48 + 10 * tables; }
 
-size_t blob_words(const TableSlices& t) {
-  return words_of(t.keys.ints.size_bytes()) + words_of(t.keys.ends.size_bytes()) +
-         words_of(t.keys.bytes.size()) + words_of(t.values.size() * bytes_of(t.number_type));
+bool same(KeysView a, KeysView b) {
+  return a.kind == b.kind && std::ranges::equal(a.ints, b.ints) && std::ranges::equal(a.ends, b.ends) &&
+         a.bytes == b.bytes;
 }
 
-size_t blob_words(std::span<const TableSlices> tables) {
+// How the keys of one entry travel.
+struct EntryKeys {
+  KeyPacking packing;
+  uint32_t keys_of = 0;  // as in wire::TableKeys
+
+  bool is_packed() const { return packing.bytes_per_key < sizeof(int64_t); }
+};
+
+std::vector<EntryKeys> entry_keys(std::span<const TableSlices> tables, KeysSent sent) {
+  std::vector<EntryKeys> entries(tables.size());
+  if (sent == KeysSent::kAsTheyAre) return entries;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    if (tables[i].keys.empty()) continue;
+    size_t first = 0;  // the tables of one feature have the same keys
+    while (first < i && (entries[first].keys_of != 0 || !same(tables[first].keys, tables[i].keys))) ++first;
+    if (first < i)
+      entries[i].keys_of = static_cast<uint32_t>(first + 1);
+    else
+      entries[i].packing = KeyPacking::of(tables[i].keys.ints);
+  }
+  return entries;
+}
+
+size_t key_words(KeysView keys, const EntryKeys& as) {
+  if (as.keys_of != 0) return 0;
+  return words_of(keys.ints.size() * as.packing.bytes_per_key) + words_of(keys.ends.size_bytes()) +
+         words_of(keys.bytes.size());
+}
+
+size_t blob_words(std::span<const TableSlices> tables, std::span<const EntryKeys> keys) {
   size_t words = 0;
-  for (const TableSlices& t : tables) words += blob_words(t);
+  for (size_t i = 0; i < tables.size(); ++i)
+    words += key_words(tables[i].keys, keys[i]) +
+             words_of(tables[i].values.size() * bytes_of(tables[i].number_type));
   return words;
 }
 
@@ -98,16 +129,29 @@ void write(capnp::Data::Builder out, NumberType type, std::span<const float> val
     to_halves(type, values, halves_of(padded(out)));
 }
 
-void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlices> tables) {
+void write(wire::TableKeys::Builder entry, KeysView keys, const EntryKeys& as) {
+  if (as.keys_of != 0) return entry.setKeysOf(as.keys_of);
+  if (!keys.ints.empty() && as.is_packed()) {
+    entry.setKeyBytes(static_cast<uint8_t>(as.packing.bytes_per_key));
+    entry.setLeast(as.packing.least);
+    auto packed = padded(entry.initPacked(keys.ints.size() * as.packing.bytes_per_key));
+    pack(as.packing, keys.ints, reinterpret_cast<std::byte*>(packed.begin()));
+    return;
+  }
+  if (!keys.ints.empty()) write(entry.initInts(keys.ints.size_bytes()), keys.ints);
+  if (!keys.ends.empty()) write(entry.initEnds(keys.ends.size_bytes()), keys.ends);
+  if (!keys.bytes.empty()) write(entry.initBytes(keys.bytes.size()), std::span(keys.bytes));
+}
+
+void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlices> tables,
+           std::span<const EntryKeys> keys) {
   for (size_t i = 0; i < tables.size(); ++i) {
     const TableSlices& t = tables[i];
     wire::TableKeys::Builder entry = out[i];
     entry.setTable(t.table);
     entry.setCount(static_cast<uint32_t>(t.keys.size()));
     entry.setWidth(t.width);
-    if (!t.keys.ints.empty()) write(entry.initInts(t.keys.ints.size_bytes()), t.keys.ints);
-    if (!t.keys.ends.empty()) write(entry.initEnds(t.keys.ends.size_bytes()), t.keys.ends);
-    if (!t.keys.bytes.empty()) write(entry.initBytes(t.keys.bytes.size()), std::span(t.keys.bytes));
+    write(entry, t.keys, keys[i]);
     if (t.values.empty()) continue;
     entry.setNumberType(static_cast<uint8_t>(t.number_type));
     write(entry.initValues(t.values.size() * bytes_of(t.number_type)), t.number_type, t.values);
@@ -121,7 +165,24 @@ std::span<const T> numbers(capnp::Data::Reader data, std::string_view what) {
   return {reinterpret_cast<const T*>(data.begin()), data.size() / sizeof(T)};
 }
 
-KeysView read_keys(wire::TableKeys::Reader entry) {
+KeysView read_packed(wire::TableKeys::Reader entry, UnpackedKeys* unpacked) {
+  const size_t count = entry.getCount();
+  const KeyPacking packing{entry.getLeast(), entry.getKeyBytes()};
+  const auto packed = as_bytes(entry.getPacked());
+  if (unpacked == nullptr)
+    fail(ErrorCode::kBadFrame, "keys of table {} came packed, but int64 was expected", entry.getTable());
+  if (packing.bytes_per_key < 1 || packing.bytes_per_key > sizeof(int64_t) ||
+      packed.size() != count * packing.bytes_per_key || entry.getInts().size() > 0 ||
+      entry.getEnds().size() > 0 || entry.getBytes().size() > 0)
+    fail(ErrorCode::kBadFrame, "{} keys of {} bytes were announced for table {}, but {} bytes were found",
+         count, packing.bytes_per_key, entry.getTable(), packed.size());
+  auto& keys = unpacked->emplace_back(count);
+  unpack(packing, packed.data(), keys);
+  return {KeyKind::kInt64, keys, {}, {}};
+}
+
+KeysView read_keys(wire::TableKeys::Reader entry, UnpackedKeys* unpacked) {
+  if (entry.getPacked().size() > 0) return read_packed(entry, unpacked);
   const size_t count = entry.getCount();
   const auto ints = numbers<int64_t>(entry.getInts(), "int64 keys");
   const auto ends = numbers<uint32_t>(entry.getEnds(), "key ends");
@@ -145,14 +206,15 @@ Origin read(wire::Origin::Reader o) {
 }
 
 Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, bool create,
-                                     std::span<const TableSlices> tables, NumberType rows_as) {
-  FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
+                                     std::span<const TableSlices> tables, NumberType rows_as, KeysSent sent) {
+  const auto keys = entry_keys(tables, sent);
+  FlatBuilder builder(structure_words(tables.size()), blob_words(tables, keys));
   auto root = builder.init_root<wire::PullRequest>();
   root.setNumberType(static_cast<uint8_t>(rows_as));
   write(root.initOrigin(), origin);
   root.setMode(mode);
   root.setCreate(create);
-  write(root.initTables(tables.size()), tables);
+  write(root.initTables(tables.size()), tables, keys);
   return builder.finish<wire::PullRequest>();
 }
 
@@ -185,35 +247,40 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
 }
 
 Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables,
-                                     WordsMemory* memory) {
-  FlatBuilder builder(structure_words(tables.size()), blob_words(tables), memory);
+                                     WordsMemory* memory, KeysSent sent) {
+  const auto keys = entry_keys(tables, sent);
+  FlatBuilder builder(structure_words(tables.size()), blob_words(tables, keys), memory);
   auto root = builder.init_root<wire::PushRequest>();
   write(root.initOrigin(), origin);
-  write(root.initTables(tables.size()), tables);
+  write(root.initTables(tables.size()), tables, keys);
   return builder.finish<wire::PushRequest>();
 }
 
 Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, bool only_absent) {
-  FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
+  const auto keys = entry_keys(tables, KeysSent::kAsTheyAre);
+  FlatBuilder builder(structure_words(tables.size()), blob_words(tables, keys));
   auto root = builder.init_root<wire::RestoreRequest>();
   root.setOnlyAbsent(only_absent);
-  write(root.initTables(tables.size()), tables);
+  write(root.initTables(tables.size()), tables, keys);
   return builder.finish<wire::RestoreRequest>();
 }
 
 Message<wire::ImportRequest> make_import(uint32_t map_version, std::span<const TableSlices> tables) {
-  FlatBuilder builder(structure_words(tables.size()), blob_words(tables));
+  const auto keys = entry_keys(tables, KeysSent::kAsTheyAre);
+  FlatBuilder builder(structure_words(tables.size()), blob_words(tables, keys));
   auto root = builder.init_root<wire::ImportRequest>();
   root.setMapVersion(map_version);
-  write(root.initTables(tables.size()), tables);
+  write(root.initTables(tables.size()), tables, keys);
   return builder.finish<wire::ImportRequest>();
 }
 
 Message<wire::ScanReply> make_scan_reply(uint64_t next, const TableSlices& rows) {
-  FlatBuilder builder(structure_words(1), blob_words(rows));
+  const std::span<const TableSlices> table(&rows, 1);
+  const auto keys = entry_keys(table, KeysSent::kAsTheyAre);
+  FlatBuilder builder(structure_words(1), blob_words(table, keys));
   auto root = builder.init_root<wire::ScanReply>();
   root.setNext(next);
-  write(root.initRows(1), {&rows, 1});
+  write(root.initRows(1), table, keys);
   return builder.finish<wire::ScanReply>();
 }
 
@@ -325,8 +392,24 @@ TableSlices in_floats(const TableSlices& slices, FloatBuffer& room) {
   return floats;
 }
 
+namespace {
+
+KeysView keys_of_another(wire::TableKeys::Reader entry, capnp::List<wire::TableKeys>::Reader list,
+                         std::span<const TableSlices> read_before) {
+  const size_t other = entry.getKeysOf() - 1;
+  if (other >= read_before.size() || list[static_cast<unsigned>(other)].getKeysOf() != 0 ||
+      read_before[other].keys.size() != entry.getCount() || entry.getInts().size() > 0 ||
+      entry.getEnds().size() > 0 || entry.getBytes().size() > 0 || entry.getPacked().size() > 0)
+    fail(ErrorCode::kBadFrame,
+         "{} keys of table {} are said to be those of entry {}, which has not as many of its own",
+         entry.getCount(), entry.getTable(), other);
+  return read_before[other].keys;
+}
+
+}  // namespace
+
 std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables,
-                                     bool takes_halves) {
+                                     bool takes_halves, UnpackedKeys* unpacked) {
   // At most one entry per table. This also bounds the memory that entries without any bytes take: a small
   // message may announce millions of them.
   if (list.size() > tables)
@@ -336,7 +419,8 @@ std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, 
   for (const auto entry : list) {
     if (entry.getTable() >= tables)
       fail(ErrorCode::kBadFrame, "table number {}, but the model has {} tables", entry.getTable(), tables);
-    TableSlices slices{entry.getTable(), read_keys(entry), entry.getWidth(), {}};
+    TableSlices slices{entry.getTable(), {}, entry.getWidth(), {}};
+    slices.keys = entry.getKeysOf() == 0 ? read_keys(entry, unpacked) : keys_of_another(entry, list, out);
     const SentRows values = sent_rows(entry.getNumberType(), entry.getValues(), "values");
     slices.values = values.floats;
     slices.number_type = values.number_type;

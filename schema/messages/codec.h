@@ -9,6 +9,7 @@
 #include "base/floats/float_buffer.h"
 #include "schema/ids.h"
 #include "schema/messages/message.h"
+#include "schema/messages/packed_keys.h"
 #include "schema/partition.h"
 #include "schema/table_spec.h"
 
@@ -48,7 +49,8 @@ Origin read(wire::Origin::Reader origin);
 // `rows_as`: what rows of embedding tables are to be sent as.
 Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, bool create,
                                      std::span<const TableSlices> tables,
-                                     NumberType rows_as = NumberType::kFloat32);
+                                     NumberType rows_as = NumberType::kFloat32,
+                                     KeysSent keys = KeysSent::kAsTheyAre);
 
 // The rows of one table of a pull's reply, to be filled in place.
 struct RowsShape {
@@ -64,7 +66,7 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
                                          WordsMemory* memory = nullptr);
 
 Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables,
-                                     WordsMemory* memory = nullptr);
+                                     WordsMemory* memory = nullptr, KeysSent keys = KeysSent::kAsTheyAre);
 Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, bool only_absent);
 Message<wire::ImportRequest> make_import(uint32_t map_version, std::span<const TableSlices> tables);
 Message<wire::ScanReply> make_scan_reply(uint64_t next, const TableSlices& rows);
@@ -74,10 +76,14 @@ void write(wire::Table::Builder out, const TableSpec& table);
 
 // --- reading: every size is checked; a wrong one is kBadFrame ------------------------------------
 
-// Views into the message, valid as long as the message. Table numbers must be below `tables`. Values that
-// came as halves are kBadFrame unless the caller can take them.
+// Keys that came packed, as int64 again.
+using UnpackedKeys = std::vector<std::vector<int64_t>>;
+
+// Views into the message, or into `unpacked`, valid as long as both. Table numbers must be below `tables`.
+// Values that came as halves are kBadFrame unless the caller can take them, and so are packed keys without
+// `unpacked`.
 std::vector<TableSlices> read_slices(capnp::List<wire::TableKeys>::Reader list, size_t tables,
-                                     bool takes_halves = false);
+                                     bool takes_halves = false, UnpackedKeys* unpacked = nullptr);
 
 // Rows as they came: one of the two is empty.
 struct SentRows {

@@ -49,9 +49,12 @@ TEST_F(Plan, EveryRowArrivesInItsPlaceFromTheOwnerOfItsKey) {
   PullPlan plan = plan_pull(work_, owners_, model_, keys_);
   route_pull(plan, owners_);
   for (size_t owner = 0; owner < 3; ++owner) {
-    const auto request = pull_request(plan, owner, work_.origin, true, true);
+    const auto request = pull_request(plan, owner, work_.origin, true, true, NumberType::kFloat32,
+                                      owner == 1 ? KeysSent::kPacked : KeysSent::kAsTheyAre);
     EXPECT_EQ(request.get().getMode(), wire::ReadMode::EXACT);
-    const auto tables = read_slices(request.get().getTables(), model_.tables.size());
+    UnpackedKeys unpacked;
+    const auto tables = read_slices(request.get().getTables(), model_.tables.size(), false, &unpacked);
+    EXPECT_EQ(unpacked.size(), owner == 1 ? 1u : 0u);
     std::vector<RowsShape> shapes;
     for (const TableSlices& t : tables) {
       shapes.push_back({t.table, model_.tables[t.table].dim, t.keys.size()});
@@ -89,13 +92,16 @@ TEST_F(Plan, EveryGradientGoesOnceToTheOwnerOfItsKey) {
   }
   const std::vector<float> dense(3 * kDenseChunk, 2.0f);
   work_.dense = dense;
+  owners_.handles[1].keys = KeysSent::kPacked;  // as one beyond a network
   const auto requests = push_requests(work_, owners_, model_, keys_);
   ASSERT_EQ(requests.size(), 3);
   std::set<std::pair<TableId, std::string>> seen;
   for (size_t owner = 0; owner < 3; ++owner) {
     EXPECT_EQ(read(requests[owner].get().getOrigin()).version, work_.versions[owner])
         << "async: what this owner had";
-    for (const TableSlices& t : read_slices(requests[owner].get().getTables(), model_.tables.size()))
+    UnpackedKeys unpacked;
+    for (const TableSlices& t :
+         read_slices(requests[owner].get().getTables(), model_.tables.size(), false, &unpacked))
       for (size_t i = 0; i < t.keys.size(); ++i) {
         EXPECT_EQ(owner_of(owners_.map, hash_key(t.keys, i)), owner);
         EXPECT_TRUE(seen.insert({t.table, to_string(t.keys, i)}).second);

@@ -242,12 +242,14 @@ TEST(HostileKeys, OfMoreTablesThanThereAreAreRefused) {
 
 // Reads everything that a program of embers reads of a message of this type.
 uint64_t read_all(wire::PullRequest::Reader m) {
-  return read(m.getOrigin()).job + read_slices(m.getTables(), kTables).size() +
+  UnpackedKeys unpacked;
+  return read(m.getOrigin()).job + read_slices(m.getTables(), kTables, false, &unpacked).size() +
          static_cast<uint64_t>(m.getMode());
 }
 uint64_t read_all(wire::PushRequest::Reader m) {
   uint64_t sum = read(m.getOrigin()).version;
-  for (const TableSlices& t : read_slices(m.getTables(), kTables)) {
+  UnpackedKeys unpacked;
+  for (const TableSlices& t : read_slices(m.getTables(), kTables, false, &unpacked)) {
     for (size_t i = 0; i < t.keys.size(); ++i) sum += hash_key(t.keys, i);
     for (const float x : t.values) sum += x > 0;
   }
@@ -314,6 +316,11 @@ TEST(Mutations, OfEveryKindEndInValuesOrBadFrame) {
   const std::vector<std::string> texts{"one", "two"};
   mutate(make_pull(some_origin(), wire::ReadMode::EXACT, true, sample.keys_only));
   mutate(make_push(some_origin(), sample.with_values));
+  auto pairs = sample.with_values;
+  pairs.push_back({2, sample.ints, 1, sample.more});
+  mutate(
+      make_pull(some_origin(), wire::ReadMode::LATEST, true, pairs, NumberType::kFloat32, KeysSent::kPacked));
+  mutate(make_push(some_origin(), pairs, nullptr, KeysSent::kPacked));
   auto halves = sample.with_values;
   for (TableSlices& slices : halves) slices.number_type = NumberType::kFloat16;
   mutate(make_push(some_origin(), halves));

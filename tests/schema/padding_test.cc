@@ -64,6 +64,13 @@ TEST(Padding, MessagesHaveTheSameBytesWhateverTheHeapHeld) {
     std::vector<std::string> texts;
     for (size_t i = 0; i < n; ++i) texts.emplace_back(1, static_cast<char>('a' + i % 26));
     const Keys keys(texts);
+    std::vector<int64_t> numbers(n);
+    for (size_t i = 0; i < n; ++i) numbers[i] = static_cast<int64_t>(i * 97);
+    const TableSlices packed{1, {KeyKind::kInt64, numbers, {}, {}}, 0, {}};
+    expect_independent_of_the_heap("packed keys", [&] {
+      return make_pull(origin, wire::ReadMode::EXACT, true, {&packed, 1}, NumberType::kFloat32,
+                       KeysSent::kPacked);
+    });
     const std::vector<float> values(n, 1.5f);
     for (const NumberType type : {NumberType::kFloat32, NumberType::kFloat16, NumberType::kBfloat16}) {
       const TableSlices slices{1, keys, 1, values, type}, only_keys{1, keys, 0, {}};
