@@ -20,9 +20,9 @@ using Clock = Switch::Clock;
 using std::chrono::microseconds;
 
 constexpr size_t kLongest = 65536 + Host::kHeaderBytes;
-// A sender may be this far ahead of its card before it is made to wait: longer than a sleep may last too
-// long.
-constexpr auto kAhead = microseconds(1500);
+// A sender may be this far ahead of its card before it is made to wait: longer than this process may have to
+// wait for a core that the job uses, or the card would be idle meanwhile, which cards of their own never are.
+constexpr auto kAhead = microseconds(8000);
 // Under load, packets are moved at most so often, as by network cards that moderate their interrupts (4000 a
 // second in the bulk mode of some). Bulk is what makes load. A network of short delays waits less.
 constexpr Clock::duration kModeration = microseconds(250);
