@@ -81,6 +81,11 @@ MasterActorState::Peer& MasterActorState::peer(const caf::actor_addr& address) {
 
 void MasterActorState::heard(uint64_t incarnation, const caf::actor_addr& address) {
   if (incarnation == 0) return;
+  // Mostly the same peer as the last time: then nothing else is looked at.
+  LastHeard& last = last_heard[incarnation % last_heard.size()];
+  const uint64_t by = HashAddress()(address);
+  if (last.incarnation == incarnation && last.by == by && by != 0) return;
+  last = {incarnation, by};
   Peer& from = peer(address);
   if (std::exchange(from.incarnation, incarnation) != incarnation)
     happened(Event::Reconnected{incarnation, from.link});
@@ -93,8 +98,10 @@ void MasterActorState::down(const caf::down_msg& down) {
     const auto [number, incarnation] = link.mapped();
     happened(Event::OwnerDown{number, incarnation, why});
   }
-  if (const auto peer = peers.extract(down.source))
+  if (const auto peer = peers.extract(down.source)) {
+    last_heard[peer.mapped().incarnation % last_heard.size()] = {};
     happened(Event::LinkDown{peer.mapped().link, why, reason.code() != ErrorCode::kTimeout});
+  }
 }
 
 void MasterActorState::tick() {

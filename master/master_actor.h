@@ -118,6 +118,11 @@ struct MasterActorState {
     size_t operator()(const caf::actor_addr& address) const { return address ? address.id() : 0; }
   };
   std::unordered_map<caf::actor_addr, Peer, HashAddress> peers;
+  struct LastHeard {
+    uint64_t incarnation = 0, by = 0;  // by: the peer's actor id
+  };
+  std::vector<LastHeard> last_heard =
+      std::vector<LastHeard>(4096);                  // by incarnation, of some; small and near
   std::map<caf::actor_addr, OwnerLink> owner_links;  // proxies
   std::map<uint64_t, OwnerHandles> owners;           // of other processes, by incarnation
   std::map<uint32_t, uint64_t> holders;              // of owner numbers: the latest incarnation

@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kProbeBytes = 64 << 20;
-constexpr uint32_t kPrefetchHere = 2, kPrefetchThere = 6;
+constexpr uint32_t kPrefetchHere = 2, kPrefetchThere = 8;
 
 struct Length {
   uint64_t rows;

@@ -38,6 +38,7 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   static constexpr size_t kHandshakeWords = 128;  // of a message of the handshake: 1 KiB
   // A header and 448 bytes: a lease, a done, a heartbeat. What is read after it is aligned as its message is.
   static constexpr size_t kReadAhead = sizeof(FrameHeader) + 448;
+  static constexpr size_t kReadRoom = 256;  // what Asio notes down about one read
 
   Connection(std::shared_ptr<EventLoop> loop, std::shared_ptr<Flow> flow, Socket socket);
 
@@ -72,6 +73,9 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
  private:
   class Arriving;
   class ArrivingLarge;
+  class ReadAhead;
+  template <class T>
+  struct ReadMemory;
   class CountsReceived;
   template <class Step>
   void reading(Step&& step);
@@ -81,6 +85,7 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   uint64_t arrived() const;
   void read_header();
   void read_ahead();
+  void read_some(const boost::system::error_code& e, size_t bytes);
   void take_header();
   size_t take_ahead(std::span<std::byte> to);
   void admit();
@@ -134,6 +139,7 @@ class Connection final : public FrameConnection, public std::enable_shared_from_
   InFrame current_;  // whose chunk is being read
   // What one call has read of the next header and of what follows it: most small messages as a whole.
   std::array<std::byte, kReadAhead> ahead_;
+  alignas(std::max_align_t) std::array<std::byte, kReadRoom> read_room_;  // of the read under way
   std::optional<InFrame> partial_;              // the message of several chunks that has begun
   SharedPlace place_;                           // of the message whose header was read
   const std::shared_ptr<ByteBudget> arriving_;  // bytes of requests without an answer
