@@ -61,8 +61,8 @@ struct TableKeys {
   width @5 :UInt32;   # numbers per key in `values`: dim, or dim plus slots; 0 without values
   values @6 :Data;    # count x width numbers, or empty
   numberType @7 :UInt8;  # the type of the numbers, see base/floats/numbers.h
-  # Pulls and pushes across a network have int64 keys in fewer bytes:
-  packed @8 :Data;       # instead of `ints`: count x keyBytes bytes, see packed_keys.h; else empty
+  # Pulls and pushes across a network have keys in fewer bytes:
+  packed @8 :Data;       # int64 keys, instead of `ints`: count x keyBytes bytes, see packed_keys.h; else empty
   keyBytes @9 :UInt8;    # 1 to 8
   least @10 :Int64;
   keysOf @11 :UInt32;    # not 0: no keys here, but those of entry keysOf - 1 of the list, which has keys of its own

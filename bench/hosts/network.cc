@@ -20,8 +20,9 @@ using Clock = Switch::Clock;
 using std::chrono::microseconds;
 
 constexpr size_t kLongest = 65536 + Host::kHeaderBytes;
-// A sender may be this far ahead of its card before it is made to wait: longer than this process may have to
-// wait for a core that the job uses, or the card would be idle meanwhile, which cards of their own never are.
+// A sender may be this far ahead of its card before it is made to wait, until it is two thirds of this ahead:
+// longer than this process has to wait for a core that the job uses, since its cards are idle where it is
+// not.
 constexpr auto kAhead = microseconds(8000);
 // Under load, packets are moved at most so often, as by network cards that moderate their interrupts (4000 a
 // second in the bulk mode of some). Bulk is what makes load. A network of short delays waits less.
@@ -86,7 +87,7 @@ size_t Switch::read(Port& port, Clock::time_point now) {
     take(port, buffer, static_cast<size_t>(n), now);
     bytes += static_cast<size_t>(n);
     const Clock::time_point all_sent = port.sent + time_on_wire(port.bytes, port.bytes / kFrame);
-    if (all_sent - now > kAhead) port.reads_again = all_sent - kAhead / 3;
+    if (all_sent - now > kAhead) port.reads_again = all_sent - 2 * kAhead / 3;
   }
   return bytes;
 }

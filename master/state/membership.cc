@@ -32,7 +32,7 @@ Membership::Membership(const Membership& other)
       last_incarnation_(other.last_incarnation_),
       workers_joined_(other.workers_joined_),
       readers_joined_(other.readers_joined_) {
-  for (auto& [incarnation, member] : members_) note(member);
+  for (auto& [incarnation, member] : members_) found_[incarnation] = &member;
 }
 
 Member& Membership::add(Member member, Time now) {
@@ -43,35 +43,21 @@ Member& Membership::add(Member member, Time now) {
   of_link_[member.link].insert(member.incarnation);
   if (member.token != 0) of_token_[member.token] = member.incarnation;
   Member& added = members_[member.incarnation] = std::move(member);
-  note(added);
+  found_[added.incarnation] = &added;
+  near_[added.incarnation % near_.size()] = {added.incarnation, &added};
   return added;
 }
 
 void Membership::remove(uint64_t incarnation) {
   const auto gone = members_.extract(incarnation);
   if (!gone) return;
-  forget(incarnation);
+  found_.erase(incarnation);
+  if (Near& near = near_[incarnation % near_.size()]; near.incarnation == incarnation) near = {};
   const Member& member = gone.mapped();
   workers_ -= member.worker();
   draining_ -= member.draining;
   leave_link(member);
   of_token_.erase(member.token);
-}
-
-// Members come in the order of their incarnations.
-void Membership::note(Member& member) {
-  if (found_.empty()) first_found_ = member.incarnation;
-  found_.resize(member.incarnation - first_found_);
-  found_.push_back(&member);
-}
-
-// Those who have gone at the front take no room once they are more than those behind them.
-void Membership::forget(uint64_t incarnation) {
-  found_[incarnation - first_found_] = nullptr;
-  const auto left = std::find_if(found_.begin(), found_.end(), [](const Member* m) { return m != nullptr; });
-  if (left - found_.begin() < found_.end() - left) return;
-  first_found_ += static_cast<uint64_t>(left - found_.begin());
-  found_.erase(found_.begin(), left);
 }
 
 void Membership::move(Member& member, uint64_t link) {
@@ -91,8 +77,10 @@ Member* Membership::find(uint64_t incarnation) {
 }
 
 const Member* Membership::find(uint64_t incarnation) const {
-  const uint64_t place = incarnation - first_found_;  // of one that is gone: beyond the end
-  return place < found_.size() ? found_[place] : nullptr;
+  const Near& near = near_[incarnation % near_.size()];
+  if (near.incarnation == incarnation && near.member != nullptr) return near.member;
+  const auto found = found_.find(incarnation);
+  return found == found_.end() ? nullptr : found->second;
 }
 
 const Member* Membership::find_owner(uint32_t number) const {

@@ -92,14 +92,15 @@ class Membership {
 
  private:
   void leave_link(const Member& member);
-  void note(Member& member);
-  void forget(uint64_t incarnation);
 
-  std::map<uint64_t, Member> members_;  // by incarnation
-  // The same, to be found in one step, in memory that stays in a cache: by incarnation - first_found_. Null
-  // for those that are gone.
-  std::vector<Member*> found_;
-  uint64_t first_found_ = 1;
+  std::map<uint64_t, Member> members_;           // by incarnation
+  std::unordered_map<uint64_t, Member*> found_;  // the same, to be found in one step
+  // The same of some, in memory that stays in a cache: by incarnation, modulo its size.
+  struct Near {
+    uint64_t incarnation = 0;
+    Member* member = nullptr;
+  };
+  std::vector<Near> near_ = std::vector<Near>(4096);
   std::map<uint64_t, std::set<uint64_t>> of_link_;   // their incarnations
   std::unordered_map<uint64_t, uint64_t> of_token_;  // their incarnations; of tokens other than 0
   size_t workers_ = 0, draining_ = 0;

@@ -170,7 +170,8 @@ KeysView read_packed(wire::TableKeys::Reader entry, UnpackedKeys* unpacked) {
   const KeyPacking packing{entry.getLeast(), entry.getKeyBytes()};
   const auto packed = as_bytes(entry.getPacked());
   if (unpacked == nullptr)
-    fail(ErrorCode::kBadFrame, "keys of table {} came packed, but int64 was expected", entry.getTable());
+    fail(ErrorCode::kBadFrame, "keys of table {} came packed, but nobody unpacks them here",
+         entry.getTable());
   if (packing.bytes_per_key < 1 || packing.bytes_per_key > sizeof(int64_t) ||
       packed.size() != count * packing.bytes_per_key || entry.getInts().size() > 0 ||
       entry.getEnds().size() > 0 || entry.getBytes().size() > 0)
@@ -401,7 +402,7 @@ KeysView keys_of_another(wire::TableKeys::Reader entry, capnp::List<wire::TableK
       read_before[other].keys.size() != entry.getCount() || entry.getInts().size() > 0 ||
       entry.getEnds().size() > 0 || entry.getBytes().size() > 0 || entry.getPacked().size() > 0)
     fail(ErrorCode::kBadFrame,
-         "{} keys of table {} are said to be those of entry {}, which has not as many of its own",
+         "{} keys of table {} are said to be those of entry {}, which does not have as many keys of its own",
          entry.getCount(), entry.getTable(), other);
   return read_before[other].keys;
 }

@@ -377,7 +377,7 @@ class SimulatedJob {
     const auto bulk = link();
     const auto control = role == wire::Role::MASTER ? link() : bulk;
     return {control->proxy<OptimizerInterface>(Destination::kOptimizer),
-            bulk->proxy<ShardInterface>(Destination::kShard)};
+            bulk->proxy<ShardInterface>(Destination::kShard), KeysSent::kPacked};
   }
   static void drop_owner(const OwnerHandles& owner) { drop_remote_owner(owner, "the owner is given up"); }
   MasterActor connect_master(Network::Process& client, wire::Role role) {
