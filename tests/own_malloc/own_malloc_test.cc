@@ -15,7 +15,7 @@
 namespace embers {
 namespace {
 
-constexpr size_t kTooLarge = size_t{1} << 30;
+constexpr size_t kTooLarge = size_t{8} << 30;  // more than mimalloc has reserved
 constexpr std::align_val_t kAlignment{64};
 
 TEST(OwnMalloc, IsMimalloc) {
