@@ -52,7 +52,7 @@ std::vector<HeldRequest> Line::next() {
     // another.
     __builtin_prefetch(request.frame.words.data());
     __builtin_prefetch(request.session.get());
-    __builtin_prefetch(caf::actor_cast<caf::abstract_actor*>(request.session));
+    if (request.session) __builtin_prefetch(request.session->get());
   }
   return next;
 }
