@@ -16,6 +16,7 @@ namespace embers {
 namespace {
 
 constexpr int kEvents = 256;     // that one look at the sockets takes
+constexpr int kMoments = 64;     // that are due, before the sockets are looked at again
 constexpr double kAgain = 0.05;  // seconds until a member tries again to connect
 constexpr int kLookMs = 5;       // until `over` is asked again
 constexpr uint64_t kMostGenerations = 1 << 20;
@@ -55,7 +56,8 @@ bool CrowdLoop::run(std::chrono::duration<double> time, const std::function<bool
       now_ = Clock::now();
       static_cast<Client*>(events[i].data.ptr)->ready(events[i].events);
     }
-    for (now_ = Clock::now(); !due_.empty() && due_.top().at <= now_;) {
+    now_ = Clock::now();
+    for (int i = 0; i < kMoments && !due_.empty() && due_.top().at <= now_; ++i, now_ = Clock::now()) {
       const Due due = due_.top();
       due_.pop();
       due.client->due(due.what);
@@ -168,6 +170,7 @@ class Crowd::Member final : public CrowdLoop::Client {
 
   void join() {
     joining_ = true;
+    next_beat_ = next_ping_ = now();
     beat();
     ping();
     const ControlJob& job = *crowd_.job_;
@@ -185,14 +188,16 @@ class Crowd::Member final : public CrowdLoop::Client {
   }
 
   void beat() {
-    at(now() + seconds(beat_), kBeat, connection_);
+    next_beat_ = std::max(next_beat_ + seconds(beat_), now());
+    at(next_beat_, kBeat, connection_);
     if (std::exchange(beating_, true)) return;  // the master has not answered the one before
     beat_at_ = now();
     ask<wire::HeartbeatRequest>([&](wire::HeartbeatRequest::Builder b) { b.setIncarnation(incarnation_); });
   }
 
   void ping() {
-    at(now() + seconds(socket_.silence() / 4), kPing, connection_);
+    next_ping_ = std::max(next_ping_ + seconds(socket_.silence() / 4), now());
+    at(next_ping_, kPing, connection_);
     // As a Connection does: every other one is saved where something else was sent.
     const bool asked = std::exchange(asked_before_, correlation_) != correlation_;
     skipped_ping_ = asked && !skipped_ping_;
@@ -319,7 +324,10 @@ class Crowd::Member final : public CrowdLoop::Client {
   bool skipped_ping_ = false;
   bool joining_ = false, beating_ = false, leasing_ = false, leaving_ = false;
   double beat_ = 1;  // seconds
-  CrowdLoop::Time began_, beat_at_, lease_at_, next_lease_;
+  // The next ones are counted from the last ones' own moments, not from when this thread came to them:
+  // members on thousands of hosts do not fall into step because one of them was late.
+  CrowdLoop::Time next_beat_, next_ping_, next_lease_;
+  CrowdLoop::Time began_, beat_at_, lease_at_;
 };
 
 // --- the crowd -----------------------------------------------------------------------------------

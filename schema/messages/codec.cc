@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <unordered_map>
 
 namespace embers {
 namespace {
@@ -62,14 +63,25 @@ struct EntryKeys {
   bool is_packed() const { return packing.bytes_per_key < sizeof(int64_t); }
 };
 
+// The same for lists that are the same, and for few others.
+uint64_t begin_of(KeysView keys) {
+  const auto bytes =
+      keys.kind == KeyKind::kInt64
+          ? std::string_view(reinterpret_cast<const char*>(keys.ints.data()), keys.ints.size_bytes())
+          : keys.bytes;
+  return hash_key(bytes.substr(0, 64)) + keys.size();
+}
+
 std::vector<EntryKeys> entry_keys(std::span<const TableSlices> tables, KeysSent sent) {
   std::vector<EntryKeys> entries(tables.size());
   if (sent == KeysSent::kAsTheyAre) return entries;
+  std::unordered_map<uint64_t, size_t> begun;  // the first entry with such keys
+  begun.reserve(tables.size());
   for (size_t i = 0; i < tables.size(); ++i) {
     if (tables[i].keys.empty()) continue;
-    size_t first = 0;  // the tables of one feature have the same keys
-    while (first < i && (entries[first].keys_of != 0 || !same(tables[first].keys, tables[i].keys))) ++first;
-    if (first < i)
+    const size_t first = begun.emplace(begin_of(tables[i].keys), i).first->second;
+    const bool is_known = first < i && same(tables[first].keys, tables[i].keys);  // of one feature
+    if (is_known)
       entries[i].keys_of = static_cast<uint32_t>(first + 1);
     else
       entries[i].packing = KeyPacking::of(tables[i].keys.ints);

@@ -102,6 +102,21 @@ TEST(PackedKeys, OfTwoTablesAreSentOnce) {
   EXPECT_EQ(words(KeysSent::kAsTheyAre) - words(KeysSent::kPacked), (2 * 8000 - 3000) / 8);
 }
 
+TEST(PackedKeys, OfListsThatOnlyBeginAlikeAreTheirOwn) {
+  std::vector<int64_t> ids(100);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
+  std::vector<int64_t> others = ids;
+  others.back() = -5;
+  const KeysView keys{KeyKind::kInt64, ids, {}, {}}, other{KeyKind::kInt64, others, {}, {}};
+  const std::vector<TableSlices> tables{
+      {0, keys, 0, {}}, {1, other, 0, {}}, {2, other, 0, {}}, {3, keys, 0, {}}};
+  const auto pull =
+      make_pull({}, wire::ReadMode::LATEST, true, tables, NumberType::kFloat32, KeysSent::kPacked);
+  expect_read_back(pull, tables);
+  EXPECT_EQ(pull.get().getTables()[1].getKeysOf(), 0u);
+  EXPECT_EQ(pull.get().getTables()[3].getKeysOf(), 1u);
+}
+
 TEST(PackedKeys, ThatNobodyExpectsAreRefused) {
   const KeySample sample;
   const auto push = make_push({}, sample.tables(1), nullptr, KeysSent::kPacked);

@@ -1,6 +1,7 @@
 #include "master/state/leases/lease_deadlines.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace embers {
 namespace {
@@ -52,7 +53,8 @@ void LeaseDeadlines::revoked(uint64_t worker, uint64_t received, Time now) {
   if (found == working_.end()) return;
   Working& working = found->second;
   const auto computing = *working.held.begin();
-  std::erase_if(working.held, [&](const auto& part) { return part.first > received; });
+  working.held.erase(working.held.upper_bound({received, std::numeric_limits<uint64_t>::max()}),
+                     working.held.end());
   if (working.held.empty()) {
     working_.erase(found);
   } else if (*working.held.begin() != computing) {

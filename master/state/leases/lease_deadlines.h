@@ -1,10 +1,10 @@
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
+
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -67,8 +67,8 @@ class LeaseDeadlines {
 
  private:
   struct Working {
-    std::set<std::pair<uint64_t, uint64_t>> held;  // lease, minibatch; the first one is being computed
-    Time since;                                    // the begin of that
+    FewInOrder<std::pair<uint64_t, uint64_t>> held;  // lease, minibatch; the first one is being computed
+    Time since;                                      // the begin of that
     bool late = false, waits = false;
 
     Late describe(uint64_t worker, Time now) const {
@@ -77,8 +77,8 @@ class LeaseDeadlines {
   };
 
   Duration setting_;
-  std::unordered_map<uint64_t, Working> working_;  // that hold something
-  std::deque<Duration> recent_;                    // of minibatches that are done
+  absl::flat_hash_map<uint64_t, Working> working_;  // that hold something
+  std::deque<Duration> recent_;                     // of minibatches that are done
 };
 
 }  // namespace embers

@@ -1,15 +1,23 @@
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
+
 #include <algorithm>
+#include <boost/container/flat_set.hpp>
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
-#include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace embers {
+
+// What one worker holds: a few, in order, and mostly one. It stands in the table that leads to it, since with
+// thousands of workers each piece of memory of its own is in no cache when its turn comes.
+template <class Key>
+using FewInOrder = boost::container::flat_set<Key, std::less<Key>, boost::container::small_vector<Key, 2>>;
 
 // Who computes which minibatch. Plain state, owned by the master.
 //
@@ -106,10 +114,6 @@ class LeaseBook {
   using Attempt = std::pair<uint64_t, uint32_t>;  // minibatch, number
   // What is held, by Key, and by whom: one worker's share is found without a look at the others', of whom
   // there may be thousands.
-  struct Hash {
-    size_t operator()(uint64_t minibatch) const { return minibatch; }
-    size_t operator()(const Attempt& attempt) const { return attempt.first; }
-  };
   template <class Key>
   class Holdings {
    public:
@@ -128,8 +132,8 @@ class LeaseBook {
     }
     void begin(const Key& key) { begun_ += !std::exchange(all_.at(key).begun, true); }
     void erase(const Key& key);
-    const std::set<Key>& keys_of(uint64_t worker) const {
-      static const std::set<Key> none;
+    const FewInOrder<Key>& keys_of(uint64_t worker) const {
+      static const FewInOrder<Key> none;
       const auto found = of_.find(worker);
       return found == of_.end() ? none : found->second;
     }
@@ -142,11 +146,11 @@ class LeaseBook {
     bool empty() const { return all_.empty(); }
     size_t size() const { return all_.size(); }
     size_t begun() const { return begun_; }
-    const std::unordered_map<Key, Held, Hash>& all() const { return all_; }  // in no order
+    const absl::flat_hash_map<Key, Held>& all() const { return all_; }  // in no order
 
    private:
-    std::unordered_map<Key, Held, Hash> all_;
-    std::unordered_map<uint64_t, std::set<Key>> of_;  // by worker; none of them is empty
+    absl::flat_hash_map<Key, Held> all_;
+    absl::flat_hash_map<uint64_t, FewInOrder<Key>> of_;  // by worker; none of them is empty
     size_t begun_ = 0;
   };
   const Held* find(uint64_t lease, uint64_t minibatch, uint32_t attempt) const;
