@@ -5,6 +5,7 @@
 #include <array>
 #include <future>
 #include <numeric>
+#include <queue>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -111,9 +112,8 @@ class BenchClient::Puller {
                   });
               },
               [=, this](due_atom, int64_t due) {
-                pull(self, [=, this] {
-                  latencies_.add(1e-6 * static_cast<double>(nanoseconds(BenchClock::now()) - due));
-                });
+                waiting_.push(due);
+                if (self->state.asked - self->state.answered < kBenchOutstanding) pull_due(self);
               }};
     });
   }
@@ -123,6 +123,16 @@ class BenchClient::Puller {
   }
 
  private:
+  // As in a worker, so many are under way at most. Whoever must wait for that has been due all the while.
+  void pull_due(CountingActor* self) {
+    const int64_t due = waiting_.front();
+    waiting_.pop();
+    pull(self, [=, this] {
+      latencies_.add(1e-6 * static_cast<double>(nanoseconds(BenchClock::now()) - due));
+      if (!waiting_.empty()) pull_due(self);
+    });
+  }
+
   template <class Then>
   void pull(CountingActor* self, const Then& then) {
     const size_t minibatch = self->state.asked++;
@@ -149,7 +159,8 @@ class BenchClient::Puller {
   BenchClient& client_;
   const size_t total_;
   const WireReplies replies_;
-  Latencies latencies_;  // only the actor uses them until it has ended
+  std::queue<int64_t> waiting_;  // only the actor uses these until it has ended
+  Latencies latencies_;
   double sum_ = 0;
   const std::shared_ptr<std::promise<void>> ended_ = std::make_shared<std::promise<void>>();
 };

@@ -45,7 +45,7 @@ struct Length {
   double seconds;  // of latencies at one rate
   size_t latency_rounds;
 };
-const Length kFull{3, 31, 1000, 5, 5}, kQuick{1, 3, 200, 0.5, 1};
+const Length kFull{3, 31, 1000, 5, 5}, kQuick{1, 3, 500, 0.5, 1};
 
 TripSize trip_size() {
   const std::vector<int64_t> keys(kBenchKeys);
