@@ -107,6 +107,7 @@ struct CheckpointOptions {
 struct TopOptions {
   JoinOptions join{.connect_timeout = 5};  // how it reaches the master
   double interval = 1;                     // --interval SECONDS
+  bool json = false;                       // --json
 };
 
 // --scheduler and what goes with it.

@@ -59,6 +59,7 @@ void add_top(CLI::App& app, Chosen& chosen) {
   top->add_option("--interval", options.interval, "seconds between looks at the job")
       ->check(kInterval)
       ->capture_default_str();
+  top->add_flag("--json", options.json, "print the status of the job as JSON, a line for each look");
 }
 
 }  // namespace embers

@@ -69,8 +69,8 @@ Json to_json(const Status& s) {
           {"members", members}};
 }
 
-std::string json_text(const Status& status) {
-  return to_json(status).dump(2, ' ', false, Json::error_handler_t::replace);
+std::string json_text(const Status& status, int indent) {
+  return to_json(status).dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string job_file(const Status& status) { return std::filesystem::path(status.job).filename().string(); }

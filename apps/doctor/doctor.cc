@@ -53,7 +53,7 @@ class Doctor {
     findings_.ok("master", fmt::format("reached at {}: job '{}', pid {} on {}",
                                        fmt::join(texts(access.find_master()), " or "), master.job.job.name,
                                        about.get().getPid(), about.get().getHost().cStr()));
-    findings_.ok("versions", fmt::format("embers {} there", about.get().getVersion().cStr()));
+    compare_versions("versions", "master", about.get().getVersion());
     findings_.ok("secret", access.credentials.secret ? "the same here and at the master" : "none is used");
     const auto server = listen(transport, access, master);
     examine_peer(system, probe, "master", about.get().getBootId() == boot_id());
@@ -64,6 +64,18 @@ class Doctor {
       examine_worker(options_.join, read_texts(about.get().getSettings()),
                      read_texts(about.get().getNumeric()), sync, findings_);
     if (server) server->stop();
+  }
+
+  // Those that speak another protocol have not come so far.
+  void compare_versions(const std::string& check, const std::string& name, const std::string& there) {
+    if (there == EMBERS_VERSION)
+      return findings_.ok(check, fmt::format("embers {} here and at the {}", there, name));
+    findings_.add(
+        {check, Finding::Verdict::kWarning,
+         fmt::format("embers {} here, {} at the {}", EMBERS_VERSION, there, name),
+         "they understand each other, but install the same version of embers on all hosts: others were not "
+         "tried together",
+         nlohmann::json::object()});
   }
 
   duration<double> patience() const { return duration<double>(options_.join.connect_timeout); }
@@ -120,6 +132,8 @@ class Doctor {
       const auto about = ask_about(system, probe);
       findings_.ok(name, fmt::format("reached at {}: pid {} on {}", fmt::join(texts(endpoints), " or "),
                                      about.get().getPid(), about.get().getHost().cStr()));
+      if (about.get().getVersion() != EMBERS_VERSION)
+        compare_versions(name + ": version", name, about.get().getVersion());
       examine_peer(system, probe, name, same_host);
     } catch (const Error& e) {
       findings_.failed(name, e.what());

@@ -49,9 +49,17 @@ std::vector<std::string> command_of(const JoinOptions& join) {
 nlohmann::json examine(const JoinOptions& join) {
   const FilePtr out(std::tmpfile(), &std::fclose), log(std::tmpfile(), &std::fclose);
   if (!out || !log) fail(ErrorCode::kDisk, "cannot make a temporary file");
-  boost::process::child child(program_beside("embers-compute"), boost::process::args(command_of(join)),
-                              boost::process::std_out > out.get(), boost::process::std_err > log.get(),
-                              ends_with_this_process());
+  boost::process::child child;
+  const std::string program = program_beside("embers-compute");
+  try {
+    child = boost::process::child(program, boost::process::args(command_of(join)),
+                                  boost::process::std_out > out.get(), boost::process::std_err > log.get(),
+                                  ends_with_this_process());
+  } catch (const std::system_error& e) {
+    fail(ErrorCode::kInvalid,
+         "cannot start {}: {}; it must be in the folder of this program: build or install all of embers",
+         program, e.code().message());
+  }
   child.wait();
   const std::string text = read_all(out.get());
   auto json = nlohmann::json::parse(text, nullptr, false);

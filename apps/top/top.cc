@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "apps/control/control.h"
+#include "apps/control/status_json.h"
 #include "apps/process/runtime.h"
 #include "apps/top/poller.h"
 #include "apps/top/terminal.h"
@@ -139,22 +140,27 @@ class Screen {
   Poller poller_;  // gives nothing once it is destroyed, which it is first
 };
 
-// The same for a pipe or a file: the view after each interval, as text.
-Watcher::End print(const Watched& watched, Poller::Interval interval) {
+// The same for a pipe or a file, after each interval: the view as text, or the status as a line of JSON.
+Watcher::End print(const Watched& watched, Poller::Interval interval, bool json) {
   Watcher watcher(watched.name, interval, false, Clock::now());
   client::Admin admin(watched.options);
   while (true) {
     const auto next = Clock::now() + std::chrono::duration_cast<Clock::duration>(interval);
+    std::string text;
     try {
-      watcher.take(admin.status(), Clock::now());
+      const Status status = admin.status();
+      watcher.take(status, Clock::now());
+      if (json) text = json_text(status, -1) + '\n';
     } catch (const Error& e) {
       watcher.take(e, Clock::now());
     }
     if (watcher.end()) return *watcher.end();
-    std::string text;
-    for (const Line& line : render(watcher.view(Clock::now()), kPlainColumns, kPlainLines))
-      text += line.text.substr(0, line.text.find_last_not_of(' ') + 1) + '\n';
-    std::fputs((text + '\n').c_str(), stdout);
+    if (!json) {
+      for (const Line& line : render(watcher.view(Clock::now()), kPlainColumns, kPlainLines))
+        text += line.text.substr(0, line.text.find_last_not_of(' ') + 1) + '\n';
+      text += '\n';
+    }
+    std::fputs(text.c_str(), stdout);
     if (std::fflush(stdout) != 0) return {};  // whoever read it has gone
     std::this_thread::sleep_until(next);
   }
@@ -166,10 +172,10 @@ int serve_top(const TopOptions& options) {
   std::setlocale(LC_CTYPE, "");  // what the terminal can show
   const Watched what = watched(options);
   const Poller::Interval interval(options.interval);
-  if (!::isatty(STDOUT_FILENO)) {
-    const Watcher::End end = print(what, interval);
+  if (options.json || !::isatty(STDOUT_FILENO)) {
+    const Watcher::End end = print(what, interval, options.json);
     if (end.error) throw Error(*end.error);
-    if (!end.text.empty()) fmt::print("{}\n", end.text);
+    if (!end.text.empty() && !options.json) fmt::print("{}\n", end.text);
     return end.status;
   }
   spdlog::set_level(spdlog::level::off);  // the view says what is wrong, and lines would spoil it

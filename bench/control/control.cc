@@ -25,6 +25,7 @@
 //                              round: always or paced, whichever is larger. Without what idle members cost,
 //                              which is measured in the same round, and reported (idle_cpu). The bare
 //                              program's is reported beside (scale.bare)
+//   control.status_ms          from the start of embers status to its end, always, most workers; 21 times
 // Values are medians over the rounds; the report has their ranges, too.
 #include <arpa/inet.h>
 
@@ -58,9 +59,10 @@ struct Size {
   int rounds;
   double seconds;  // of a measurement
   double rate;     // paced: leases a second
+  int looks;       // at the job by embers status
 };
-const Size kFull{{10, 100, 1000, 4000}, 100, 7, 2, 5000};
-const Size kQuick{{10, 50}, 10, 3, 0.3, 1000};
+const Size kFull{{10, 100, 1000, 4000}, 100, 7, 2, 5000, 21};
+const Size kQuick{{10, 50}, 10, 3, 0.3, 1000, 3};
 
 // What was measured in one span of time.
 struct Span {
@@ -87,6 +89,7 @@ struct Side {
   std::unique_ptr<SimulatedOwners> owners;
   std::unique_ptr<Crowd> crowd;
   std::vector<Span> always, paced;
+  std::vector<double> status_ms;
   std::vector<double> idle_cpu;  // share of a core, while nobody leases; of each round
   size_t bytes_before = 0;       // with kFirst workers
   Json joined;
@@ -187,6 +190,26 @@ void join(CrowdLoop& loop, Side& side, double rate) {
                  {"heartbeat_most_ms", counts.beats.percentile(1)}};
   fmt::print("{} workers joined {}\n", side.workers, side.joined.dump());
   rest(loop, *side.crowd);
+}
+
+// How long `embers status --json` takes from its start to its end while the master has all the work that it
+// can take: ms, each time.
+std::vector<double> time_status(CrowdLoop& loop, Side& side, int times) {
+  side.crowd->lease_always();
+  loop.run(std::chrono::duration<double>(0.5));
+  std::vector<double> took;
+  for (int i = 0; i < times; ++i) {
+    const auto begin = BenchClock::now();
+    StatusCommand status(side.master.job_dir());
+    wait_for(loop, *side.crowd, "shown by embers status", [&] { return !status.is_running(); });
+    took.push_back(1e3 * seconds_since(begin));
+    if (status.members() != side.workers + kOwners)
+      fail(ErrorCode::kInternal, "embers status shows {} members of {}", status.members(),
+           side.workers + kOwners);
+    loop.run(std::chrono::duration<double>(0.1));
+  }
+  rest(loop, *side.crowd);
+  return took;
 }
 
 // What heartbeats, pings and order requests of a resting crowd cost.
@@ -302,7 +325,9 @@ int bench_control(const BenchOptions& options) {
   add_bare("bare, few workers", bare_small);
   contest.measure(size.rounds);
   for (const auto& side : sides) {
+    side->status_ms = time_status(loop, *side, size.looks);
     Json json{{"workers", side->workers},
+              {"status_ms", spread(side->status_ms)},
               {"always", to_json(side->always)},
               {"paced", to_json(side->paced)},
               {"always_net_us", spread(net_of_idle(side->always, side->idle_cpu))},
@@ -358,7 +383,10 @@ int bench_control(const BenchOptions& options) {
              per_second(contest.seconds("bare"))),
       target_at_most("control.heartbeat_p99_ms", most(paced["heartbeat_p99_ms"]["median"], joined_p99), 100),
       target_at_most("control.member_kib", kib, 64),
-      target_at_most("control.scale", most(scale_always["median"], scale_paced["median"]), 1.5)};
+      target_at_most("control.scale", most(scale_always["median"], scale_paced["median"]), 1.5),
+      target_at_most("control.status_ms", median_estimate(large.status_ms), 200)};
+  fmt::print("embers status with {} members, all busy: {:.0f} ms\n", large.workers + kOwners,
+             median(large.status_ms));
   fmt::print("a lease of the bare program takes {:.2f} times as much with {} workers as with {}\n",
              bare_scale.value, large.workers, small.workers);
   return end_report(report, options);

@@ -56,6 +56,31 @@ size_t status_bytes(pid_t pid, const std::string& name) {
 
 }  // namespace
 
+struct StatusCommand::Impl {
+  explicit Impl(const std::string& job_dir)
+      : said(job_dir + "/status.json"),
+        child(program_beside("embers"), boost::process::args({"status", "--json", "--job-dir", job_dir}),
+              (boost::process::std_out & boost::process::std_err) > said, ends_with_this_process()) {}
+  ~Impl() { end(child); }
+
+  const std::string said;
+  boost::process::child child;
+};
+
+StatusCommand::StatusCommand(const std::string& job_dir) : impl_(std::make_unique<Impl>(job_dir)) {}
+StatusCommand::~StatusCommand() = default;
+
+bool StatusCommand::is_running() { return impl_->child.running(); }
+
+size_t StatusCommand::members() {
+  const std::string said = contents(impl_->said);
+  const auto status = nlohmann::json::parse(said, nullptr, false);
+  if (impl_->child.exit_code() != 0 || !status.is_object())
+    fail(ErrorCode::kInternal, "embers status ended with {}: {}", impl_->child.exit_code(),
+         said.substr(0, 300));
+  return status.at("members").size();
+}
+
 struct MasterProcess::Impl {
   Impl(const std::string& d, size_t owners, size_t workers)
       : dir(d),
@@ -103,6 +128,8 @@ std::shared_ptr<const ControlJob> MasterProcess::job() const {
   job->settings.insert(job->settings.end(), data.begin(), data.end());
   return job;
 }
+
+std::string MasterProcess::job_dir() const { return impl_->dir + "/members"; }
 
 double MasterProcess::cpu_seconds() const {
   clockid_t clock;

@@ -22,6 +22,22 @@ struct ControlJob {
   std::shared_ptr<std::atomic<uint64_t>> minibatches = std::make_shared<std::atomic<uint64_t>>(0);
 };
 
+// `embers status --json`, as an operator types it.
+class StatusCommand {
+ public:
+  // Of the job in this directory.
+  explicit StatusCommand(const std::string& job_dir);
+  ~StatusCommand();
+
+  bool is_running();
+  // Once it has ended: how many members it shows. Fails with what it printed, unless it ended well.
+  size_t members();
+
+ private:
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
 // A master in a process of its own: `embers master`, as users start it, with a job directory and its secret.
 class MasterProcess {
  public:
@@ -33,6 +49,8 @@ class MasterProcess {
 
   // Waits until the master says what its job is.
   std::shared_ptr<const ControlJob> job() const;
+
+  std::string job_dir() const;
 
   double cpu_seconds() const;                            // of all its threads so far
   std::map<std::string, double> thread_seconds() const;  // the same by the names of the threads

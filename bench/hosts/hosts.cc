@@ -3,7 +3,7 @@
 //
 // The hosts are namespaces of this machine, joined by a link of 1 Gbit/s and 0.5 ms each way (local_hosts.h).
 // The model and its data are those of bench train: generated Criteo data, ids hashed to 100 000 a column, dim
-// 16, batch 2048, Adam. Prefetch is what the documents advise: 2, the default, on one host, and 6 between
+// 16, batch 2048, Adam. Prefetch is what the documents advise: 2, the default, on one host, and 8 between
 // hosts. Both sides run as users would, on one host through Unix sockets. They take turns; epochs after the
 // first count, when every row is there, and a side's speed in a run is its median epoch.
 //

@@ -18,6 +18,8 @@ import embers
 import embers.torch as et
 from embers.sampler import Batches
 
+TOKENS = 256  # the vocabulary
+
 
 class Sequences(Dataset):
     """Record i: the i-th sequence of characters, as their places in the vocabulary of the text."""
@@ -25,6 +27,11 @@ class Sequences(Dataset):
     def __init__(self, directory, length, steps=None, batch_size=16):
         with open(os.path.join(directory, "input.txt"), encoding="utf-8") as f:
             text = f.read()
+        if len(text) < length:
+            raise SystemExit(f"input.txt has {len(text)} characters: one sequence needs {length} (--length)")
+        if len(set(text)) > TOKENS:
+            raise SystemExit(f"input.txt has {len(set(text))} different characters, and the vocabulary has {TOKENS}: take a text "
+                             "of a script with fewer")
         places = {character: i for i, character in enumerate(sorted(set(text)))}
         self.sequences = torch.tensor([places[c] for c in text[: len(text) // length * length]]).view(-1, length)
         if steps is not None:
@@ -45,7 +52,7 @@ class CharGru(torch.nn.Module):
         torch.manual_seed(seed)  # the first replica's parameters begin the job
         self.lookup = lookup
         self.gru = torch.nn.GRU(units, units, batch_first=True)
-        self.dense = torch.nn.Linear((length - 1) * units, 256)
+        self.dense = torch.nn.Linear((length - 1) * units, TOKENS)
 
     def forward(self, sequences):
         partial, _ = self.gru(self.lookup(sequences))
@@ -58,7 +65,7 @@ def loss_of(model, sequences):
 
 
 def embedding_of(strategy, units, rate):
-    return embers.create_host_embedding("char_embedding", shape=[256, units], dtype=torch.float32, partition_strategy=strategy,
+    return embers.create_host_embedding("char_embedding", shape=[TOKENS, units], dtype=torch.float32, partition_strategy=strategy,
                                         optimizer_spec=embers.HostEmbeddingOptimizerSpec(rate))
 
 
@@ -81,12 +88,12 @@ def train(job, data, strategy="TOKEN", epochs=1, units=256, rate=1e-4, batch_siz
 
 
 def first_rows(units):
-    """Those that a job's table begins with, (256, units)."""
+    """Those that a job's table begins with, (TOKENS, units)."""
     embedding = embedding_of("TOKEN", units, 1.0)
     with embers.local() as job, embedding.register(job):
         for batch in job.minibatches(1, 1):
             batch.skip()
-        return embedding.lookup(torch.arange(256), training=False)
+        return embedding.lookup(torch.arange(TOKENS), training=False)
 
 
 def train_plain(data, epochs=1, units=256, rate=1e-4, batch_size=16, replicas=2, report=print):

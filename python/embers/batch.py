@@ -44,6 +44,19 @@ def _equal(keys: Any, copy: Any) -> bool:
     return bool(np.array_equal(keys, copy) if isinstance(keys, np.ndarray) else list(keys) == copy)
 
 
+def integers(whose: str, ids: Any) -> np.ndarray:
+    """Ids of any shape, as an array of some type of integers. Raises BadInput."""
+    try:
+        array = np.asarray(ids)
+    except ValueError as e:
+        raise BadInput(f"{whose}: ids are lists of different lengths: {e}") from e
+    if array.size == 0 and not isinstance(ids, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise BadInput(f"{whose}: ids are {array.dtype}, but they must be integers")
+    return array
+
+
 def within(table: str, tokens: int, flat: np.ndarray, shape: Tuple[int, ...], clip: bool = False) -> np.ndarray:
     """Ids of this shape, given as a flat array, as keys of a table that has this many. Raises OutOfRange, naming the first that
     is none."""
@@ -54,7 +67,7 @@ def within(table: str, tokens: int, flat: np.ndarray, shape: Tuple[int, ...], cl
     first = int(np.flatnonzero((flat < 0) | (flat >= tokens))[0])
     place = f" at {[int(i) for i in np.unravel_index(first, shape)]}" if shape else ""
     raise OutOfRange(f"id {flat[first]}{place} is outside of host embedding '{table}', which has {tokens} tokens: give ids from 0 "
-                     f"to {tokens - 1}, or lookup(ids, clip_indices=True), which takes the nearest")
+                     f"to {tokens - 1}; lookup(ids, clip_indices=True) takes the nearest")
 
 
 class _Pulled:
@@ -160,7 +173,7 @@ class Batch:
             if table not in self._specs:
                 raise BadInput(f"this program has not defined a table '{table}': job.table('{table}', dim=...) does")
             if self._specs[table].rows:
-                given = np.asarray(keys[table])
+                given = integers(f"table '{table}'", keys[table])
                 within(table, self._specs[table].rows, given.reshape(-1), given.shape)
         pulled = {table: self._pulled.setdefault(table, _Pulled(self._specs[table].dim)) for table in keys}
         lists = []

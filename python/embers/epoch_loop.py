@@ -35,7 +35,7 @@ _PATIENCE = 0.05
 class EpochLoop:
     """One loop over job.train(loader)."""
 
-    def __init__(self, job: Training, loader: Any, keys: Optional[Callable[[Any], Dict[str, Any]]], ahead: int,
+    def __init__(self, job: Training, loader: Any, keys: Optional[Callable[[Any], Dict[str, Any]]], ahead: Optional[int],
                  progress: Optional[bool]):
         sampler = next((s for s in (loader, getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None))
                         if isinstance(s, Batches)), None)
@@ -49,11 +49,7 @@ class EpochLoop:
         self._loader = loader
         self._sampler = sampler
         self._keys = keys
-        if not is_integer(ahead) or ahead < 0:
-            raise BadInput(f"ahead is {ahead!r}: it must be an integer of at least 0")
-        self._ahead = ahead if keys is not None else 0
-        # A lookup is to see every update of this program: nothing is pulled before the last push has arrived.
-        self._settles = bool(job._host_embeddings) and ahead == 0
+        self._given_ahead = ahead
         self._show = progress
         self._epoch = 0
         self._open: Deque[Step] = collections.deque()  # begun and pulled, in order
@@ -61,19 +57,30 @@ class EpochLoop:
         self._is_announced = False  # and asked to begin
         self._is_closed = False
         workers = getattr(loader, "num_workers", 0)
-        drawn_ahead = workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
+        self._drawn_ahead = workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
         # Then what is drawn is what is begun next. Of other loaders nobody knows.
         self._begins_drawn = loader is sampler or getattr(loader, "num_workers", None) == 0
+        self._settle_ahead()
+
+    def _settle_ahead(self) -> None:
+        """Of how many minibatches rows are pulled ahead, as host embeddings are registered now."""
+        ahead = self._job._host_embeddings.ahead(self._given_ahead, self._keys is not None)
+        if not is_integer(ahead) or ahead < 0:
+            raise BadInput(f"ahead is {ahead!r}: it must be an integer of at least 0")
+        self._ahead = ahead if self._keys is not None else 0
+        # A lookup is to see every update of this program: nothing is pulled before the last push has arrived.
+        self._settles = bool(self._job._host_embeddings) and ahead == 0
         # One is with the user, one waits for its version, one's push is not acknowledged yet, one is asked for ahead.
-        window = -(-drawn_ahead // sampler.accumulate) + self._ahead + 4
-        if window > sampler.window:
-            raise UsageError(f"the loader draws {drawn_ahead} batches ahead (prefetch_factor * num_workers), for which this "
-                             f"worker must hold {window} leases: say job.batches(..., window={window})")
+        window = -(-self._drawn_ahead // self._sampler.accumulate) + self._ahead + 4
+        if window > self._sampler.window:
+            raise UsageError(f"the loader draws {self._drawn_ahead} batches ahead (prefetch_factor * num_workers), for which "
+                             f"this worker must hold {window} leases: say job.batches(..., window={window})")
 
     def batches(self) -> Iterator[Any]:
         job = self._job
         if self._is_closed:
             return
+        self._settle_ahead()  # job.train() may have been called outside of the scope, and the loop be within it
         first = job._peek()
         if first is None:
             return

@@ -21,7 +21,7 @@ import numpy as np
 
 from . import _core, optimizers
 from .arguments import check_count
-from .batch import within
+from .batch import integers, within
 from .errors import BadInput, Mismatch, NotRegistered, UsageError
 from .loop import Training
 from .toml import text_of
@@ -140,7 +140,7 @@ class HostEmbedding:
 
         Raises NotRegistered outside of `with embedding.register(job):`, OutOfRange for an id outside of the table, BadInput
         for ids that are no integers, UsageError for training=True without a minibatch."""
-        job = self._registered_job("looked up")
+        job = self._registered_job("looked up", training)
         if job._trainer is not None:
             return job._trainer.look_up(self, ids, clip_indices, training, job._lookup)
         if _is_tensor(ids):
@@ -162,7 +162,7 @@ class HostEmbedding:
         job.train() backward() and opt.step() do this.
 
         Raises NotRegistered, OutOfRange and BadInput as lookup(), UsageError outside of a minibatch."""
-        job = self._registered_job("pushed to")
+        job = self._registered_job("pushed to", True)
         batch = getattr(job, "_batch", None)
         if batch is None:
             raise UsageError(f"host embedding '{self.name}' has no minibatch to push to: this belongs into the body of a loop "
@@ -216,24 +216,20 @@ class HostEmbedding:
 
     # --- its own -----------------------------------------------------------------------------------
 
-    def _registered_job(self, what: str) -> Training:
+    def _registered_job(self, what: str, training: bool) -> Training:
         if self._job is None:
             raise NotRegistered(f"host embedding '{self.name}' is {what} outside of its scope: do it within `with "
                                 "embedding.register(job):`, which goes around the loop over job.train(loader)")
         self._job._check_open()
-        self._job._check_host_embedding(self)
+        trainer, batch = self._job._trainer, getattr(self._job, "_batch", None)
+        has_rows = batch is not None if trainer is None else trainer.has_rows
+        if has_rows or not training:  # else there is nothing to read, and no job yet that could be asked about the table
+            self._job._check_host_embedding(self)
         return self._job
 
     def _array(self, ids: Any, clip_indices: bool) -> Tuple[np.ndarray, Tuple[int, ...]]:
         """Ids that are no tensor: flat int64, and their shape."""
-        try:
-            array = np.asarray(ids)
-        except ValueError as e:
-            raise BadInput(f"host embedding '{self.name}': ids are lists of different lengths: {e}") from e
-        if array.size == 0 and not isinstance(ids, np.ndarray):
-            array = array.astype(np.int64)
-        if array.dtype.kind not in "iu":
-            raise BadInput(f"host embedding '{self.name}': ids are {array.dtype}, but they must be integers")
+        array = integers(f"host embedding '{self.name}'", ids)
         return self.within(array.reshape(-1), array.shape, clip_indices).astype(np.int64, copy=False), array.shape
 
     def _look_up_tensor(self, job: Training, ids: Any, clip_indices: bool, training: bool) -> Any:

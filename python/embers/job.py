@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _core
 from .arguments import check_count, check_path, check_text, is_integer
-from .batch import Batch, check_rows, unique
+from .batch import Batch, check_rows, integers, unique, within
 from .errors import BadInput, Error, Mismatch, UsageError
 from .log import logger as log
 from .loop import Training, over
@@ -377,7 +377,10 @@ class Job(Training):
         return self._lookup(table, keys, out)
 
     def _lookup(self, table: str, keys: Any, out: Optional[np.ndarray] = None) -> np.ndarray:
-        rows: np.ndarray = self._reading_session().lookup(table, keys, out)
+        session = self._reading_session()
+        if session is self._worker_session and self._host_embeddings.sees_every_update(table):
+            session.settle()
+        rows: np.ndarray = session.lookup(table, keys, out)
         return rows
 
     def _all_specs(self) -> Dict[str, Any]:
@@ -424,9 +427,12 @@ class Job(Training):
 
     def _import(self, table: str, keys: Any, rows: np.ndarray) -> None:
         self._check_open()
+        specs = self._all_specs()
+        if table in specs and specs[table].rows:
+            ids = integers(f"table '{table}'", keys)
+            within(table, specs[table].rows, ids.reshape(-1), ids.shape)
         if self._worker_session is not None:
             return self._worker_session.import_(table, keys, rows)  # type: ignore[no-any-return]
-        specs = self._all_specs()
         if table not in specs:
             raise UsageError(f"table '{table}' cannot be imported yet: define it (job.table('{table}', dim=...), or a layer of "
                              "the model of et.Optimizer); a program that only looks rows up changes none")

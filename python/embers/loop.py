@@ -100,7 +100,7 @@ class Training:
         self._end_run()
         if self._is_over and self._next is None:
             raise UsageError(over(self._epochs, "for epoch in job.epochs(n): for batch in job.train(loader)"))
-        self._run = EpochLoop(self, loader, keys, self._host_embeddings.ahead(ahead, keys is not None), progress)
+        self._run = EpochLoop(self, loader, keys, ahead, progress)
         return self._run.batches()
 
     @property

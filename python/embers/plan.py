@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
+from .arguments import check_count, check_seconds
 from .errors import BadInput, Internal
 from .job import _toml
 from .toml import text_of
@@ -41,8 +42,13 @@ def plan(*, tables: Mapping[str, Union[int, Mapping[str, Any]]], batches: Iterab
     if not found or shutil.which(found) is None:
         raise BadInput(f"embers.plan() runs the program embers, and there is no {found or 'embers in PATH'}: build or install "
                        "it, and name it in program= or EMBERS_PROGRAM")
+    minibatches, seconds = check_count("minibatches", minibatches), check_seconds("seconds", seconds)
+    if not isinstance(tables, Mapping):
+        raise BadInput(f"tables is a {type(tables).__name__}: it must be a dict, of each table's floats of a row by its name")
+    if isinstance(shards, (str, bytes)) or not isinstance(shards, Iterable):
+        raise BadInput(f"shards is {shards!r}: it must be a list of numbers, such as [1, 2]")
     described = {"tables": [_table(name, spec) for name, spec in tables.items()],
-                 "batches": [{name: _keys(name, keys) for name, keys in batch.items()}
+                 "batches": [{name: _keys(name, keys) for name, keys in _by_table(batch)}
                              for batch in itertools.islice(batches, minibatches)]}
     if not described["tables"] or not described["batches"]:
         raise BadInput("embers.plan() needs at least one table, and the keys of at least one minibatch")
@@ -61,7 +67,7 @@ def plan(*, tables: Mapping[str, Union[int, Mapping[str, Any]]], batches: Iterab
             file.write("\n".join(lines) + "\n")
         with open(keys, "w", encoding="utf-8") as file:
             json.dump(described, file)
-        done = subprocess.run([found, "plan", job, "--keys", keys, "--json", "--seconds", str(float(seconds)),
+        done = subprocess.run([found, "plan", job, "--keys", keys, "--json", "--seconds", str(seconds),
                                "--shards", ",".join(str(n) for n in shards)],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -89,8 +95,17 @@ def _table(name: str, spec: Union[int, Mapping[str, Any]]) -> Dict[str, Any]:
     return table
 
 
+def _by_table(batch: Any) -> Any:
+    if not isinstance(batch, Mapping):
+        raise BadInput(f"a batch is a {type(batch).__name__}: it must be a dict, of the keys of each table by its name")
+    return batch.items()
+
+
 def _keys(name: str, keys: Any) -> Any:
-    values = np.asarray(keys).reshape(-1)
+    try:
+        values = np.asarray(keys).reshape(-1)
+    except ValueError as e:
+        raise BadInput(f"keys of table '{name}' are lists of different lengths: {e}") from e
     if values.dtype.kind in "iu":
         return np.unique(values).tolist()
     listed = values.tolist()

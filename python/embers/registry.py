@@ -49,7 +49,7 @@ class HostEmbeddings:
                                  "first one again, or begin another job")
         names = ", ".join(f"'{e.name}'" for e in joined) or "no host embedding"
         raise UsageError(f"host embedding '{embedding.name}' comes too late: this program has joined the job with {names}. "
-                         "Register all of them before the first minibatch")
+                         "Register all of them before the first minibatch, and around a loop over job.epochs()")
 
     def remove(self, embeddings: Sequence["HostEmbedding"]) -> None:
         for embedding in embeddings:
@@ -58,6 +58,10 @@ class HostEmbeddings:
     def now(self) -> List["HostEmbedding"]:
         """Those that are registered."""
         return list(self._now.values())
+
+    def sees_every_update(self, table: str) -> bool:
+        """Whether lookups of it see every update of this program."""
+        return table in self._now and self.lookahead == 0
 
     def specs(self) -> Dict[str, Any]:
         """What a worker declares of them, by name; once it has joined, what it has declared."""

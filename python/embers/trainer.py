@@ -72,6 +72,11 @@ class Trainer:
     def end(self, step: Step) -> None:
         """User code is done with it, or has failed."""
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether look_up() with training=True has rows: of a minibatch, or in reading()."""
+        return False
+
     def look_up(self, embedding: "HostEmbedding", ids: Any, clip_indices: bool, training: bool,
                 lookup: Callable[[str, Any], Any]) -> Any:
         """Rows of a registered host embedding: of the minibatch that is under way, differentiable; or with training=False, those

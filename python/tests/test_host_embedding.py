@@ -150,7 +150,7 @@ def test_inference_makes_and_changes_no_rows(job):
 
 
 @pytest.mark.parametrize("ids, clip, message", [
-    (np.array([3, 10]), [3, 9], "id 10 at \\[1\\] is outside of host embedding 't', which has 10 tokens: give ids from 0 to 9, or "
+    (np.array([3, 10]), [3, 9], "id 10 at \\[1\\] is outside of host embedding 't', which has 10 tokens: give ids from 0 to 9; "
                                 "lookup\\(ids, clip_indices=True\\)"),
     (np.array([[1, 2], [-5, 99]]), [[1, 2], [0, 9]], "id -5 at \\[1, 0\\]"),
     (np.array(12), 9, "id 12 is outside of host embedding"),
@@ -187,10 +187,33 @@ def test_ids_that_are_no_integers_are_refused(job, ids, message):
     embedding = create()
     with minibatch(job, embedding) as batch:
         for call in (embedding.lookup, lambda i: embedding.lookup(i, training=False),
-                     lambda i: embedding.push(i, np.ones((1, 3), np.float32))):
+                     lambda i: embedding.push(i, np.ones((1, 3), np.float32)), lambda i: batch.pull(t=i)):
             with pytest.raises(BadInput, match=message):
                 call(ids)
         batch.skip()
+
+
+def test_rows_outside_are_not_imported(job):
+    embedding = create()
+    with embedding.register(job):
+        table = job.table("t")
+        for batch in job.minibatches(1, 1):
+            for ids in ([0, 10], [-1, 3]):
+                with pytest.raises(OutOfRange, match=f"id {min(ids) if min(ids) < 0 else max(ids)} at .* has 10 tokens"):
+                    table.import_(np.array(ids), np.ones((2, 3), np.float32))
+            table.import_(np.array([0, 9]), np.ones((2, 3), np.float32))
+            batch.skip()
+        assert sorted(table.export()[0].tolist()) == [0, 9]
+
+
+def test_a_stray_lookup_asks_no_master():
+    """Nor waits for one: there may be no job yet but this program."""
+    embedding = create()
+    with embers.connect("127.0.0.1:9", connect_timeout=600, timeout=600) as elsewhere, embedding.register(elsewhere):
+        with pytest.raises(UsageError, match="no minibatch is under way"):
+            embedding.lookup([1])
+        with pytest.raises(UsageError, match="no minibatch to push to"):
+            embedding.push([1], np.ones((1, 3), np.float32))
 
 
 @pytest.mark.parametrize("grads, message", [
@@ -209,8 +232,9 @@ def test_gradients_that_do_not_fit_are_refused(job, grads, message):
         batch.skip()
 
 
-def test_rows_of_16_bits():
-    embedding = create(dtype="float16")
+@pytest.mark.parametrize("strategy", ["TOKEN", "ENCODING"])
+def test_rows_of_16_bits(strategy):
+    embedding = create(dtype="float16", strategy=strategy)
     with embers.local(shards=2, training=SUM, storage={"rounding": "nearest"}) as job:
         with minibatch(job, embedding):
             first = embedding.lookup(np.arange(10))

@@ -52,6 +52,12 @@ def test_batches_may_be_endless():
     (dict(batches=[{"t": ["a"]}]), "int64"),
     (dict(mode="now"), "now"),
     (dict(data={}), "section"),
+    (dict(shards=2), "a list of numbers"),
+    (dict(minibatches=-1), "minibatches is -1"),
+    (dict(seconds="x"), "seconds is 'x'"),
+    (dict(tables=["t"]), "tables is a list"),
+    (dict(batches=[[1]]), "a batch is a list"),
+    (dict(batches=[{"t": [[1], [1, 2]]}]), "lists of different lengths|must be integers"),
 ])
 def test_bad_input_says_what(arguments, said):
     with pytest.raises(embers.BadInput, match=said):

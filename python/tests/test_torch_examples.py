@@ -132,6 +132,18 @@ def test_host_embedding_trains_as_torch_does(tmp_path, strategy):
     assert max(abs(a - b) for a, b in zip(losses, plain)) < 1e-4 and len(losses) == len(plain)
 
 
+@pytest.mark.parametrize("written, message", [
+    ("abc", "has 3 characters: one sequence needs 10"),
+    ("".join(chr(0x4E00 + i) for i in range(300)), "has 300 different characters, and the vocabulary has 256"),
+])
+def test_host_embedding_says_what_a_text_lacks(tmp_path, written, message):
+    import host_embedding
+
+    (tmp_path / "input.txt").write_text(written, encoding="utf-8")
+    with pytest.raises(SystemExit, match=message):
+        host_embedding.Sequences(str(tmp_path), 10)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_host_embedding_ends_the_same_with_one_and_two_replicas(tmp_path, strategy):
     text(tmp_path)

@@ -105,8 +105,9 @@ def test_it_is_torch_nn_embedding(strategy, seed):
                 assert not ours.requires_grad
 
 
-def test_halves_are_looked_up_and_differentiated():
-    embedding = create(dtype=torch.float16)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_halves_are_looked_up_and_differentiated(strategy):
+    embedding = create(dtype=torch.float16, strategy=strategy)
     with embers.local(shards=2, training=SUM, storage={"rounding": "nearest"}) as job, embedding.register(job):
         opt = et.Optimizer(Nothing(), job, embers.SGD(1.0))
         ids = torch.tensor([[1, 2], [2, 3]])
@@ -168,18 +169,25 @@ def test_keys_name_registered_embeddings():
         next(job.train(batches, keys=lambda _: {"c": torch.tensor([1])}))
 
 
+@pytest.mark.parametrize("is_within", [True, False])
 @pytest.mark.parametrize("lookahead", [0, 1, 3])
-def test_with_lookahead_rows_may_lack_the_last_updates(lookahead):
+def test_with_lookahead_rows_may_lack_the_last_updates(lookahead, is_within):
+    """The scope goes around the loop; job.train() may have been called before."""
     embedding = create(initializer="zeros")
     ids = torch.arange(10)
     lacking = []
-    with embers.local(shards=2, training=SUM) as job, embedding.register(job, lookahead=lookahead):
+    with embers.local(shards=2, training=SUM) as job:
         opt = et.Optimizer(Nothing(), job, embers.SGD(1.0))
-        for step, _ in enumerate(job.train(job.batches(60, 1), keys=lambda _: {"t": ids})):
-            rows = embedding.lookup(ids)
-            lacking.append(step + float(rows.detach()[0, 0]))  # updates that these rows do not have
-            rows.sum().backward()
-            opt.step()
+        batches = job.batches(60, 1)
+        loop = None if is_within else job.train(batches, keys=lambda _: {"t": ids})
+        with embedding.register(job, lookahead=lookahead):
+            for step, _ in enumerate(loop or job.train(batches, keys=lambda _: {"t": ids})):
+                rows = embedding.lookup(ids)
+                lacking.append(step + float(rows.detach()[0, 0]))  # updates that these rows do not have
+                rows.sum().backward()
+                opt.step()
+                if lookahead == 0:  # what is only read is as new
+                    assert float(embedding.lookup(ids, training=False)[0, 0]) == -(step + 1)
     report = job.report()
     prefetch = 2  # training.prefetch: so many more than one are between pull and done
     assert min(lacking) >= 0 and max(lacking) <= report["max_staleness"] <= (prefetch if lookahead else 0)
@@ -188,6 +196,11 @@ def test_with_lookahead_rows_may_lack_the_last_updates(lookahead):
 
 def test_lookahead_needs_keys():
     embedding = create()
+    with embers.local() as job:
+        et.Optimizer(Nothing(), job)
+        loop = job.train(job.batches(4, 1))
+        with embedding.register(job, lookahead=2), pytest.raises(UsageError, match="lookahead=2 needs the ids"):
+            next(loop)
     with embers.local() as job, embedding.register(job, lookahead=2):
         et.Optimizer(Nothing(), job)
         batches = job.batches(4, 1)
@@ -233,6 +246,26 @@ def test_the_last_scope_goes_with_the_loop():
             next(loop)
         with pytest.raises(NotRegistered):
             embedding.lookup(torch.tensor([1]))
+
+
+def test_a_stray_lookup_asks_no_master():
+    embedding = create()
+    with embers.connect("127.0.0.1:9", connect_timeout=600, timeout=600) as job, embedding.register(job):
+        et.Optimizer(Nothing(), job, embers.SGD(1.0))
+        with pytest.raises(UsageError, match="no minibatch is under way"):
+            embedding.lookup(torch.tensor([1]))
+
+
+def test_unsigned_ids_beyond_int64_are_outside():
+    embedding = create()
+    _, job, opt, batches = fake()
+    ids = np.array([2**63 + 1, 3], np.uint64)
+    with embedding.register(job):
+        for _ in job.train(batches):
+            with pytest.raises(OutOfRange, match="id 9223372036854775809 at \\[0\\]"):
+                embedding.lookup(ids)
+            np.testing.assert_array_equal(embedding.lookup(ids, clip_indices=True).detach(), embedding.lookup([9, 3]).detach())
+            opt.skip()
 
 
 def test_inference_makes_and_changes_no_rows():

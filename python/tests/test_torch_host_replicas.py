@@ -28,7 +28,7 @@ def expected():
     return of
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3])
+@pytest.mark.parametrize("shards", [1, 2, 3, 5])
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_sync_ends_with_the_same_bits(expected, strategy, replicas, shards):

@@ -4,6 +4,7 @@
 `embers top` and the progress line in a real terminal: jobs of their own, seen through tmux's panes at 80 and 160 columns and less.
 Ends with 77 where there is no tmux."""
 import ctypes
+import json
 import os
 import re
 import shutil
@@ -151,6 +152,9 @@ def watch(terminal, job, embers):
     terminal.expect(r"MINIBATCHES +EXAMPLES +JOINED +HOST +PID")
     check_view(terminal, 160)
     print("\n".join(terminal.lines()))
+    looks = subprocess.run(f"{top} --json | head -n 3", shell=True, check=True, capture_output=True, text=True).stdout
+    looks = [json.loads(line) for line in looks.splitlines()]
+    assert len(looks) == 3 and all(len(look["members"]) >= 4 for look in looks), looks
 
     terminal.resize(30, 8)
     wait_for("a small view", lambda: terminal.lines()[-1:] and terminal.lines()[0].startswith(" embers top"))
@@ -196,6 +200,9 @@ def fail_to_reach(terminal, folder, embers):
     terminal.expect("ended with 0")
     terminal.type(f"TERM=dumb {embers} top --master unix:{folder}/none; echo ended with $?")
     terminal.expect("cannot show a live view(.|\n)*ended with 2")
+    terminal.type("clear")
+    terminal.type(f"{embers} top --json --master unix:{folder}/none; echo ended with $?")
+    terminal.expect("ended with 2")
     terminal.type("clear")
     terminal.type(f"{embers} top --master unix:{folder}/none | cat; echo ended with ${{PIPESTATUS[0]}}")
     terminal.expect("ended with 2")

@@ -142,7 +142,16 @@ TEST_F(Plan, TrafficOfATableThatIsSplitByColumnsIsOneRangeOfThemPerOwner) {
               value(0, tables[0].keys, i / part.dim, part.first_column + static_cast<uint32_t>(i % part.dim));
       });
       take_rows(plan, owner, owners_, reply.get());
-      for (const TableSlices& t : read_slices(pushes[owner].get().getTables(), 3)) {
+      // And so many bytes travel, but for a header of some hundred bytes.
+      const auto expect_bytes = [](const auto& message, size_t bytes) {
+        EXPECT_GE(message.words().size() * 8, bytes);
+        EXPECT_LE(message.words().size() * 8, bytes + 800);
+      };
+      expect_bytes(request, 8 * asked);
+      expect_bytes(reply, 4 * back);
+      const auto pushed = read_slices(pushes[owner].get().getTables(), 3);
+      expect_bytes(pushes[owner], 8 * pushed[0].keys.size() + 4 * pushed[0].values.size());
+      for (const TableSlices& t : pushed) {
         keys += t.keys.size();
         floats += t.values.size();
         for (size_t i = 0; i < t.keys.size(); ++i)

@@ -7,12 +7,14 @@ that fails. A mark before a code block says where it belongs:
     <!-- run: SECTION -->
 
 They run in an empty folder with examples/ and deploy/ of the tree and build/ as the only things in it. What they print is printed. Fails if a
-command fails, if nothing is marked, or if a process is left behind."""
+command fails, if nothing is marked, or if a process is left behind. For `hosts`, node1 to node3 are this host, through an sshd of
+the test's own; without /usr/sbin/sshd it ends with 77."""
 import glob
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ import time
 
 LIMIT = 280  # seconds
 MARK = "EMBERS_OPERATIONS_TEST"
+SSHD = "/usr/sbin/sshd"
 
 
 def commands(text, section):
@@ -83,6 +86,45 @@ def run(page, section, setup):
     return mistakes
 
 
+class Hosts:
+    """An sshd on the loopback, and a command `ssh` that reaches it by the name of any host. Ends with this process."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for key in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/{key}"], check=True)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.write("server", f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n"
+                             f"PidFile {folder}/pid\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+                             "PermitRootLogin prohibit-password\nMaxStartups 100\n")
+        self.write("client", f"Host node*\nHostName 127.0.0.1\nPort {port}\nIdentityFile {folder}/user\nIdentitiesOnly yes\n"
+                             f"UserKnownHostsFile {folder}/known\nGlobalKnownHostsFile none\nStrictHostKeyChecking accept-new\n"
+                             "LogLevel ERROR\n")
+        os.mkdir(f"{folder}/bin")
+        self.write("bin/ssh", f'#!/bin/sh\nexec /usr/bin/ssh -F {folder}/client "$@"\n')
+        os.chmod(f"{folder}/bin/ssh", 0o700)
+        if os.geteuid() == 0:
+            os.makedirs("/run/sshd", exist_ok=True)  # as a package's service makes it
+        self.server = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", SSHD, "-D", "-e", "-f", f"{folder}/server"],
+                                       stderr=subprocess.DEVNULL)
+        for _ in range(100):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        os.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
+
+    def write(self, name, text):
+        with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def end(self):
+        self.server.kill()
+        self.server.wait()
+
+
 def self_test():
     failures = 0
     for text, expected in [
@@ -113,8 +155,17 @@ def main():
         for part in ("examples", "deploy"):
             shutil.copytree(os.path.join(root, part), os.path.join(folder, part))
         os.symlink(os.path.abspath(build), os.path.join(folder, "build"))
+        if section == "hosts":  # the click log that the page makes in its first section
+            subprocess.run(["build/embers", "synth", "criteo", "--rows", "20000", "--out", "data"], cwd=folder, check=True)
 
-    mistakes = run(os.path.join(root, "docs/operations.md"), section, setup)
+    if section == "hosts" and not os.path.exists(SSHD):
+        print(f"there is no {SSHD}: install openssh-server")
+        return 77
+    with tempfile.TemporaryDirectory() as keys:
+        hosts = Hosts(keys) if section == "hosts" else None
+        mistakes = run(os.path.join(root, "docs/operations.md"), section, setup)
+        if hosts:
+            hosts.end()
     for mistake in mistakes:
         print(mistake)
     return 1 if mistakes else 0

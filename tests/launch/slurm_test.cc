@@ -226,6 +226,32 @@ TEST(JobOfItsOwn, HasTheNameOfTheJobAndItsNumber) {
                    "--wrap=exec /opt/embers worker --job-dir '/shared/my job'"}));
 }
 
+TEST(JobOfItsOwn, IsWithoutWhatIsSaidOfTheWholeAllocation) {
+  SchedulerOptions options = plan().options.scheduler;
+  options.sbatch = {"--signal=B:USR1@300",    "--nodes=3",   "--ntasks-per-node=2", "--mem=2G", "-N3",
+                    "--dependency=singleton", "--array=1-3", "--exclusive"};
+  EXPECT_EQ(place_words_of_one(options),
+            (Words{"--partition=main", "--time=1:00:00", "--mem=2G", "--exclusive"}));
+  EXPECT_EQ(place_words(options).size(), 10u);
+}
+
+TEST(FurtherJobs, OfThisAllocationOnlyAreCancelled) {
+  testing_support::TempDir dir;
+  const auto command = [&](const std::string& name, const std::string& script) {
+    std::ofstream(dir / name) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(dir / name, std::filesystem::perms::owner_all);
+  };
+  command("squeue", "printf '8 embers 7\\n9 embers 70\\n10 (null)\\n11 embers 7\\n'");
+  command("scancel", "echo \"$@\" > " + (dir / "cancelled"));
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", ((dir / "") + ":" + path).c_str(), 1);
+  cancel_further_jobs("7");
+  setenv("PATH", path.c_str(), 1);
+  std::string cancelled;
+  std::getline(std::ifstream(dir / "cancelled"), cancelled);
+  EXPECT_EQ(cancelled, "--quiet 8 11");
+}
+
 TEST(RunSlurm, SaysWhatACommandSaid) {
   const SlurmAnswer answer = run_slurm({"sh", "-c", "echo one; echo two; echo wrong >&2; exit 3"});
   EXPECT_EQ(answer.status, 3);

@@ -56,6 +56,32 @@ TEST(LaunchWithoutSlurm, WaitingEndsWithAJobThatSlurmHasForgotten) {
   EXPECT_NE(folder.output().find("does not know of job 7 any more"), std::string::npos) << folder.output();
 }
 
+TEST(LaunchWithoutSlurm, AJobInTheQueueHasItsDirectoryToItself) {
+  JobFolder folder;
+  const PretendedSlurm slurm(folder);
+  slurm.command("sbatch", "echo 7");
+  slurm.command("squeue", "[ \"$2\" = --jobs=7 ] && echo PENDING");
+  const Words launch{"launch", folder.job(), "--scheduler", "slurm", "--job-dir", folder.path("job")};
+  EXPECT_EQ(folder.run(launch), 0) << folder.output();
+  EXPECT_EQ(folder.run(launch), 2);
+  EXPECT_NE(folder.output().find("job 7 of Slurm (PENDING) uses job directory"), std::string::npos)
+      << folder.output();
+  slurm.command("squeue", "true");  // it has ended
+  EXPECT_EQ(folder.run(launch), 0) << folder.output();
+}
+
+TEST(LaunchWithoutSlurm, WaitingEndsWithAJobThatMadeRoomForGood) {
+  JobFolder folder;
+  const PretendedSlurm slurm(folder);
+  slurm.command("sbatch", "echo 7");
+  slurm.command("scontrol",
+                "echo 'JobId=7 JobName=small Requeue=0 Restarts=0 JobState=PREEMPTED ExitCode=0:15'");
+  EXPECT_EQ(
+      folder.run({"launch", folder.job(), "--scheduler", "slurm", "--wait", "--job-dir", folder.path("job")}),
+      1);
+  EXPECT_NE(folder.output().find("job 7 ended: PREEMPTED"), std::string::npos) << folder.output();
+}
+
 TEST(LaunchWithoutSlurm, ShowsWhatItWouldSubmit) {
   JobFolder folder;
   EXPECT_EQ(folder.run({"launch", folder.job(), "--scheduler", "slurm", "--dry-run", "--workers", "4",

@@ -122,10 +122,15 @@ int run_guard(const std::string& mark, const std::string& slurm_job) {
     sign == '+' ? void(groups.insert(group)) : void(groups.erase(group));
   for (const pid_t group : groups)
     if (group > 1) ::kill(-group, SIGKILL);  // never -1, which is everybody
-  try {
-    if (!slurm_job.empty()) cancel_steps(slurm_job, groups);
-  } catch (const Error&) {  // nobody hears a guard; what is left ends with the allocation
-  }
+  const auto cancel = [&](const auto& what) {
+    if (slurm_job.empty() || groups.empty()) return;
+    try {
+      what();
+    } catch (const Error&) {  // nobody hears a guard; steps that are left end with the allocation
+    }
+  };
+  cancel([&] { cancel_steps(slurm_job, groups); });
+  cancel([&] { cancel_further_jobs(slurm_job); });
   end_marked(mark);
   return 0;
 }

@@ -24,10 +24,11 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// cancel_steps() for those who go on without the steps. Says what may be left.
-void cancel_or_say(const std::string& job, const std::set<pid_t>& sruns) {
+// For those who go on without the steps. Says what may be left.
+template <class Cancel>
+void cancel_or_say(const Cancel& cancel) {
   try {
-    cancel_steps(job, sruns);
+    cancel();
   } catch (const Error& e) {
     spdlog::warn("{}", e.what());
   }
@@ -68,11 +69,11 @@ Words job_words(const Order& order, const SlurmAllocation& allocation, const Sch
   Words words{"sbatch",     "--wait",
               "--parsable", "--job-name=" + allocation.name,
               "--ntasks=1", fmt::format("--cpus-per-task={}", options.cpus_per_worker)};
-  const Words more = place_words(options);
+  const Words more = place_words_of_one(options);
   words.insert(words.end(), more.begin(), more.end());
   // Its number says to the job whose worker it is, which ends it.
   words.insert(words.end(),
-               {"--comment=embers " + allocation.job.id, "--no-requeue", "--open-mode=append",
+               {"--comment=" + further_comment(allocation.job.id), "--no-requeue", "--open-mode=append",
                 "--output=" + as_pattern(order.log), "--export=ALL", "--wrap=exec " + quoted(order.words)});
   return words;
 }
@@ -97,7 +98,9 @@ void SlurmStarter::start(const Order& order) {
 }
 
 void SlurmStarter::start_at_place(const Order& order) {
-  if (const auto node = places_.take(order.member)) nodes_[order.member.label()] = *node;
+  const auto node = places_.take(order.member);
+  if (node) nodes_[order.member.label()] = *node;
+  has_further_ |= !node;
   try {
     HostStarter::start(order);
   } catch (...) {
@@ -168,7 +171,8 @@ std::vector<Ended> SlurmStarter::ended() {
 SlurmStarter::~SlurmStarter() {
   std::set<pid_t> sruns;
   for (const auto& [label, pid] : groups().leaders()) sruns.insert(pid);
-  cancel_or_say(allocation_.job.id, sruns);
+  cancel_or_say([&] { cancel_steps(allocation_.job.id, sruns); });
+  if (has_further_) cancel_or_say([&] { cancel_further_jobs(allocation_.job.id); });
 }
 
 // One in a job of its own is left to Slurm: its child is an sbatch, with which that job would not end.
@@ -178,7 +182,8 @@ void SlurmStarter::end_lost(const Member& member) {
   const auto srun = leaders.find(member.label());
   if (node == nodes_.end() || srun == leaders.end()) return;
   places_.avoid(node->second);
-  cancelling_.emplace_back([job = allocation_.job.id, pid = srun->second] { cancel_or_say(job, {pid}); });
+  cancelling_.emplace_back(
+      [job = allocation_.job.id, pid = srun->second] { cancel_or_say([&] { cancel_steps(job, {pid}); }); });
   HostStarter::end_lost(member);
 }
 

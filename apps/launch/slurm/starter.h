@@ -59,6 +59,7 @@ class SlurmStarter final : public HostStarter {
   const SchedulerOptions options_;
   SlurmPlaces places_;
   std::map<std::string, std::string> nodes_;  // of members, by label; those not in it have jobs of their own
+  bool has_further_ = false;                  // such jobs, once
   bool look_again_ = false;                   // nodes may have failed
   std::optional<SlurmCommand> looking_;       // asks for those that are left
   bool names_ = false;                        // and it is the second question: for the names in its answer

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <optional>
 #include <thread>
@@ -83,13 +84,30 @@ std::optional<int> status_of(const std::string& id) {
   }
   if (job.status != 0) return std::nullopt;  // the controller may be away for a moment
   const std::string state = value_of(" " + job.output, "JobState");
-  for (const char* const on :
-       {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "PREEMPTED"})
+  for (const char* const on : {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING",
+                               "SIGNALING", "STAGE_OUT", "COMPLETING", "REQUEUED", "SPECIAL_EXIT"})
     if (state == on) return std::nullopt;
+  if (state == "PREEMPTED" && value_of(" " + job.output, "Requeue") != "0") return std::nullopt;
   if (state == "COMPLETED") return 0;
   say(fmt::format("job {} ended: {}", id, state));
   const int status = std::atoi(value_of(" " + job.output, "ExitCode").c_str());  // "STATUS:SIGNAL"
   return status == 0 ? 1 : status;
+}
+
+// Holds the number of the job that was submitted with this directory last.
+std::string number_file(const std::string& job_dir) { return job_dir + "/slurm-job"; }
+
+// A job in the queue has no launcher yet, or none just now, that could keep the directory to itself.
+void check_not_queued(const std::string& job_dir) {
+  std::string id;
+  std::ifstream(number_file(job_dir)) >> id;
+  if (id.empty()) return;
+  const SlurmAnswer queue = run_slurm({"squeue", "--noheader", "--jobs=" + id, "--format=%T"});
+  if (queue.status != 0 || queue.first_line().empty() || queue.first_line() == "COMPLETING") return;
+  fail(ErrorCode::kInvalid,
+       "job {} of Slurm ({}) uses job directory '{}': choose another one, or wait until that job has ended "
+       "(scancel {} ends it)",
+       id, queue.first_line(), job_dir, id);
 }
 
 int wait_for(const Plan& plan, const std::string& id) {
@@ -109,7 +127,9 @@ bool submits(const LaunchOptions& options) { return options.scheduler.slurm && !
 
 std::string job_dir_in_slurm(const LaunchOptions& options) {
   if (!options.master.access.job_dir.empty()) return options.master.access.job_dir;
-  return with_environment(JobLocation()).job_dir;
+  const std::string dir = with_environment(JobLocation()).job_dir;
+  const auto job = slurm_job();  // EMBERS_MASTER alone says where another job is
+  return dir.empty() && job ? job->job_dir() : dir;
 }
 
 Words submission(const Plan& plan, const std::string& script) {
@@ -159,6 +179,7 @@ int submit(Plan plan) {
   {
     const LaunchDir dir(given.empty() ? make_job_dir() : given);  // no other launcher uses it
     plan.job_dir = dir.path();
+    check_not_queued(plan.job_dir);
   }
   std::string id;
   try {
@@ -168,6 +189,7 @@ int submit(Plan plan) {
     if (given.empty()) std::filesystem::remove_all(plan.job_dir, ignored);  // nobody will use it
     throw;
   }
+  write_file(number_file(plan.job_dir), id + "\n");
   say(fmt::format("job {} ('{}') is submitted; job directory {}", id, plan.name, plan.job_dir));
   if (plan.options.scheduler.wait) return wait_for(plan, id);
   fmt::print("{}\n", id);

@@ -139,6 +139,10 @@ class Optimizer(Trainer):
         bind_all(self._layers, self._uses, None)
         self._source = None
 
+    @property
+    def has_rows(self) -> bool:
+        return self._source is not None
+
     def look_up(self, embedding: "HostEmbedding", ids: Any, clip_indices: bool, training: bool,
                 lookup: Callable[[str, Any], Any]) -> torch.Tensor:
         if not training:

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <sstream>
@@ -95,6 +96,17 @@ std::string as_pattern(const std::string& path) {
   std::string pattern;
   for (const char c : path) pattern.append(c == '%' ? 2 : 1, c);
   return pattern;
+}
+
+Words place_words_of_one(const SchedulerOptions& options) {
+  const auto is_of_all = [](const std::string& word) {  // also --ntasks-per-node=2 and -N2
+    constexpr const char* kOfAll[] = {"--signal", "--nodes", "--ntasks", "--dependency", "--array", "-N",
+                                      "-n",       "-d",      "-a"};
+    return std::ranges::any_of(kOfAll, [&](const char* option) { return word.starts_with(option); });
+  };
+  SchedulerOptions one = options;
+  std::erase_if(one.sbatch, is_of_all);
+  return place_words(one);
 }
 
 Words place_words(const SchedulerOptions& options) {

@@ -28,4 +28,9 @@ void cancel(const std::string& job, const std::vector<std::string>& steps,
 void cancel_steps(const std::string& job, const std::set<pid_t>& sruns,
                   std::chrono::milliseconds most = kMostOfCancelling);
 
+// What marks a job beyond the allocation of `job` as one of its workers.
+std::string further_comment(const std::string& job);
+// Ends those jobs, also where they wait in the queue. kTimeout as above.
+void cancel_further_jobs(const std::string& job, std::chrono::milliseconds most = kMostOfCancelling);
+
 }  // namespace embers::launch
