@@ -141,7 +141,7 @@ class Crowd::Member final : public CrowdLoop::Client {
   void broke(const Error& why) {
     socket_.close();
     ++connection_;
-    joining_ = false;
+    joining_ = beating_ = false;
     if (leaving_ || crowd_.ending_) return;
     if (incarnation_ == 0 && remedy(why.code()) == Remedy::kRetry)
       return at(now() + seconds(kAgain), kConnect, 0);

@@ -15,6 +15,7 @@
 #include "apps/process/child.h"
 #include "apps/process/program.h"
 #include "base/errors.h"
+#include "base/random_number.h"
 #include "client/joining/reach_master.h"
 #include "data/dataset.h"
 #include "model/step.h"
@@ -57,8 +58,9 @@ size_t status_bytes(pid_t pid, const std::string& name) {
 }  // namespace
 
 struct StatusCommand::Impl {
+  // A new file, since one that is there would not be truncated.
   explicit Impl(const std::string& job_dir)
-      : said(job_dir + "/status.json"),
+      : said(fmt::format("{}/status-{:x}.json", job_dir, random_number())),
         child(program_beside("embers"), boost::process::args({"status", "--json", "--job-dir", job_dir}),
               (boost::process::std_out & boost::process::std_err) > said, ends_with_this_process()) {}
   ~Impl() { end(child); }

@@ -256,15 +256,17 @@ def test_a_stray_lookup_asks_no_master():
             embedding.lookup(torch.tensor([1]))
 
 
-def test_unsigned_ids_beyond_int64_are_outside():
+@pytest.mark.parametrize("is_announced", [False, True])
+@pytest.mark.parametrize("ids", [np.array([2**63 + 1, 3], np.uint64), [2**63 + 1, 2**63 + 3]])
+def test_unsigned_ids_beyond_int64_are_outside(ids, is_announced):
     embedding = create()
     _, job, opt, batches = fake()
-    ids = np.array([2**63 + 1, 3], np.uint64)
     with embedding.register(job):
-        for _ in job.train(batches):
+        for _ in job.train(batches, keys=(lambda _: {"t": ids}) if is_announced else None):
             with pytest.raises(OutOfRange, match="id 9223372036854775809 at \\[0\\]"):
                 embedding.lookup(ids)
-            np.testing.assert_array_equal(embedding.lookup(ids, clip_indices=True).detach(), embedding.lookup([9, 3]).detach())
+            np.testing.assert_array_equal(embedding.lookup(ids, clip_indices=True).detach(),
+                                          embedding.lookup([9, 3 if int(ids[1]) == 3 else 9]).detach())
             opt.skip()
 
 

@@ -57,7 +57,7 @@ def left_behind(mark):
 
 
 def run(page, section, setup):
-    """The mistakes that were found."""
+    """The mistakes that were found. `setup` makes the folder in which the commands run, and returns what ends with them, or None."""
     with open(page, encoding="utf-8") as file:
         blocks = commands(file.read(), section)
     if not blocks:
@@ -66,7 +66,7 @@ def run(page, section, setup):
     for line, text in blocks:
         script += f"echo '--- {os.path.basename(page)}:{line}'\n{text}\n"
     with tempfile.TemporaryDirectory() as folder:
-        setup(folder)
+        fixture = setup(folder)
         environment = {**os.environ, MARK: folder}
         process = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
         try:
@@ -83,14 +83,18 @@ def run(page, section, setup):
             mistakes.append(f"{page}: this process is left behind: {words}")
             os.kill(pid, signal.SIGKILL)
         process.wait()
+        if fixture is not None:
+            fixture.end()
     return mistakes
 
 
 class Hosts:
-    """An sshd on the loopback, and a command `ssh` that reaches it by the name of any host. Ends with this process."""
+    """An sshd on the loopback, and a command `ssh` that reaches it by the name of any host. Ends with this process. What runs at its
+    other end has the mark, too."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, mark):
+        self.keys = tempfile.TemporaryDirectory()
+        self.folder = folder = self.keys.name
         for key in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/{key}"], check=True)
         with socket.socket() as free:
@@ -98,7 +102,7 @@ class Hosts:
             port = free.getsockname()[1]
         self.write("server", f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n"
                              f"PidFile {folder}/pid\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
-                             "PermitRootLogin prohibit-password\nMaxStartups 100\n")
+                             f"PermitRootLogin prohibit-password\nMaxStartups 100\nSetEnv {MARK}={mark}\n")
         self.write("client", f"Host node*\nHostName 127.0.0.1\nPort {port}\nIdentityFile {folder}/user\nIdentitiesOnly yes\n"
                              f"UserKnownHostsFile {folder}/known\nGlobalKnownHostsFile none\nStrictHostKeyChecking accept-new\n"
                              "LogLevel ERROR\n")
@@ -114,6 +118,8 @@ class Hosts:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
+        else:
+            raise RuntimeError("sshd does not listen")
         os.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
 
     def write(self, name, text):
@@ -123,6 +129,7 @@ class Hosts:
     def end(self):
         self.server.kill()
         self.server.wait()
+        self.keys.cleanup()
 
 
 def self_test():
@@ -157,15 +164,13 @@ def main():
         os.symlink(os.path.abspath(build), os.path.join(folder, "build"))
         if section == "hosts":  # the click log that the page makes in its first section
             subprocess.run(["build/embers", "synth", "criteo", "--rows", "20000", "--out", "data"], cwd=folder, check=True)
+            return Hosts(folder)
+        return None
 
     if section == "hosts" and not os.path.exists(SSHD):
         print(f"there is no {SSHD}: install openssh-server")
         return 77
-    with tempfile.TemporaryDirectory() as keys:
-        hosts = Hosts(keys) if section == "hosts" else None
-        mistakes = run(os.path.join(root, "docs/operations.md"), section, setup)
-        if hosts:
-            hosts.end()
+    mistakes = run(os.path.join(root, "docs/operations.md"), section, setup)
     for mistake in mistakes:
         print(mistake)
     return 1 if mistakes else 0

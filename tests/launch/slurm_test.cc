@@ -219,20 +219,21 @@ TEST(JobOfItsOwn, HasTheNameOfTheJobAndItsNumber) {
   order.member = worker(7);
   order.words = {"/opt/embers", "worker", "--job-dir", "/shared/my job"};
   order.log = "/shared/my job/logs/w7.log";
-  EXPECT_EQ(job_words(order, {{"12", "node1", "/home"}, "census", {}}, plan().options.scheduler),
+  EXPECT_EQ(job_words(order, {{"12", "node1", "/home"}, "census", {}}, plan().options.scheduler, "a1b2"),
             (Words{"sbatch", "--wait", "--parsable", "--job-name=census", "--ntasks=1", "--cpus-per-task=2",
-                   "--partition=main", "--time=1:00:00", "--exclusive", "--comment=embers 12", "--no-requeue",
-                   "--open-mode=append", "--output=/shared/my job/logs/w7.log", "--export=ALL",
-                   "--wrap=exec /opt/embers worker --job-dir '/shared/my job'"}));
+                   "--partition=main", "--time=1:00:00", "--exclusive", "--comment=embers 12 a1b2",
+                   "--no-requeue", "--open-mode=append", "--output=/shared/my job/logs/w7.log",
+                   "--export=ALL", "--wrap=exec /opt/embers worker --job-dir '/shared/my job'"}));
 }
 
 TEST(JobOfItsOwn, IsWithoutWhatIsSaidOfTheWholeAllocation) {
   SchedulerOptions options = plan().options.scheduler;
-  options.sbatch = {"--signal=B:USR1@300",    "--nodes=3",   "--ntasks-per-node=2", "--mem=2G", "-N3",
-                    "--dependency=singleton", "--array=1-3", "--exclusive"};
+  options.sbatch = {
+      "--signal=B:USR1@300", "--nodes=3", "--ntasks-per-node=2",    "--mem=2G",    "-N3",
+      "--nodelist=a,b",      "--hold",    "--dependency=singleton", "--array=1-3", "--exclusive"};
   EXPECT_EQ(place_words_of_one(options),
             (Words{"--partition=main", "--time=1:00:00", "--mem=2G", "--exclusive"}));
-  EXPECT_EQ(place_words(options).size(), 10u);
+  EXPECT_EQ(place_words(options).size(), 12u);
 }
 
 TEST(FurtherJobs, OfThisAllocationOnlyAreCancelled) {
@@ -241,11 +242,11 @@ TEST(FurtherJobs, OfThisAllocationOnlyAreCancelled) {
     std::ofstream(dir / name) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(dir / name, std::filesystem::perms::owner_all);
   };
-  command("squeue", "printf '8 embers 7\\n9 embers 70\\n10 (null)\\n11 embers 7\\n'");
+  command("squeue", "printf '8 embers 7 a\\n9 embers 70 a\\n10 (null)\\n11 embers 7 a\\n12 embers 7 b\\n'");
   command("scancel", "echo \"$@\" > " + (dir / "cancelled"));
   const std::string path = std::getenv("PATH");
   setenv("PATH", ((dir / "") + ":" + path).c_str(), 1);
-  cancel_further_jobs("7");
+  cancel_further_jobs("7", "a");
   setenv("PATH", path.c_str(), 1);
   std::string cancelled;
   std::getline(std::ifstream(dir / "cancelled"), cancelled);

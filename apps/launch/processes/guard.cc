@@ -130,7 +130,7 @@ int run_guard(const std::string& mark, const std::string& slurm_job) {
     }
   };
   cancel([&] { cancel_steps(slurm_job, groups); });
-  cancel([&] { cancel_further_jobs(slurm_job); });
+  cancel([&] { cancel_further_jobs(slurm_job, mark); });
   end_marked(mark);
   return 0;
 }

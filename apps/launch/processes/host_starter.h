@@ -24,6 +24,7 @@ class HostStarter : public Starter {
   // The child that start() starts for it.
   virtual ProcessGroups::Child child(const Order& order) const;
   ProcessGroups& groups() { return groups_; }
+  const ProcessGroups& groups() const { return groups_; }
   // Called after it has been started.
   virtual void on_started(const Order&) {}
 

@@ -167,6 +167,8 @@ std::vector<std::pair<std::string, Ending>> ProcessGroups::ended() {
   return ended;
 }
 
+const std::string& ProcessGroups::mark() const { return impl_->mark; }
+
 std::map<std::string, pid_t> ProcessGroups::leaders() const {
   std::map<std::string, pid_t> leaders;
   for (const auto& [name, group] : impl_->groups) leaders[name] = group.leader.id();

@@ -37,6 +37,8 @@ class ProcessGroups {
   std::vector<std::pair<std::string, Ending>> ended();
   // The leaders that run, by name.
   std::map<std::string, pid_t> leaders() const;
+  // What everything that it starts has in its environment (Guard::kMark).
+  const std::string& mark() const;
   // To the leader alone.
   void signal(const std::string& name, int number);
   void say(const std::string& name, const std::string& text);

@@ -65,7 +65,8 @@ Words step_words(const Order& order, const std::string& node, uint32_t cores) {
   return words;
 }
 
-Words job_words(const Order& order, const SlurmAllocation& allocation, const SchedulerOptions& options) {
+Words job_words(const Order& order, const SlurmAllocation& allocation, const SchedulerOptions& options,
+                const std::string& mark) {
   Words words{"sbatch",     "--wait",
               "--parsable", "--job-name=" + allocation.name,
               "--ntasks=1", fmt::format("--cpus-per-task={}", options.cpus_per_worker)};
@@ -73,7 +74,7 @@ Words job_words(const Order& order, const SlurmAllocation& allocation, const Sch
   words.insert(words.end(), more.begin(), more.end());
   // Its number says to the job whose worker it is, which ends it.
   words.insert(words.end(),
-               {"--comment=" + further_comment(allocation.job.id), "--no-requeue", "--open-mode=append",
+               {"--comment=" + further_comment(allocation.job.id, mark), "--no-requeue", "--open-mode=append",
                 "--output=" + as_pattern(order.log), "--export=ALL", "--wrap=exec " + quoted(order.words)});
   return words;
 }
@@ -145,7 +146,7 @@ ProcessGroups::Child SlurmStarter::child(const Order& order) const {
   ProcessGroups::Child child = HostStarter::child(order);
   const auto node = nodes_.find(order.member.label());
   const bool worker = order.member.kind == Kind::kWorker;
-  child.words = node == nodes_.end() ? job_words(order, allocation_, options_)
+  child.words = node == nodes_.end() ? job_words(order, allocation_, options_, groups().mark())
                                      : step_words(order, node->second, worker ? options_.cpus_per_worker : 1);
   return child;
 }
@@ -172,7 +173,7 @@ SlurmStarter::~SlurmStarter() {
   std::set<pid_t> sruns;
   for (const auto& [label, pid] : groups().leaders()) sruns.insert(pid);
   cancel_or_say([&] { cancel_steps(allocation_.job.id, sruns); });
-  if (has_further_) cancel_or_say([&] { cancel_further_jobs(allocation_.job.id); });
+  if (has_further_) cancel_or_say([&] { cancel_further_jobs(allocation_.job.id, groups().mark()); });
 }
 
 // One in a job of its own is left to Slurm: its child is an sbatch, with which that job would not end.

@@ -69,6 +69,7 @@ class SlurmStarter final : public HostStarter {
 
 // The words of the step on a node, or of the job of its own, that runs a member.
 Words step_words(const Order& order, const std::string& node, uint32_t cores);
-Words job_words(const Order& order, const SlurmAllocation& allocation, const SchedulerOptions& options);
+Words job_words(const Order& order, const SlurmAllocation& allocation, const SchedulerOptions& options,
+                const std::string& mark);
 
 }  // namespace embers::launch

@@ -189,8 +189,13 @@ int submit(Plan plan) {
     if (given.empty()) std::filesystem::remove_all(plan.job_dir, ignored);  // nobody will use it
     throw;
   }
-  write_file(number_file(plan.job_dir), id + "\n");
   say(fmt::format("job {} ('{}') is submitted; job directory {}", id, plan.name, plan.job_dir));
+  try {
+    write_file(number_file(plan.job_dir), id + "\n");
+  } catch (const Error& e) {
+    say(fmt::format("while it waits in the queue, nothing keeps other launchers from that directory: {}",
+                    e.what()));
+  }
   if (plan.options.scheduler.wait) return wait_for(plan, id);
   fmt::print("{}\n", id);
   return 0;

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
 
-import numpy as np
 import torch
 
 from ..errors import BadInput
@@ -23,10 +22,10 @@ def use_of(embedding: "HostEmbedding") -> TableUse:
 
 def look_up(embedding: "HostEmbedding", ids: Any, clip_indices: bool, source: RowSource) -> torch.Tensor:
     """(*shape of ids, encoding), of the embedding's dtype, on the device of ids."""
-    given = ids
-    if isinstance(ids, np.ndarray) and ids.dtype == np.uint64:  # those above int64 are outside of the table, too
-        given = embedding.within(ids.reshape(-1), ids.shape, clip_indices).astype(np.int64).reshape(ids.shape)
-    normal = K.normalize(given, "int64", embedding.name)
+    unsigned = K.as_uint64(ids)  # those above int64 are outside of the table, too
+    if unsigned is not None:
+        unsigned = embedding.within(unsigned.reshape(-1), unsigned.shape, clip_indices).astype(np.int64).reshape(unsigned.shape)
+    normal = K.normalize(ids if unsigned is None else unsigned, "int64", embedding.name)
     if normal.lengths is not None:
         raise BadInput(f"host embedding '{embedding.name}': ids are lists of different lengths: pad them")
     flat = embedding.within(normal.flat, normal.shape, clip_indices)  # type: ignore[arg-type]

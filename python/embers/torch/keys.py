@@ -82,6 +82,17 @@ def normalize(ids: Any, kind: str, table: str) -> Ids:
     return Ids(np.ascontiguousarray(array, dtype=np.int64).reshape(-1), tuple(array.shape), device)
 
 
+def as_uint64(ids: Any) -> Optional[np.ndarray]:
+    """Ids that NumPy has as uint64, as those above int64 are; None for all others."""
+    if isinstance(ids, (torch.Tensor, FeatureIds)):
+        return None
+    try:
+        array = np.asarray(ids)
+    except ValueError:  # lists of different lengths
+        return None
+    return array if array.dtype == np.uint64 else None
+
+
 def unique(flat: FlatKeys) -> Tuple[FlatKeys, torch.Tensor]:
     """Each key once, and for each of `flat` its place among them, int64."""
     if isinstance(flat, np.ndarray) and flat.dtype.kind == "i":

@@ -24,6 +24,7 @@ class TableDefinition(NamedTuple):
     optimizer: str = ""
     constraint: str = ""
     partition: str = ""
+    rows: int = 0  # a layer's table has any number
 
 
 def toml(value: TomlValue) -> str:

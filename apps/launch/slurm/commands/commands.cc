@@ -100,8 +100,10 @@ std::string as_pattern(const std::string& path) {
 
 Words place_words_of_one(const SchedulerOptions& options) {
   const auto is_of_all = [](const std::string& word) {  // also --ntasks-per-node=2 and -N2
-    constexpr const char* kOfAll[] = {"--signal", "--nodes", "--ntasks", "--dependency", "--array", "-N",
-                                      "-n",       "-d",      "-a"};
+    constexpr const char* kOfAll[] = {"--signal",     "--nodes", "--nodelist", "--nodefile", "--ntasks",
+                                      "--dependency", "--array", "--hold",     "--begin",    "-N",
+                                      "-w",           "-F",      "-n",         "-d",         "-a",
+                                      "-H",           "-b"};
     return std::ranges::any_of(kOfAll, [&](const char* option) { return word.starts_with(option); });
   };
   SchedulerOptions one = options;

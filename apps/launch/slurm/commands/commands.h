@@ -50,8 +50,8 @@ std::string as_pattern(const std::string& path);
 
 // sbatch's words for where a job runs, and for how long.
 Words place_words(const SchedulerOptions& options);
-// The same for a further job, of one worker: without what is said of the allocation's size, its signal and
-// its turn.
+// The same for a further job, of one worker: without what is said of the allocation's size, its nodes, its
+// signal and its turn.
 Words place_words_of_one(const SchedulerOptions& options);
 
 }  // namespace embers::launch

@@ -62,14 +62,16 @@ void cancel_steps(const std::string& job, const std::set<pid_t>& sruns, std::chr
   cancel(job, steps_started_by(sruns, host_name(), said.output), most);
 }
 
-std::string further_comment(const std::string& job) { return "embers " + job; }
+std::string further_comment(const std::string& job, const std::string& mark) {
+  return "embers " + job + " " + mark;
+}
 
-void cancel_further_jobs(const std::string& job, std::chrono::milliseconds most) {
+void cancel_further_jobs(const std::string& job, const std::string& mark, std::chrono::milliseconds most) {
   const SlurmAnswer said = run_slurm({"squeue", "--me", "--noheader", "--format=%i %k"}, most);
   std::vector<std::string> words{"scancel", "--quiet"};
   for (const std::string& line : said.lines()) {
     const size_t space = line.find(' ');
-    if (space != std::string::npos && line.substr(space + 1) == further_comment(job))
+    if (space != std::string::npos && line.substr(space + 1) == further_comment(job, mark))
       words.push_back(line.substr(0, space));
   }
   const bool any = words.size() > 2;
@@ -78,7 +80,7 @@ void cancel_further_jobs(const std::string& job, std::chrono::milliseconds most)
     fail(ErrorCode::kTimeout,
          "Slurm did not answer within {:g} s, so jobs of workers beyond the allocation may still be there: "
          "'squeue --me --format=\"%i %k\"' lists them with the comment '{}', and scancel ends them",
-         seconds(most), further_comment(job));
+         seconds(most), further_comment(job, mark));
 }
 
 }  // namespace embers::launch

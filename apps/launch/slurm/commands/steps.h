@@ -28,9 +28,10 @@ void cancel(const std::string& job, const std::vector<std::string>& steps,
 void cancel_steps(const std::string& job, const std::set<pid_t>& sruns,
                   std::chrono::milliseconds most = kMostOfCancelling);
 
-// What marks a job beyond the allocation of `job` as one of its workers.
-std::string further_comment(const std::string& job);
+// What marks a job beyond the allocation of `job` as a worker of the launcher with this mark.
+std::string further_comment(const std::string& job, const std::string& mark);
 // Ends those jobs, also where they wait in the queue. kTimeout as above.
-void cancel_further_jobs(const std::string& job, std::chrono::milliseconds most = kMostOfCancelling);
+void cancel_further_jobs(const std::string& job, const std::string& mark,
+                         std::chrono::milliseconds most = kMostOfCancelling);
 
 }  // namespace embers::launch
