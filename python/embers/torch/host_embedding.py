@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
 
+import numpy as np
 import torch
 
 from ..errors import BadInput

@@ -152,8 +152,10 @@ class TableRows:
 def _given(ids: Any, table: TableUse) -> Given:
     if isinstance(ids, Given):
         return ids
-    unsigned = None if table.tokens is None else K.as_uint64(ids)
-    normal = K.normalize(ids if unsigned is None else unsigned.clip(max=table.tokens - 1).astype(np.int64), table.kind, table.name)
+    given = ids
+    if table.tokens is not None and (unsigned := K.as_uint64(ids)) is not None:
+        given = unsigned.clip(max=table.tokens - 1).astype(np.int64)
+    normal = K.normalize(given, table.kind, table.name)
     if table.tokens is not None:  # an id outside is none to pull: the lookup says so, or takes the nearest
         normal = normal._replace(flat=np.clip(normal.flat, 0, table.tokens - 1))  # type: ignore[arg-type]
     return Given(ids, normal)
