@@ -199,7 +199,8 @@ TEST(Launch, NothingIsLeftWhenItsGuardIsKilledAndThenItself) {
   ::kill(guard, SIGKILL);
   EXPECT_TRUE(wait_until([&] { return launcher.guard() > 0 && launcher.guard() != guard; }))
       << launcher.output();
-  EXPECT_TRUE(launcher.process().has_printed("another one takes its place")) << launcher.output();
+  EXPECT_TRUE(wait_until([&] { return launcher.process().has_printed("another one takes its place"); }))
+      << launcher.output();
   EXPECT_TRUE(launcher.trains()) << launcher.output();
   launcher.process().signal(SIGKILL);
   EXPECT_TRUE(launcher.leaves_nothing());
