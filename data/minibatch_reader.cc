@@ -14,6 +14,9 @@ namespace {
 // more helps a second reader of the same epoch, or a lease that goes back.
 constexpr size_t kBlocksKept = 4;
 
+constexpr uint64_t kRowsAhead = 2;   // rows of a block come in a random order
+constexpr size_t kMostAhead = 1024;  // bytes of a row that are asked for
+
 struct LoadedBlock {
   uint32_t number;
   std::string bytes;
@@ -60,8 +63,18 @@ class FileReader : public MinibatchReader {
     const Permutation::Place place = permutation.at(at);
     const LoadedBlock& block = loaded(permutation, place.block);
     const uint64_t count = std::min<uint64_t>(end - at, block.order.size() - place.at);
-    for (uint64_t i = 0; i < count; ++i) decode_row(block, block.order[place.at + i], out);
+    for (uint64_t i = 0; i < count; ++i) {
+      if (i + kRowsAhead < count) prefetch(block, block.order[place.at + i + kRowsAhead]);
+      decode_row(block, block.order[place.at + i], out);
+    }
     return count;
+  }
+
+  static void prefetch(const LoadedBlock& block, uint32_t row) {
+    constexpr size_t kLine = 64;
+    const Record& record = block.records[row];
+    for (size_t at = record.begin; at < std::min(record.end, record.begin + kMostAhead); at += kLine)
+      __builtin_prefetch(block.bytes.data() + at);
   }
 
   void decode_row(const LoadedBlock& loaded, uint32_t row, Minibatch& out) {

@@ -69,6 +69,8 @@ class FieldSplitter {
   const std::vector<std::string_view>& fields() const { return fields_; }
 
  private:
+  bool split_unquoted(std::string_view record);
+  void add_field(std::string_view record, size_t begin, size_t end);
   size_t quoted_field(std::string_view record, size_t begin, FieldError& error);
   size_t plain_field(std::string_view record, size_t begin);
   std::string_view undouble(std::string_view text);

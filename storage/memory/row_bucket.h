@@ -52,8 +52,12 @@ struct alignas(64) RowBucket {
   EMBERS_AVX512 uint32_t matches_avx512(uint64_t hash) const;
 #endif
   uint32_t row_at(uint32_t k) const { return row[k] & ~hash_bits(); }
-  // The k-th cell; this is number `home` of `buckets`.
-  RowCell cell(uint32_t k, uint64_t home, uint64_t buckets) const;
+  // The k-th cell. `first`: the least lower half of a hash whose home this is.
+  RowCell cell(uint32_t k, uint32_t first) const;
+  // The least lower half of a hash that belongs to bucket `home` of `buckets`.
+  static uint32_t first_of(uint64_t home, uint64_t buckets) {
+    return static_cast<uint32_t>(((home << 32) + buckets - 1) / buckets);
+  }
 
   void add(uint64_t hash, uint32_t new_row, bool small) {
     const uint32_t k = count();
@@ -133,8 +137,7 @@ EMBERS_AVX512 inline uint32_t RowBucket::matches_avx512(uint64_t hash) const {
 }
 #endif
 
-inline RowCell RowBucket::cell(uint32_t k, uint64_t home, uint64_t buckets) const {
-  const auto first = static_cast<uint32_t>(((home << 32) + buckets - 1) / buckets);
+inline RowCell RowBucket::cell(uint32_t k, uint32_t first) const {
   const uint32_t bits = hash_bits();
   // What is known of the lower half: its lowest 16 or 29 bits.
   const uint32_t known = low[k] | (row[k] & bits) >> 3;

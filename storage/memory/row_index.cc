@@ -10,11 +10,10 @@ namespace {
 
 // Keys between prefetching a bucket and looking into it; the same for nodes.
 constexpr size_t kAhead = 24, kNodesAhead = 16;
+constexpr uint64_t kMovesAhead = 16;  // buckets between prefetching a bucket's nodes and moving it
 
 }  // namespace
 
-// Every cell that the search gives is read, and every hash is put on the list. Branching on what cannot be
-// predicted would cost more than everything else.
 template <uint32_t (RowBucket::*matches)(uint64_t) const>
 EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows) {
   constexpr size_t kPlaces = 32;
@@ -26,11 +25,12 @@ EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, u
   size_t left = 0;
   const auto look = [&](size_t i) __attribute__((always_inline)) {
     const RowBucket& bucket = *homes[i % kPlaces];
-    const uint32_t hits = (bucket.*matches)(hash[i]);
-    const uint32_t none = hits == 0;
-    rows[i] = bucket.row_at(__builtin_ctz(hits | 1u << (kCells - 1))) | (none ? kNone : 0);
-    elsewhere[left] = static_cast<uint32_t>(i);
-    left += none & (bucket.node() != 0 ? 1 : 0);
+    if (const uint32_t hits = (bucket.*matches)(hash[i]); hits != 0) [[likely]] {
+      rows[i] = bucket.row_at(static_cast<uint32_t>(__builtin_ctz(hits)));
+      return;
+    }
+    rows[i] = kNone;
+    if (bucket.node() != 0) elsewhere[left++] = static_cast<uint32_t>(i);
   };
   for (size_t i = 0; i < n; ++i) {
     const RowBucket* const bucket = data_ + home(hash[i]);
@@ -126,6 +126,7 @@ void RowIndex::move(uint64_t buckets) {
 
 void RowIndex::move_bucket() {
   const uint64_t number = left_ - 1;
+  if (number >= kMovesAhead) nodes_.prefetch(data_[number - kMovesAhead].node());
   RowBucket& last = data_[number];
   uint32_t cells = last.count();
   for (uint32_t n = last.node(); n != 0; n = nodes_[n].next) cells += nodes_[n].count;
@@ -139,7 +140,8 @@ void RowIndex::move_bucket() {
   const auto put_again = [this](const RowCell& cell) {
     put(RowBucket::home(cell.hash, buckets_), cell.hash, cell.row);
   };
-  for (uint32_t k = 0; k < bucket.count(); ++k) put_again(bucket.cell(k, number, before_));
+  const uint32_t first = RowBucket::first_of(number, before_);  // a division
+  for (uint32_t k = 0; k < bucket.count(); ++k) put_again(bucket.cell(k, first));
   for (const RowCell& cell : on_move_) put_again(cell);
 }
 

@@ -171,7 +171,8 @@ void RowIndex::visit(const Visit& visit) const {
   const auto show = [&](const RowCell& cell) { visit(cell.hash, cell.row); };
   for (uint64_t at = 0; at < buckets_; ++at) {
     const RowBucket& bucket = data_[at];
-    for (uint32_t k = 0; k < bucket.count(); ++k) show(bucket.cell(k, at, buckets_at(at)));
+    const uint32_t first = RowBucket::first_of(at, buckets_at(at));
+    for (uint32_t k = 0; k < bucket.count(); ++k) show(bucket.cell(k, first));
     for (uint32_t n = bucket.node(); n != 0; n = nodes_[n].next)
       for (uint32_t k = 0; k < nodes_[n].count; ++k) show({nodes_[n].hash[k], nodes_[n].row[k]});
   }

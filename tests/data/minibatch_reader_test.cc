@@ -78,6 +78,25 @@ TEST(Decoding, TakesNumbersToTheEndsOfTheirRange) {
   EXPECT_EQ(m.numeric, (std::vector<float>{3.4e38f, -3.4e38f, 0.5f}));
 }
 
+// Whole numbers of few digits, and logarithms of small ones, go a shorter way.
+TEST(Decoding, WholeNumbersAreWhatTheyAreAsDecimals) {
+  const TempDir dir;
+  const std::vector<std::string> numbers = {
+      "0",   "-0", "007", "-12", "1023", "1024", "999999999999999", "9999999999999999", "-999999999999999",
+      "3.5", "1e3"};
+  std::string text;
+  for (const std::string& number : numbers) text += number + "\n";
+  const Minibatch m = read_all(job_over(dir, text, "columns = [{ name = \"n\", type = \"float\" }]",
+                                        "[features]\nn = { as = \"numeric\" }\n"
+                                        "l = { column = \"n\", as = \"numeric\", transform = \"log1p\" }\n"));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const double x = std::strtod(numbers[i].c_str(), nullptr);
+    EXPECT_EQ(m.numeric[2 * i], static_cast<float>(x)) << numbers[i];
+    EXPECT_EQ(std::signbit(m.numeric[2 * i]), std::signbit(x)) << numbers[i];
+    EXPECT_EQ(m.numeric[2 * i + 1], static_cast<float>(std::log1p(std::max(x, 0.0)))) << numbers[i];
+  }
+}
+
 TEST(Decoding, LabelsMayBeNumbers) {
   const TempDir dir;
   EXPECT_EQ(read_all(job_over(dir, "1\n0\n2.5\n", "columns = [{ name = \"y\", type = \"label\" }]")).labels,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace embers::data {
 namespace {
 
@@ -80,6 +82,28 @@ TEST(Scanner, BlanksRoundQuotesAreTrimmed) {
 
 TEST(Scanner, AQuoteInsideAnUnquotedFieldIsAnOrdinaryCharacter) {
   EXPECT_EQ(rows_of("5\" pipe,x\ny,z\"\n", dialect()), (Rows{{"5\" pipe", "x"}, {"y", "z\""}}));
+}
+
+// Records without quotes are searched for separators many bytes at once.
+TEST(Scanner, FieldsOfAnyLengthEndAtTheirSeparators) {
+  std::mt19937 random(1);
+  for (const bool trim : {false, true})
+    for (int i = 0; i < 3000; ++i) {
+      std::vector<std::string> wanted(1 + random() % 20);
+      std::string record;
+      for (std::string& field : wanted) {
+        field.assign(random() % 3 == 0 ? random() % 40 : random() % 4, static_cast<char>('a' + random() % 3));
+        const std::string blanks(random() % 2, ' ');
+        if (!record.empty() || &field != &wanted.front()) record += ';';
+        record += blanks + field + blanks;
+        if (!trim) field = blanks + field + blanks;
+      }
+      const Dialect with = dialect(';', trim);
+      FieldSplitter splitter(with);
+      ASSERT_EQ(splitter.split(record), FieldError::kNone);
+      ASSERT_EQ(std::vector<std::string>(splitter.fields().begin(), splitter.fields().end()), wanted)
+          << "'" << record << "'";
+    }
 }
 
 TEST(Scanner, TextAfterAClosingQuoteSpoilsItsRowOnly) {

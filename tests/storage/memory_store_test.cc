@@ -106,7 +106,7 @@ TEST(RowBucket, HoldsWholeHashes) {
         return bits;
       };
       for (uint32_t k = 0; k < cells.size(); ++k) {
-        const RowCell cell = bucket.cell(k, home, buckets);
+        const RowCell cell = bucket.cell(k, RowBucket::first_of(home, buckets));
         EXPECT_EQ(cell.hash, cells[k].hash);
         EXPECT_EQ(cell.row, cells[k].row);
         EXPECT_EQ(bucket.row_at(k), cells[k].row);

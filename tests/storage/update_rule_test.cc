@@ -303,7 +303,7 @@ TEST(Apply, ARowThatWouldNotBeFiniteIsLeftAsItWasSlotsIncluded) {
 TEST(Apply, ABatchIsItsRowsOneAfterAnotherWithoutThoseThatWouldNotBeFinite) {
   constexpr size_t kRows = 40;
   for (const std::string name : {"adam", "adamw", "sgd", "ftrl"})
-    for (const uint32_t dim : {1, 3, 15, 16, 17, 32, 50, 64}) {
+    for (const uint32_t dim : {1, 3, 15, 16, 17, 32, 50, 64, 100, 128, 129, 150}) {
       const auto optimizer = make(name, {{"learning_rate", 0.1}});
       const Floats first = random_floats(kRows * dim, 1);
       Floats grads = random_floats(kRows * dim, 2);
