@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <optional>
 
@@ -108,6 +109,10 @@ struct RowDecoder::Plan {
     const job::Column* column;
     bool used = false;           // feeds a feature, or is the label
     bool keeps_present = false;  // has weights, or is some
+    // Without a separator, and all that it feeds is one numeric feature, or one hashed one: what that feature
+    // takes from the row is known as soon as the text is. The feature's number, or kNoFeature.
+    static constexpr size_t kNoFeature = SIZE_MAX;
+    size_t only_number = kNoFeature, only_hash = kNoFeature;
     bool missing = false;
     double number = 0;
     std::vector<std::string_view> texts;  // without the missing ones
@@ -118,7 +123,8 @@ struct RowDecoder::Plan {
   struct NumericFeature {
     const job::Feature* feature;
     const Value* value;
-    float missing;  // transformed
+    float missing;           // transformed
+    bool of_column = false;  // its column feeds nothing else: see Value::only_number
   };
   struct CategoricalFeature {
     const job::Feature* feature = nullptr;
@@ -127,7 +133,10 @@ struct RowDecoder::Plan {
     std::vector<CategoricalFeature> crossed;  // inputs of a crossed feature
     int64_t missing = 0;                      // key of an int64 feature
     std::string_view missing_text;
+    bool of_column = false;    // its column feeds nothing else: see Value::only_hash
+    int64_t missing_hash = 0;  // then: the id of a missing value
     // Of the row being decoded. They are added to the minibatch once the row is known to be good.
+    int64_t hash = 0;                          // of_column: the id, or kNoId
     std::vector<int64_t> ids;                  // unless raw
     std::vector<float> id_weights;             // of the raw keys or ids, where the feature has weights
     std::vector<std::vector<uint64_t>> terms;  // of the inputs of a cross
@@ -142,6 +151,44 @@ struct RowDecoder::Plan {
       value.used = &value == label;
     }
     for (const job::Feature& feature : job.features) add(feature);
+    find_columns_of_one();
+  }
+
+  // Finds the columns with only_number and only_hash.
+  void find_columns_of_one() {
+    std::vector<size_t> uses(values.size());
+    const auto use = [&](const Value* value) {
+      if (value != nullptr) ++uses[static_cast<size_t>(value - values.data())];
+    };
+    const std::function<void(const CategoricalFeature&)> use_all = [&](const CategoricalFeature& c) {
+      use(c.value);
+      use(c.weights);
+      for (const CategoricalFeature& input : c.crossed) use_all(input);
+    };
+    use(label);
+    for (const NumericFeature& n : numeric) use(n.value);
+    for (const CategoricalFeature& c : categorical) use_all(c);
+    const auto feeds_one = [&](const Value& value, job::ColumnType type) {
+      return uses[static_cast<size_t>(&value - values.data())] == 1 && value.column->separator.empty() &&
+             value.column->type == type;
+    };
+    for (size_t i = 0; i < numeric.size(); ++i) {
+      Value& value = values[static_cast<size_t>(numeric[i].value - values.data())];
+      if (!feeds_one(value, job::ColumnType::kFloat)) continue;
+      value.only_number = i;
+      numeric[i].of_column = true;
+    }
+    for (size_t i = 0; i < categorical.size(); ++i) {
+      CategoricalFeature& c = categorical[i];
+      if (c.value == nullptr || c.weights != nullptr || c.feature->ids.kind != job::IdKind::kHashBucket) continue;
+      Value& value = values[static_cast<size_t>(c.value - values.data())];
+      if (!feeds_one(value, job::ColumnType::kString)) continue;
+      value.only_hash = i;
+      c.of_column = true;
+      c.missing_hash =
+          c.feature->has_missing_key ? hash_bucket(c.missing_text, c.feature->ids.num_buckets) : job::kNoId;
+    }
+    numbers.resize(numeric.size());
   }
 
   Value& value_of(const std::string& column) {
@@ -195,7 +242,7 @@ struct RowDecoder::Plan {
 
   void parse(Value& value, std::string_view text);
   void parse_piece(Value& value, std::string_view text);
-  void add_numeric(Minibatch& out) const;
+  void add_numeric(Minibatch& out);
   static Values values_of(const CategoricalFeature& feature);
   static void make_ids(CategoricalFeature& feature);
   static void make_weights(CategoricalFeature& feature);
@@ -206,6 +253,7 @@ struct RowDecoder::Plan {
   std::vector<Value> values;   // in order of declaration
   const Value* label = nullptr;
   std::vector<NumericFeature> numeric;          // order of Minibatch::numeric
+  std::vector<float> numbers;                   // of them, of the row being decoded
   std::vector<CategoricalFeature> categorical;  // order of Minibatch::ids
 };
 
@@ -226,6 +274,17 @@ void RowDecoder::Plan::parse_piece(Value& value, std::string_view text) {
 }
 
 void RowDecoder::Plan::parse(Value& value, std::string_view text) {
+  if (value.only_hash != Value::kNoFeature) {
+    CategoricalFeature& c = categorical[value.only_hash];
+    c.hash = is_missing(text) ? c.missing_hash : hash_bucket(text, c.feature->ids.num_buckets);
+    return;
+  }
+  if (value.only_number != Value::kNoFeature) {
+    const NumericFeature& n = numeric[value.only_number];
+    numbers[value.only_number] =
+        is_missing(text) ? n.missing : transformed(*n.feature, parse_float(*value.column, text));
+    return;
+  }
   value.texts.clear();
   value.ints.clear();
   value.numbers.clear();
@@ -240,10 +299,11 @@ void RowDecoder::Plan::parse(Value& value, std::string_view text) {
   if (value.missing && &value == label) bad(*value.column, "the label is missing");
 }
 
-void RowDecoder::Plan::add_numeric(Minibatch& out) const {
-  for (const NumericFeature& n : numeric) {
-    out.numeric.push_back(n.value->missing ? n.missing : transformed(*n.feature, n.value->number));
-  }
+void RowDecoder::Plan::add_numeric(Minibatch& out) {
+  for (size_t i = 0; i < numeric.size(); ++i)
+    if (const NumericFeature& n = numeric[i]; !n.of_column)
+      numbers[i] = n.value->missing ? n.missing : transformed(*n.feature, n.value->number);
+  out.numeric.insert(out.numeric.end(), numbers.begin(), numbers.end());
 }
 
 // What the feature reads from the row: the column's values, or what stands in for a missing one.
@@ -294,7 +354,9 @@ void RowDecoder::Plan::make_weights(CategoricalFeature& c) {
 
 void RowDecoder::Plan::add_keys(const CategoricalFeature& c, Ids& ids) {
   const bool weighted = c.weights != nullptr;
-  if (c.feature->ids.kind == job::IdKind::kRaw) {
+  if (c.of_column) {
+    if (c.hash >= 0) ids.keys.push_back(c.hash);
+  } else if (c.feature->ids.kind == job::IdKind::kRaw) {
     const Values values = values_of(c);
     if (const auto* const ints = std::get_if<std::span<const int64_t>>(&values)) {
       for (const int64_t key : *ints) ids.keys.push_back(key);
@@ -333,7 +395,7 @@ void RowDecoder::decode(std::string_view row, const std::vector<uint32_t>& order
     if (value.used) plan_->parse(value, fields[i]);
   }
   for (Plan::CategoricalFeature& c : plan_->categorical) {
-    if (c.feature->ids.kind != job::IdKind::kRaw) Plan::make_ids(c);
+    if (c.feature->ids.kind != job::IdKind::kRaw && !c.of_column) Plan::make_ids(c);
     if (c.weights != nullptr) Plan::make_weights(c);
   }
   plan_->add_numeric(out);

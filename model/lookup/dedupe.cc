@@ -8,7 +8,7 @@ namespace embers {
 namespace {
 
 constexpr size_t kPrefetchAhead = 16;
-constexpr size_t kCachedSlots = size_t{1} << 16;  // up to so many (1 MiB) need no prefetching
+constexpr size_t kCachedSlots = size_t{1} << 11;  // up to so many (32 KiB) need no prefetching
 
 uint64_t mix(uint64_t x) {
   x ^= x >> 32;
