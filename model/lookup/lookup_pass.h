@@ -9,6 +9,7 @@
 
 #include "base/scratch.h"
 #include "model/lookup/combiner.h"
+#include "model/lookup/kernels/row_kernels.h"
 #include "model/lookup/kernels/worker_threads.h"
 #include "model/lookup/local_table.h"
 
@@ -115,7 +116,7 @@ class LookupWorkspace {
   // Used by the gradient; its result lives here.
   struct Memory {
     Scratch<uint64_t> sorted, other;
-    Scratch<int32_t> bag_of;
+    Scratch<IdShare> shares;
     Scratch<uint32_t> begin, counts;
     Scratch<int64_t> rows;
     Scratch<float> values;

@@ -37,12 +37,14 @@ void pack_bags(const LookupPass& pass, std::span<const Row> row, unsigned shift,
 
 template <class Row>
 void pack_ids(const LookupPass& pass, std::span<const Row> row, unsigned shift, std::span<uint64_t> out,
-              std::span<int32_t> bag_of) {
-  for (int64_t b = 0; b < pass.bags(); ++b)
+              std::span<IdShare> shares) {
+  for (int64_t b = 0; b < pass.bags(); ++b) {
+    const float scale = pass.scale == nullptr ? 1 : pass.scale[b];
     for (int64_t p = pass.first_of(b), end = pass.first_of(b + 1); p < end; ++p) {
       out[p] = static_cast<uint64_t>(row[p]) << shift | static_cast<uint64_t>(p);
-      bag_of[p] = static_cast<int32_t>(b);
+      shares[p] = {static_cast<int32_t>(b), pass.weight == nullptr ? scale : scale * pass.weight[p]};
     }
+  }
 }
 
 // Writes where each unique row begins, and its number; both arrays have room for one more than there are ids.
@@ -85,12 +87,12 @@ RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float>
   const size_t ids = pass.ids();
   const std::span<uint64_t> packed = memory.sorted.take(ids);
   const bool by_id = pass.weight != nullptr || pass.norm != nullptr;
-  int32_t* bag_of = nullptr;
+  const IdShare* shares = nullptr;
   if (by_id) {
-    const std::span<int32_t> bags = memory.bag_of.take(ids);
-    pass.row.empty() ? pack_ids(pass, pass.row32, shift, packed, bags)
-                     : pack_ids(pass, pass.row, shift, packed, bags);
-    bag_of = bags.data();
+    const std::span<IdShare> of_ids = memory.shares.take(ids);
+    pass.row.empty() ? pack_ids(pass, pass.row32, shift, packed, of_ids)
+                     : pack_ids(pass, pass.row, shift, packed, of_ids);
+    shares = of_ids.data();
   } else {
     pass.row.empty() ? pack_bags(pass, pass.row32, shift, packed) : pack_bags(pass, pass.row, shift, packed);
   }
@@ -104,8 +106,7 @@ RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float>
   const GradientTask task{sorted.data(),
                           Packing{shift}.low_bits(),
                           begin,
-                          bag_of,
-                          pass.weight,
+                          shares,
                           pass.scale,
                           out_gradient.data(),
                           pass.table->origin(),

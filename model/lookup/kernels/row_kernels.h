@@ -28,21 +28,26 @@ struct CombineTask {
   float* out;  // bags x dim
 };
 
-// out[u] = sum over the places e of unique row u of scale[bag] * weight[e] * gradient[bag], carried back
-// through the clipping of the row. Places are added in their order.
+// An id's part in the result: its bag, and what its row was multiplied by there.
+struct IdShare {
+  int32_t bag;
+  float factor;
+};
+
+// out[u] = sum over the ids p of unique row u of factor[p] * gradient[bag[p]], carried back through the
+// clipping of the row. Ids are added in their order.
 struct GradientTask {
-  const uint64_t* sorted;  // low bits: id p if bag_of is given, else its bag
+  const uint64_t* sorted;  // low bits: id p if shares are given, else its bag
   uint64_t low_bits;       // mask of these
   const uint32_t* begin;   // unique row u owns sorted[begin[u], begin[u+1])
-  const int32_t* bag_of;   // of each id; null: see sorted
-  const float* weight;     // of each id; null: 1
+  const IdShare* shares;   // of each id; null: the bag is in `sorted`, the factor is the bag's scale
   const float* scale;      // of each bag; null: 1
   const float* gradient;   // bags x dim
   const float* origin;     // as above; used only if norm is given
   int64_t stride;
   const int64_t* place;
   const int32_t* place32;
-  const float* norm;  // of each id, as CombineTask leaves it; null: rows were not clipped
+  const float* norm;  // of each id, as CombineTask leaves it, with shares; null: rows were not clipped
   float max_norm;
   int64_t dim;
   float* out;      // unique rows x dim
