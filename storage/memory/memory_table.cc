@@ -32,8 +32,12 @@ size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_
   check_size(name_, "room for rows", out.size(), keys.size(), dim_);
   check_size(name_, "found flags", found.size(), keys.size(), 1);
   find_all(keys);
-  if (format_.is_float32()) return copy_rows(places_, dim_, out.data(), found.data());
   size_t count = 0;
+  if (format_.is_float32()) {
+    count = copy_rows(places_, dim_, out.data(), found.data());
+    if (kind_ == KeyKind::kInt64 && count == keys.size()) recent_.note(keys.ints, places_);
+    return count;
+  }
   for (size_t i = 0; i < keys.size(); ++i) {
     prefetch_one_ahead(i, format_.floats());
     count += found[i] = places_[i] != nullptr;
@@ -67,6 +71,9 @@ void MemoryTable::update_rows(KeysView keys, std::span<const float> grads, const
                               uint64_t step) {
   check_kind(name_, kind_, keys);
   check_size(name_, "gradients", grads.size(), keys.size(), dim_);
+  if (kind_ == KeyKind::kInt64 && format_.is_float32())
+    if (const auto places = recent_.take(keys.ints); !places.empty())
+      return kernel({places, dim_, slot_init_.size(), grads});
   find_all(keys);
   for (size_t i = 0; i < keys.size(); ++i)
     if (places_[i] == nullptr) fail_missing_key(name_, keys, i);
@@ -106,6 +113,7 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
 size_t MemoryTable::remove(KeysView keys) {
   check_kind(name_, kind_, keys);
   ints_ = {};
+  recent_.forget();
   hash_all(keys);
   if (const size_t most = free_.size() + keys.size(); most > free_.capacity())
     free_.reserve(std::max(most, 2 * free_.capacity()));
@@ -181,6 +189,7 @@ void MemoryTable::list_keys() {
 
 uint64_t MemoryTable::resident_bytes() const {
   return index_.resident_bytes() + slabs_.resident_bytes() + key_bytes_.resident_bytes() +
+         recent_.resident_bytes() +
          places_.capacity() * sizeof(float*) + (rows_.capacity() + free_.capacity()) * sizeof(uint32_t) +
          hashes_.capacity() * sizeof(uint64_t) + ints_.capacity() * sizeof(int64_t) +
          (shown_.capacity() + row_.capacity()) * sizeof(float) + used_.capacity() / 8;

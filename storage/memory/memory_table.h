@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/floats/prefetch.h"
+#include "storage/memory/recent_places.h"
 #include "storage/memory/row_index.h"
 #include "storage/memory/row_slabs.h"
 #include "storage/rows/key_bytes.h"
@@ -90,6 +91,7 @@ class MemoryTable {
   RowIndex index_;
   RowSlabs slabs_;
   KeyBytes key_bytes_;          // only for byte strings
+  RecentPlaces recent_;         // only of float32 rows with int64 keys
   std::vector<uint32_t> free_;  // rows whose keys were removed, taken again by new ones
   std::vector<bool> used_;      // of each row; empty until the first remove()
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <random>
@@ -366,6 +367,87 @@ TEST(MemoryTable, GathersBatchesOfAllSizesAndDims) {
         }
       }
     }
+}
+
+TEST(RecentPlaces, KnowTheLastListsOnce) {
+  RecentPlaces recent;
+  std::vector<float> rows(100);
+  const auto places = [&](std::span<const int64_t> keys) {
+    std::vector<float*> all;
+    for (const int64_t key : keys) all.push_back(&rows[static_cast<size_t>(key)]);
+    return all;
+  };
+  std::vector<std::vector<int64_t>> lists;
+  for (int64_t i = 0; i < 20; ++i) lists.push_back({i, 50, i});
+  for (const auto& list : lists) {
+    std::vector<float*> found = places(list);
+    recent.note(list, found);
+  }
+  EXPECT_TRUE(recent.take(std::vector<int64_t>{}).empty());
+  EXPECT_TRUE(recent.take(std::vector<int64_t>{19, 50}).empty());
+  EXPECT_TRUE(recent.take(std::vector<int64_t>{19, 50, 18}).empty());
+  for (size_t i = 0; i < lists.size(); ++i) {
+    const auto taken = recent.take(lists[i]);
+    EXPECT_EQ(std::vector<float*>(taken.begin(), taken.end()),
+              i < 4 ? std::vector<float*>() : places(lists[i]));  // sixteen are kept
+    EXPECT_TRUE(recent.take(lists[i]).empty());
+  }
+  std::vector<float*> found = places(lists[0]);
+  recent.note(lists[0], found);
+  recent.forget();
+  EXPECT_TRUE(recent.take(lists[0]).empty());
+}
+
+// Pulls, and pushes of the same keys some time later, while rows are added, removed and added again.
+TEST(MemoryTable, APushFindsTheRowsOfItsPull) {
+  MemoryTable table(spec("t", 2), std::vector<float>{0});
+  std::map<int64_t, float> wanted;
+  std::mt19937_64 random(17);
+  int64_t next = 0;
+  const auto add = [&](const std::vector<int64_t>& keys) {
+    table.add_if_absent(Keys(keys), std::vector<float>(2 * keys.size(), 0), {});
+    for (const int64_t key : keys) wanted.emplace(key, 0.f);
+  };
+  const auto push = [&](const std::vector<int64_t>& keys) {
+    const RowsKernel add_gradients = rows_kernel([](auto row, auto, auto grad) {
+      for (size_t k = 0; k < row.size(); ++k) row[k] += grad[k];
+    });
+    table.update_rows(Keys(keys), std::vector<float>(2 * keys.size(), 1), add_gradients, 1);
+  };
+  std::deque<std::vector<int64_t>> under_way;
+  for (int turn = 0; turn < 400; ++turn) {
+    std::vector<int64_t> fresh(random() % 300);
+    std::iota(fresh.begin(), fresh.end(), next);
+    next += static_cast<int64_t>(fresh.size());
+    add(fresh);
+    std::vector<int64_t> keys(1 + random() % 50);
+    for (int64_t& key : keys) key = static_cast<int64_t>(random() % static_cast<uint64_t>(next + 1));
+    add(keys);
+    next = std::max(next, *std::max_element(keys.begin(), keys.end()) + 1);
+    std::vector<float> out(2 * keys.size());
+    std::vector<uint8_t> found(keys.size());
+    ASSERT_EQ(table.gather(Keys(keys), out, found), keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(out[2 * i + 1], wanted[keys[i]]);
+    under_way.push_back(keys);
+    if (turn % 50 == 49) {
+      const int64_t gone = under_way.front().front();
+      table.remove(ints({gone}));
+      expect_error(ErrorCode::kMissingKey, {std::to_string(gone)}, [&] { push(under_way.front()); });
+      wanted[gone] = 0;
+      add({next++, gone});  // its place is another's now
+    }
+    if (under_way.size() > random() % 30) {
+      push(under_way.front());
+      for (const int64_t key : under_way.front()) ++wanted[key];
+      under_way.pop_front();
+    }
+  }
+  for (const auto& [key, value] : wanted) {
+    std::vector<float> out(2);
+    std::vector<uint8_t> found(1);
+    ASSERT_EQ(table.gather(ints({key}), out, found), 1u);
+    ASSERT_EQ(out, (std::vector<float>{value, value})) << key;
+  }
 }
 
 // A scan never shows a chunk that spans two slabs, and loses no row between them.
