@@ -92,15 +92,17 @@ void measure_scale(const Sizes& sizes, Json& report) {
 }
 
 void measure_insertions(const Sizes& sizes, Json& report) {
-  std::vector<Estimate> thrift;
+  std::vector<Insertion> insertions;
   for (const uint32_t dim : {16, 64, 128}) {
-    const Insertion insertion = measure_insertion(dim, sizes.rows / 2, sizes.rounds);
-    report["insert"].push_back(insertion.report);
-    thrift.push_back(insertion.thrift);
+    insertions.push_back(measure_insertion(dim, sizes.rows / 2, sizes.rounds));
+    report["insert"].push_back(insertions.back().report);
   }
+  const Insertion& worst = *std::min_element(
+      insertions.begin(), insertions.end(),
+      [](const Insertion& a, const Insertion& b) { return a.thrift.value < b.thrift.value; });
   const InsertionLatency latency = measure_insertion_latency(sizes.rows);
   report["insertion_latency"] = latency.report;
-  report["targets"].push_back(target("engine.insert_vs_absl", least(thrift), 1.15));
+  report["targets"].push_back(target("engine.insert_vs_absl", worst.thrift, 1.15, worst.limit));
   report["targets"].push_back(target_at_most("engine.insertion_p9999_ms", latency.p9999_ms, 1));
   report["targets"].push_back(target_at_most("engine.longest_insertion_ms", latency.longest_ms, 5));
 }

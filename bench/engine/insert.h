@@ -13,6 +13,7 @@ namespace embers {
 struct Insertion {
   nlohmann::json report;
   Estimate thrift;  // abseil's CPU seconds over ours, on one core or on two, whichever is less
+  Estimate limit;   // there: over those of rows that are only copied into new memory
 };
 Insertion measure_insertion(uint32_t dim, uint64_t rows, size_t rounds);
 

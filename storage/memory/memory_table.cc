@@ -46,17 +46,48 @@ size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_
   return count;
 }
 
-size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
-                                  std::span<const uint8_t> found) {
-  check_kind(name_, kind_, keys);
-  check_size(name_, "initial values", values.size(), keys.size(), dim_);
-  if (!found.empty()) check_size(name_, "found flags", found.size(), keys.size(), 1);
-  const uint64_t before = rows();
-  hash_all(keys);
+template <auto matches>
+EMBERS_INLINE MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, const KeysView& keys,
+                                                               size_t i) {
+  const bool again = !free_.empty();
+  const uint32_t next = again ? free_.back() : slabs_.rows();
+  if (next == RowIndex::kNone) {
+    const uint32_t row = find(hash, keys, i);
+    if (row != RowIndex::kNone) return {row, Created::kNo};
+    fail(ErrorCode::kInvalid,
+         "table '{}' is full: a shard holds at most 2^32 - 1 rows of a table; use more shards", name_);
+  }
+  slabs_.reserve();
+  const uint32_t row = kind_ == KeyKind::kInt64
+                           ? index_.find_or_insert<matches>(hash, next, [](uint32_t) { return true; })
+                           : index_.find_or_insert<matches>(hash, next, [&](uint32_t older) {
+                               return key_bytes_.at(older) == keys.bytes_at(i);
+                             });
+  if (row != next) return {row, Created::kNo};
+  try {
+    if (kind_ == KeyKind::kBytes) key_bytes_.set(row, keys.bytes_at(i));
+    if (!again && !used_.empty()) used_.push_back(true);
+  } catch (...) {  // no memory: the key has no row, so it must not be in the index
+    index_.erase(hash, row);
+    throw;
+  }
+  if (again) {
+    free_.pop_back();
+    used_[row] = true;
+    ints_ = {};
+    return {row, Created::kAgain};
+  }
+  slabs_.append();
+  return {row, Created::kNew};
+}
+
+template <auto matches>
+EMBERS_INLINE void MemoryTable::add_absent(KeysView keys, std::span<const float> values,
+                                           std::span<const uint8_t> found) {
   for (size_t i = 0; i < keys.size(); ++i) {
     if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
     if (!found.empty() && found[i]) continue;
-    const auto [row, created] = find_or_create(hashes_[i], keys, i);
+    const auto [row, created] = find_or_create<matches>(hashes_[i], keys, i);
     if (created == Created::kNo) continue;
     float* const floats = slabs_.row(row);
     prefetch_new_row(floats);
@@ -64,6 +95,29 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
     if (created == Created::kAgain || !zero_slots_)
       copy_floats(floats + format_.floats(), slot_init_.data(), slot_init_.size());
   }
+}
+
+#if defined(EMBERS_AVX512)
+EMBERS_AVX512 void MemoryTable::add_absent_avx512(KeysView keys, std::span<const float> values,
+                                                  std::span<const uint8_t> found) {
+  add_absent<&RowBucket::matches_avx512>(keys, values, found);
+}
+#endif
+
+size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
+                                  std::span<const uint8_t> found) {
+  check_kind(name_, kind_, keys);
+  check_size(name_, "initial values", values.size(), keys.size(), dim_);
+  if (!found.empty()) check_size(name_, "found flags", found.size(), keys.size(), 1);
+  const uint64_t before = rows();
+  hash_all(keys);
+#if defined(EMBERS_AVX512)
+  if (has_avx512()) {
+    add_absent_avx512(keys, values, found);
+    return rows() - before;
+  }
+#endif
+  add_absent<&RowBucket::matches>(keys, values, found);
   return rows() - before;
 }
 
@@ -104,7 +158,7 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
   hash_all(keys);
   for (size_t i = 0; i < keys.size(); ++i) {
     if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
-    float* const row = slabs_.row(find_or_create(hashes_[i], keys, i).row);
+    float* const row = slabs_.row(find_or_create<&RowBucket::matches>(hashes_[i], keys, i).row);
     format_.write(row, &values[i * width_]);
     copy_floats(row + format_.floats(), values.data() + i * width_ + dim_, width_ - dim_);
   }
@@ -189,10 +243,10 @@ void MemoryTable::list_keys() {
 
 uint64_t MemoryTable::resident_bytes() const {
   return index_.resident_bytes() + slabs_.resident_bytes() + key_bytes_.resident_bytes() +
-         recent_.resident_bytes() +
-         places_.capacity() * sizeof(float*) + (rows_.capacity() + free_.capacity()) * sizeof(uint32_t) +
-         hashes_.capacity() * sizeof(uint64_t) + ints_.capacity() * sizeof(int64_t) +
-         (shown_.capacity() + row_.capacity()) * sizeof(float) + used_.capacity() / 8;
+         recent_.resident_bytes() + places_.capacity() * sizeof(float*) +
+         (rows_.capacity() + free_.capacity()) * sizeof(uint32_t) + hashes_.capacity() * sizeof(uint64_t) +
+         ints_.capacity() * sizeof(int64_t) + (shown_.capacity() + row_.capacity()) * sizeof(float) +
+         used_.capacity() / 8;
 }
 
 void MemoryTable::find_all(KeysView keys) {
@@ -219,38 +273,6 @@ void MemoryTable::compare_keys(KeysView keys) {
 uint32_t MemoryTable::find(uint64_t hash, const KeysView& keys, size_t i) const {
   if (kind_ == KeyKind::kInt64) return index_.find(hash);
   return index_.find(hash, [&](uint32_t row) { return key_bytes_.at(row) == keys.bytes_at(i); });
-}
-
-MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, const KeysView& keys, size_t i) {
-  const bool again = !free_.empty();
-  const uint32_t next = again ? free_.back() : slabs_.rows();
-  if (next == RowIndex::kNone) {
-    const uint32_t row = find(hash, keys, i);
-    if (row != RowIndex::kNone) return {row, Created::kNo};
-    fail(ErrorCode::kInvalid,
-         "table '{}' is full: a shard holds at most 2^32 - 1 rows of a table; use more shards", name_);
-  }
-  slabs_.reserve();
-  const uint32_t row = kind_ == KeyKind::kInt64 ? index_.find_or_insert(hash, next)
-                                                : index_.find_or_insert(hash, next, [&](uint32_t older) {
-                                                    return key_bytes_.at(older) == keys.bytes_at(i);
-                                                  });
-  if (row != next) return {row, Created::kNo};
-  try {
-    if (kind_ == KeyKind::kBytes) key_bytes_.set(row, keys.bytes_at(i));
-    if (!again && !used_.empty()) used_.push_back(true);
-  } catch (...) {  // no memory: the key has no row, so it must not be in the index
-    index_.erase(hash, row);
-    throw;
-  }
-  if (again) {
-    free_.pop_back();
-    used_[row] = true;
-    ints_ = {};
-    return {row, Created::kAgain};
-  }
-  slabs_.append();
-  return {row, Created::kNew};
 }
 
 }  // namespace embers::storage

@@ -60,7 +60,12 @@ class MemoryTable {
     uint32_t row;
     enum : uint8_t { kNo, kNew, kAgain } created;
   };
+  template <auto matches>
   Created find_or_create(uint64_t hash, const KeysView& keys, size_t i);
+  // add_if_absent() once hashes_ has the hashes.
+  template <auto matches>
+  void add_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
+  void add_absent_avx512(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
   // Prefetches the place that is used some rows after the i-th.
   EMBERS_PREFETCHES void prefetch_one_ahead(size_t i, size_t floats) const {
     if (i + kRowsAhead < places_.size() && places_[i + kRowsAhead] != nullptr)

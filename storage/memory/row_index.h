@@ -45,14 +45,14 @@ class RowIndex {
   void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512 = has_avx512());
 
   // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
-  template <class Same>
+  template <auto matches = &RowBucket::matches, class Same>
   uint32_t find(uint64_t hash, const Same& same) const;
   uint32_t find(uint64_t hash) const {
     return find(hash, [](uint32_t) { return true; });
   }
   // The row of this hash that same(row) accepts, which becomes `row` if there is none. Throws std::bad_alloc,
   // and then nothing was inserted.
-  template <class Same>
+  template <auto matches = &RowBucket::matches, class Same>
   uint32_t find_or_insert(uint64_t hash, uint32_t row, const Same& same);
   uint32_t find_or_insert(uint64_t hash, uint32_t row) {
     return find_or_insert(hash, row, [](uint32_t) { return true; });
@@ -74,10 +74,10 @@ class RowIndex {
  private:
   static constexpr uint64_t kFewest = 64;  // buckets: a small page
   static_assert(kFewest >= RowBucket::kFewest);
-  static constexpr uint64_t kSmall = 700'000;  // rows below which it doubles
-  static constexpr uint64_t kGrowth = 140;     // percent, from there on
-  static constexpr uint64_t kFull = 72;        // percent of the cells; from here on it grows
-  static constexpr uint64_t kMovesAtOnce = 4;  // buckets
+  static constexpr uint64_t kSmall = 4'000'000;  // rows below which it doubles: 40 MB more, and fewer moves
+  static constexpr uint64_t kGrowth = 140;       // percent, from there on
+  static constexpr uint64_t kFull = 72;          // percent of the cells; from here on it grows
+  static constexpr uint64_t kMovesAtOnce = 4;    // buckets
 
   // While growing, one of two places, chosen without a branch, which could not be predicted.
   uint64_t home(uint64_t hash) const {
@@ -132,10 +132,10 @@ class RowIndex {
   std::vector<uint32_t> elsewhere_;  // scratch of a batch
 };
 
-template <class Same>
+template <auto matches, class Same>
 [[gnu::always_inline]] inline uint32_t RowIndex::find(uint64_t hash, const Same& same) const {
   const RowBucket& bucket = data_[home(hash)];
-  for (uint32_t hits = bucket.matches(hash); hits != 0; hits &= hits - 1) {
+  for (uint32_t hits = (bucket.*matches)(hash); hits != 0; hits &= hits - 1) {
     const uint32_t row = bucket.row_at(__builtin_ctz(hits));
     if (same(row)) return row;
   }
@@ -150,12 +150,13 @@ uint32_t RowIndex::find_in_nodes(uint32_t node, uint64_t hash, const Same& same)
   return kNone;
 }
 
-template <class Same>
-uint32_t RowIndex::find_or_insert(uint64_t hash, uint32_t row, const Same& same) {
+template <auto matches, class Same>
+[[gnu::always_inline]] inline uint32_t RowIndex::find_or_insert(uint64_t hash, uint32_t row,
+                                                                const Same& same) {
   make_room();
   const uint64_t at = home(hash);
   const RowBucket& bucket = data_[at];
-  for (uint32_t hits = bucket.matches(hash); hits != 0; hits &= hits - 1) {
+  for (uint32_t hits = (bucket.*matches)(hash); hits != 0; hits &= hits - 1) {
     const uint32_t found = bucket.row_at(__builtin_ctz(hits));
     if (same(found)) return found;
   }
