@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/errors.h"
+#include "base/floats/prefetch.h"
 #include "data/file_dataset.h"
 #include "data/permutation.h"
 #include "data/row_decoder.h"
@@ -14,8 +15,8 @@ namespace {
 // more helps a second reader of the same epoch, or a lease that goes back.
 constexpr size_t kBlocksKept = 4;
 
-constexpr uint64_t kRowsAhead = 2;   // rows of a block come in a random order
-constexpr size_t kMostAhead = 1024;  // bytes of a row that are asked for
+constexpr uint64_t kRecordsAhead = 2;  // those of a block come in a random order
+constexpr size_t kMostAhead = 1024;    // bytes of a record that are asked for
 
 struct LoadedBlock {
   uint32_t number;
@@ -64,13 +65,13 @@ class FileReader : public MinibatchReader {
     const LoadedBlock& block = loaded(permutation, place.block);
     const uint64_t count = std::min<uint64_t>(end - at, block.order.size() - place.at);
     for (uint64_t i = 0; i < count; ++i) {
-      if (i + kRowsAhead < count) prefetch(block, block.order[place.at + i + kRowsAhead]);
+      if (i + kRecordsAhead < count) prefetch(block, block.order[place.at + i + kRecordsAhead]);
       decode_row(block, block.order[place.at + i], out);
     }
     return count;
   }
 
-  static void prefetch(const LoadedBlock& block, uint32_t row) {
+  EMBERS_PREFETCHES static void prefetch(const LoadedBlock& block, uint32_t row) {
     constexpr size_t kLine = 64;
     const Record& record = block.records[row];
     for (size_t at = record.begin; at < std::min(record.end, record.begin + kMostAhead); at += kLine)

@@ -1,6 +1,7 @@
 #include "data/row_decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -71,13 +72,13 @@ double parse_float(const job::Column& column, std::string_view text) {
 // log1p, that of small whole numbers, which counts are, from a table.
 float log1p_of(double x) {
   constexpr size_t kSmall = 1024;
-  static const std::vector<float> of_small = [] {
-    std::vector<float> table;
-    for (size_t i = 0; i < kSmall; ++i) table.push_back(static_cast<float>(std::log1p(i)));
+  static const auto of_small = [] {
+    std::array<float, kSmall> table;
+    for (size_t i = 0; i < kSmall; ++i) table[i] = static_cast<float>(std::log1p(i));
     return table;
   }();
   x = std::max(x, 0.0);
-  if (x < kSmall)
+  if (x < kSmall && !std::signbit(x))
     if (const auto whole = static_cast<size_t>(x); static_cast<double>(whole) == x) return of_small[whole];
   return static_cast<float>(std::log1p(x));
 }
@@ -180,7 +181,8 @@ struct RowDecoder::Plan {
     }
     for (size_t i = 0; i < categorical.size(); ++i) {
       CategoricalFeature& c = categorical[i];
-      if (c.value == nullptr || c.weights != nullptr || c.feature->ids.kind != job::IdKind::kHashBucket) continue;
+      if (c.value == nullptr || c.weights != nullptr || c.feature->ids.kind != job::IdKind::kHashBucket)
+        continue;
       Value& value = values[static_cast<size_t>(c.value - values.data())];
       if (!feeds_one(value, job::ColumnType::kString)) continue;
       value.only_hash = i;

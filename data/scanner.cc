@@ -1,6 +1,6 @@
 #include "data/scanner.h"
 
-#ifdef __SSE2__
+#if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
@@ -124,7 +124,7 @@ bool FieldSplitter::split_unquoted(std::string_view record) {
     add_field(record, begin, end);
     begin = end + 1;
   };
-#ifdef __SSE2__
+#if defined(__SSE2__)
   const __m128i separators = _mm_set1_epi8(dialect_.separator), quotes = _mm_set1_epi8('"');
   for (; at + sizeof separators <= record.size(); at += sizeof separators) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(record.data() + at));

@@ -37,6 +37,7 @@ LeftOut apply(Store& store, TableId table, const UpdateRule& rule, UpdateRule::S
             prefetch_ahead(rows, i);
             const RowsToUpdate one{rows.rows.subspan(i, 1), rows.dim, rows.slot_floats, rows.grad(i)};
             constraint->before(rows.row(i));
+            copy_floats(before.data(), rows.rows[i], before.size());
             kernel(one, 0, before.data());
             constraint->apply(rows.row(i));
             if (!all_finite(rows.row(i)) || !all_finite(rows.slots(i))) take_back_one(i);

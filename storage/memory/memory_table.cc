@@ -158,7 +158,7 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
   hash_all(keys);
   for (size_t i = 0; i < keys.size(); ++i) {
     if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
-    float* const row = slabs_.row(find_or_create<&RowBucket::matches>(hashes_[i], keys, i).row);
+    float* const row = slabs_.row(find_or_create(hashes_[i], keys, i).row);
     format_.write(row, &values[i * width_]);
     copy_floats(row + format_.floats(), values.data() + i * width_ + dim_, width_ - dim_);
   }

@@ -60,7 +60,7 @@ class MemoryTable {
     uint32_t row;
     enum : uint8_t { kNo, kNew, kAgain } created;
   };
-  template <auto matches>
+  template <auto matches = &RowBucket::matches>
   Created find_or_create(uint64_t hash, const KeysView& keys, size_t i);
   // add_if_absent() once hashes_ has the hashes.
   template <auto matches>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -14,8 +15,8 @@ namespace embers::storage {
 // *Thread safety*: none.
 class RecentPlaces {
  public:
-  // Notes the place of each key, unless there are too many to be a minibatch's. `places` gets other contents,
-  // so that nothing is copied or allocated.
+  // Notes the place of each key, unless there are too many to be a minibatch's. `places` is swapped rather
+  // than copied: it has other contents then.
   void note(std::span<const int64_t> keys, std::vector<float*>& places);
   // The places of exactly these keys, or none if they were not noted lately. They are forgotten: valid until
   // the next note().
@@ -25,13 +26,17 @@ class RecentPlaces {
 
  private:
   static constexpr size_t kLists = 16;                  // of workers, and of what each has under way
-  static constexpr size_t kMostKeys = size_t{1} << 16;  // of a list
+  static constexpr size_t kMostKeys = size_t{1} << 17;  // of all lists: 2 MiB with their places
 
   struct List {
     std::vector<int64_t> keys;  // none: free
     std::vector<float*> places;
     uint64_t number = 0;
+    size_t room() const { return std::max(keys.capacity(), places.capacity()); }
   };
+  static bool older(const List& a, const List& b) { return a.number < b.number; }
+  void keep_small(const List& newest);
+
   std::array<List, kLists> lists_;
   uint64_t noted_ = 0;
 };

@@ -45,7 +45,7 @@ class RowIndex {
   void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512 = has_avx512());
 
   // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
-  template <auto matches = &RowBucket::matches, class Same>
+  template <class Same>
   uint32_t find(uint64_t hash, const Same& same) const;
   uint32_t find(uint64_t hash) const {
     return find(hash, [](uint32_t) { return true; });
@@ -132,10 +132,10 @@ class RowIndex {
   std::vector<uint32_t> elsewhere_;  // scratch of a batch
 };
 
-template <auto matches, class Same>
+template <class Same>
 [[gnu::always_inline]] inline uint32_t RowIndex::find(uint64_t hash, const Same& same) const {
   const RowBucket& bucket = data_[home(hash)];
-  for (uint32_t hits = (bucket.*matches)(hash); hits != 0; hits &= hits - 1) {
+  for (uint32_t hits = bucket.matches(hash); hits != 0; hits &= hits - 1) {
     const uint32_t row = bucket.row_at(__builtin_ctz(hits));
     if (same(row)) return row;
   }

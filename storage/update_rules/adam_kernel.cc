@@ -113,10 +113,10 @@ using AdamRows = size_t (*)(const RowsToUpdate& rows, size_t begin, float* befor
 #if defined(EMBERS_AVX512)
 constexpr size_t kMostLines = 8;  // whose row, m and v fit into registers
 
-// adam_rows() for rows of so many cache lines, the last of which may not be whole. All that
-// a row becomes stays in registers until it is known to be finite, so nothing is kept of what it was.
-// Numbers that are infinite or NaN are found by what is left of them times 0, in the row and in v alone:
-// where m is one, so is the row.
+// adam_rows() for rows of so many cache lines, the last of which may not be whole. All that a row becomes
+// stays in registers until it is known to be finite, so nothing is kept of what it was. Infinities and NaN
+// are found by multiplying by 0, which leaves NaN of them. Only the row and v are looked at: where m is not
+// finite, the row is not either.
 template <size_t kLines, bool kWhole>
 EMBERS_AVX512 size_t adam_rows_avx512(const RowsToUpdate& rows, size_t begin, float* before, Factors f) {
   constexpr size_t kAhead = kLines <= 4 ? 8 : 4;
@@ -174,7 +174,7 @@ constexpr auto kWholeLines = of_lines<true>(std::make_index_sequence<kMostLines>
 constexpr auto kOtherLines = of_lines<false>(std::make_index_sequence<kMostLines>());
 #endif
 
-AdamRows adam_rows_of(size_t dim) {
+AdamRows adam_rows_of([[maybe_unused]] size_t dim) {
 #if defined(EMBERS_AVX512)
   if (has_avx512() && dim > 0 && dim <= kMostLines * kLineFloats)
     return (dim % kLineFloats == 0 ? kWholeLines : kOtherLines)[(dim - 1) / kLineFloats];

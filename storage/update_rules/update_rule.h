@@ -26,7 +26,8 @@ struct Clipping {
 
 // A step that can be undone: does what a RowsKernel does to rows from `begin` on, up to and including the
 // first that is not finite afterwards, itself or its slots. Returns the index of that row, and leaves in
-// before[dim + slot_floats] what the row and its slots were; returns rows.size() if there is no such row.
+// before[dim + slot_floats] what the row and its slots were; returns rows.size() if there is no such row, and then
+// anything may be in `before`.
 using GuardedKernel = std::function<size_t(const RowsToUpdate& rows, size_t begin, float* before)>;
 
 // How a row changes: an update formula (each has a file in this folder) with its hyper-parameters, its slots

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "data/categorical.h"
 #include "tests/data/testutil.h"
 
 namespace embers::data {
@@ -94,7 +95,63 @@ TEST(Decoding, WholeNumbersAreWhatTheyAreAsDecimals) {
     EXPECT_EQ(m.numeric[2 * i], static_cast<float>(x)) << numbers[i];
     EXPECT_EQ(std::signbit(m.numeric[2 * i]), std::signbit(x)) << numbers[i];
     EXPECT_EQ(m.numeric[2 * i + 1], static_cast<float>(std::log1p(std::max(x, 0.0)))) << numbers[i];
+    EXPECT_EQ(std::signbit(m.numeric[2 * i + 1]), std::signbit(std::max(x, 0.0))) << numbers[i];
   }
+}
+
+// A column that feeds one feature goes a shorter way than one that feeds two.
+TEST(Decoding, AColumnOfOneFeatureIsDecodedAsThatOfTwo) {
+  const TempDir dir;
+  const std::string rows = "1,a,\n,,2\n3.5,b,?\n-0,?,1e3\n1,c,x\n7,a,8\n";
+  for (const std::string header : {"", "n,s,m\n", "s,m,n\n"})
+    for (const std::string missing : {"", "missing = [\"\", \"?\"]\n", "missing = []\n"}) {
+      std::string text = header;
+      for (std::string_view rest = rows; !rest.empty();) {
+        const std::string_view line = rest.substr(0, rest.find('\n'));
+        rest.remove_prefix(line.size() + 1);
+        const size_t one = line.find(','), two = line.rfind(',');
+        const std::string n(line.substr(0, one)), s(line.substr(one + 1, two - one - 1)),
+            m(line.substr(two + 1));
+        text += header == "s,m,n\n" ? s + "," + m + "," + n + "\n" : n + "," + s + "," + m + "\n";
+      }
+      const auto read = [&](const std::string& more) {
+        return read_all(job_over(dir, text,
+                                 "columns = [{ name = \"n\", type = \"float\" }, { name = \"s\" }, { name = "
+                                 "\"m\", type = \"float\" }]\n"
+                                 "on_bad_row = \"skip\"\n" +
+                                     missing + (header.empty() ? "" : "header = true\n"),
+                                 "[features]\nn = { as = \"numeric\", transform = \"log1p\", missing = 5 }\n"
+                                 "m = { as = \"numeric\" }\n"
+                                 "s = { as = \"hash_bucket\", hash_bucket_size = 1000 }\n" +
+                                     more));
+      };
+      const Minibatch alone = read("");
+      const Minibatch shared = read(
+          "n2 = { column = \"n\", as = \"numeric\" }\nm2 = { column = \"m\", as = \"numeric\" }\n"
+          "s2 = { column = \"s\", as = \"hash_bucket\", hash_bucket_size = 10, missing = \"z\" }\n");
+      ASSERT_EQ(alone.examples, shared.examples);
+      ASSERT_GT(alone.skipped, 0);
+      EXPECT_EQ(alone.skipped, shared.skipped);
+      EXPECT_EQ(alone.ids[0].keys, shared.ids[0].keys);
+      EXPECT_EQ(alone.ids[0].offsets, shared.ids[0].offsets);
+      for (int64_t e = 0; e < alone.examples; ++e)
+        for (int64_t k = 0; k < 2; ++k) EXPECT_EQ(alone.numeric[2 * e + k], shared.numeric[4 * e + k]);
+    }
+}
+
+// Missing values of a hashed column have the id of what stands in for them, or none.
+TEST(Decoding, AMissingHashedValueIsItsKeyOrNothing) {
+  const TempDir dir;
+  const std::string columns = "columns = [{ name = \"a\" }, { name = \"b\" }]";
+  const Minibatch m =
+      read_all(job_over(dir, "x,\n,x\n", columns,
+                        "[features]\na = { as = \"hash_bucket\", hash_bucket_size = 1000 }\n"
+                        "b = { as = \"hash_bucket\", hash_bucket_size = 1000, missing = \"x\" }\n"));
+  const std::string x = std::to_string(hash_bucket("x", 1000));
+  EXPECT_EQ(keys_of(m.ids[0]), x + "|");
+  EXPECT_EQ(keys_of(m.ids[1]), x + "|" + x);
+  EXPECT_EQ(m.ids[0].width, 0);
+  EXPECT_EQ(m.ids[1].width, 1);
 }
 
 TEST(Decoding, LabelsMayBeNumbers) {

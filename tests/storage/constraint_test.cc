@@ -96,6 +96,20 @@ TEST(Constraint, HoldsAfterAnApplyForTheRowsThatItTouched) {
   EXPECT_EQ(rows, (Floats{1, -1, 0, 2}));
 }
 
+// The step is fine, but what the constraint makes of it is not: then the row is what it was, slots included.
+TEST(Constraint, ThatLeavesNoFiniteRowUndoesTheStep) {
+  const auto store = make_memory_store();
+  const auto adam = UpdateRule::make({"adam", {}});
+  const auto constraint = Constraint::make({"min_max_norm", {{"min_value", 1e38}, {"max_value", 2e38}}});
+  store->add_table(spec("t", 2), slot_init(*adam, 2));
+  store->add_if_absent(0, ints({1}), Floats{0.1f, 0.1f});
+  const LeftOut left_out = apply(*store, 0, *adam, {1, 0.1}, ints({1}), Floats{1, 1}, constraint.get());
+  EXPECT_EQ(left_out.rows, 1u);
+  store->scan(0, 0, 1, [](KeysView, std::span<const float> values) {
+    EXPECT_EQ(Floats(values.begin(), values.end()), (Floats{0.1f, 0.1f, 0, 0, 0, 0}));
+  });
+}
+
 TEST(Constraint, RenormHoldsBeforeAnApply) {
   const auto store = make_memory_store();
   const auto sgd = UpdateRule::make({"sgd", {}});

@@ -442,7 +442,7 @@ TEST(MemoryTable, APushFindsTheRowsOfItsPull) {
       wanted[gone] = 0;
       add({next++, gone});  // its place is another's now
     }
-    if (under_way.size() > random() % 30) {
+    if (under_way.size() > random() % 12) {
       push(under_way.front());
       for (const int64_t key : under_way.front()) ++wanted[key];
       under_way.pop_front();

@@ -28,7 +28,8 @@ struct CombineTask {
   float* out;  // bags x dim
 };
 
-// An id's part in the result: its bag, and what its row was multiplied by there.
+// An id's part in the result: its bag, and the product of the bag's scale and its own weight. One struct, so
+// that both are read at once.
 struct IdShare {
   int32_t bag;
   float factor;
