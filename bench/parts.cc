@@ -8,6 +8,7 @@
 #include "bench/partition/far_worker.h"
 #include "bench/python/python.h"
 #include "bench/storage/store_client.h"
+#include "bench/storage/torch_local.h"
 #include "bench/wire/client.h"
 #include "bench/wire/owner.h"
 #include "bench/wire/sockets.h"
@@ -22,6 +23,8 @@ int bench_part(const std::vector<std::string>& words) {
     run_bench_client(words);
   else if (role == "store-client")
     run_store_client(words);
+  else if (role == "torch-local")
+    serve_torch_local(words);
   else if (role == "sockets")
     serve_sockets(words);
   else if (role == "socket-client")

@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <optional>
 
@@ -108,7 +107,7 @@ struct RowDecoder::Plan {
   struct Value {
     explicit Value(const job::Column& column) : column(&column) {}
     const job::Column* column;
-    bool used = false;           // feeds a feature, or is the label
+    size_t uses = 0;             // by features, their weights and inputs included, and as the label
     bool keeps_present = false;  // has weights, or is some
     // Without a separator, and all that it feeds is one numeric feature, or one hashed one: what that feature
     // takes from the row is known as soon as the text is. The feature's number, or kNoFeature.
@@ -149,7 +148,7 @@ struct RowDecoder::Plan {
     for (const job::Column& column : job.data.columns) values.emplace_back(column);
     for (Value& value : values) {
       if (value.column->type == job::ColumnType::kLabel) label = &value;
-      value.used = &value == label;
+      if (&value == label) ++value.uses;
     }
     for (const job::Feature& feature : job.features) add(feature);
     find_columns_of_one();
@@ -157,21 +156,8 @@ struct RowDecoder::Plan {
 
   // Finds the columns with only_number and only_hash.
   void find_columns_of_one() {
-    std::vector<size_t> uses(values.size());
-    const auto use = [&](const Value* value) {
-      if (value != nullptr) ++uses[static_cast<size_t>(value - values.data())];
-    };
-    const std::function<void(const CategoricalFeature&)> use_all = [&](const CategoricalFeature& c) {
-      use(c.value);
-      use(c.weights);
-      for (const CategoricalFeature& input : c.crossed) use_all(input);
-    };
-    use(label);
-    for (const NumericFeature& n : numeric) use(n.value);
-    for (const CategoricalFeature& c : categorical) use_all(c);
     const auto feeds_one = [&](const Value& value, job::ColumnType type) {
-      return uses[static_cast<size_t>(&value - values.data())] == 1 && value.column->separator.empty() &&
-             value.column->type == type;
+      return value.uses == 1 && value.column->separator.empty() && value.column->type == type;
     };
     for (size_t i = 0; i < numeric.size(); ++i) {
       Value& value = values[static_cast<size_t>(numeric[i].value - values.data())];
@@ -196,7 +182,7 @@ struct RowDecoder::Plan {
   Value& value_of(const std::string& column) {
     const auto value =
         std::find_if(values.begin(), values.end(), [&](const Value& v) { return v.column->name == column; });
-    value->used = true;
+    ++value->uses;
     return *value;
   }
 
@@ -394,7 +380,7 @@ void RowDecoder::decode(std::string_view row, const std::vector<uint32_t>& order
   }
   for (size_t i = 0; i < fields.size(); ++i) {
     Plan::Value& value = plan_->values[order.empty() ? i : order[i]];
-    if (value.used) plan_->parse(value, fields[i]);
+    if (value.uses > 0) plan_->parse(value, fields[i]);
   }
   for (Plan::CategoricalFeature& c : plan_->categorical) {
     if (c.feature->ids.kind != job::IdKind::kRaw && !c.of_column) Plan::make_ids(c);

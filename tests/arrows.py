@@ -77,7 +77,7 @@ bench/engine:         base schema storage bench/harness
 bench/models:         base schema job data storage model bench/harness bench/peers apps/process
 bench/wire:           base schema storage actors client bench/harness apps/process
 bench/control:        base schema job data model actors client bench/harness apps/process
-bench/storage:        base schema storage actors bench/harness bench/wire apps/process
+bench/storage:        base schema storage model actors bench/harness bench/peers bench/wire apps/process
 bench/hosts:          base data apps/process bench/harness bench/models
 bench/partition:      base schema job client apps/command_line apps/plan apps/process bench/harness bench/hosts
 bench/python:         base schema job data client apps/command_line apps/process bench/harness bench/models bench/peers

@@ -17,7 +17,8 @@ constexpr uint64_t kIndexBytes = 16;  // a row
 template <size_t floats>
 EMBERS_PREFETCHES void prefetch(const Place& place) {
   __builtin_prefetch(place.line);
-  for (size_t f = 0; f < floats; f += kLine / sizeof(float)) __builtin_prefetch(place.row + f);
+  if constexpr (floats > 0)
+    for (size_t f = 0; f < floats; f += kLine / sizeof(float)) __builtin_prefetch(place.row + f);
 }
 
 // Uses each place, `ahead` places after having prefetched it.
@@ -40,17 +41,32 @@ EMBERS_INLINE unsigned pull(std::span<const Place> places, size_t ahead, float* 
                       [&](size_t i) { std::memcpy(out + i * dim, places[i].row, dim * sizeof(float)); });
 }
 
-template <size_t dim>
+template <size_t dim, bool spread>
 EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, const float* grads) {
-  return use_all<3 * dim>(places, ahead, [&](size_t i) {
-    float* __restrict row = places[i].row;
-    const float* __restrict grad = grads + i * dim;
-    for (size_t k = 0; k < dim; ++k) {
-      row[dim + k] += (grad[k] - row[dim + k]) * 0.1f;
-      row[2 * dim + k] += (grad[k] - row[2 * dim + k]) * 0.001f;
-      row[k] -= 1e-6f * row[dim + k];
-    }
-  });
+  constexpr size_t kFloats = std::min(dim, kLine / sizeof(float));  // at a time
+  const size_t n = places.size();
+  return use_all < spread ? 0
+                          : 3 * dim > (
+                                          places, ahead, [&](size_t i) __attribute__((always_inline)) {
+                                            const float* const next = places[std::min(i + ahead, n - 1)].row;
+                                            float* __restrict row = places[i].row;
+                                            const float* __restrict grad = grads + i * dim;
+                                            for (size_t begin = 0; begin < dim; begin += kFloats) {
+                                              if (spread)
+                                                for (size_t part = 0; part < 3; ++part)
+                                                  __builtin_prefetch(next + part * dim + begin);
+                                              for (size_t k = begin; k < begin + kFloats; ++k) {
+                                                row[dim + k] += (grad[k] - row[dim + k]) * 0.1f;
+                                                row[2 * dim + k] += (grad[k] - row[2 * dim + k]) * 0.001f;
+                                                row[k] -= 1e-6f * row[dim + k];
+                                              }
+                                            }
+                                          });
+}
+
+template <size_t dim>
+EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, bool spread, const float* grads) {
+  return spread ? push<dim, true>(places, ahead, grads) : push<dim, false>(places, ahead, grads);
 }
 
 }  // namespace
@@ -72,16 +88,16 @@ EMBERS_INSTRUCTION_SETS unsigned pull_floor(std::span<const Place> places, size_
 }
 
 EMBERS_INSTRUCTION_SETS unsigned push_floor(std::span<const Place> places, size_t dim, size_t ahead,
-                                            const float* grads) {
+                                            bool spread, const float* grads) {
   switch (dim) {
     case 4:
-      return push<4>(places, ahead, grads);
+      return push<4>(places, ahead, spread, grads);
     case 16:
-      return push<16>(places, ahead, grads);
+      return push<16>(places, ahead, spread, grads);
     case 64:
-      return push<64>(places, ahead, grads);
+      return push<64>(places, ahead, spread, grads);
     case 128:
-      return push<128>(places, ahead, grads);
+      return push<128>(places, ahead, spread, grads);
     default:
       fail(ErrorCode::kInternal, "there is no floor for dim {}", dim);
   }

@@ -37,7 +37,8 @@ class Places {
 // Copy the rows to out[places.size() x dim]. Dims 4, 16, 64 and 128. Returns a sum that no compiler can leave
 // out.
 unsigned pull_floor(std::span<const Place> places, size_t dim, size_t ahead, float* out);
-// Read and write row and both slots, read grads[places.size() x dim]. The same dims.
-unsigned push_floor(std::span<const Place> places, size_t dim, size_t ahead, const float* grads);
+// Read and write row and both slots, read grads[places.size() x dim]. The same dims. spread: a row's lines
+// are prefetched one after another, between the lines of the row that is worked on, and not all at once.
+unsigned push_floor(std::span<const Place> places, size_t dim, size_t ahead, bool spread, const float* grads);
 
 }  // namespace embers

@@ -89,10 +89,11 @@ class AbseilTable {
   std::vector<storage::Pages> slabs_;
 };
 
-// The keys of the insertion that begins at this row: those of new rows, and every fourth an older one.
+// The keys of the insertion that begins at this row: those of new rows, and every fourth an older one (of a
+// number whose remainder by 4 is 2, as only new ones have).
 std::vector<int64_t> keys_from(uint64_t row) {
   std::vector<int64_t> keys;
-  for (uint64_t i = 0; i < kBatch; ++i) keys.push_back(key_of(i % 4 == 3 ? row / 2 + i : row + i));
+  for (uint64_t i = 0; i < kBatch; ++i) keys.push_back(key_of(i % 4 == 3 ? row / 2 + i - 1 : row + i));
   return keys;
 }
 
@@ -189,7 +190,7 @@ Insertion measure_insertion(uint32_t dim, uint64_t rows, size_t rounds) {
                             {"cpu_ratio", thrift.back().value},
                             {"limit_cpu_ratio", limits.back().value}};
     fmt::print(
-        "insert, dim {:>3}, {} rows, {:<9} ns a row: {:.0f} (CPU {:.0f}), abseil {:.0f} ({:.0f}), rows alone "
+        "insert, dim {:>3}, {} keys, {:<9} ns a key: {:.0f} (CPU {:.0f}), abseil {:.0f} ({:.0f}), rows alone "
         "{:.0f} ({:.0f}): {:.2f}, CPU {:.2f} of {:.2f}\n",
         dim, rows, cores, contest.seconds("embers").value * 1e9, contest.cpu_seconds("embers").value * 1e9,
         contest.seconds("abseil").value * 1e9, contest.cpu_seconds("abseil").value * 1e9,

@@ -7,9 +7,9 @@
 
 namespace embers {
 
-// Insertion of so many rows with Adam's slots, every fourth key of which is asked for again, beside an abseil
-// map with slabs: both with huge pages, prefetch, and slots that are zero because the kernel's pages are. On
-// one core and on two; in ours, another thread makes pages. All rows are compared at the end.
+// Insertion of so many keys with Adam's slots, every fourth of which has a row already, beside an abseil map
+// with slabs: both with huge pages, prefetch, and slots that are zero because the kernel's pages are. On one
+// core and on two; in ours, another thread makes pages. Beforehand, the rows of a million keys are compared.
 struct Insertion {
   nlohmann::json report;
   Estimate thrift;  // abseil's CPU seconds over ours, on one core or on two, whichever is less

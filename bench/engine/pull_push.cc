@@ -32,11 +32,13 @@ void check_pulls(Engine& engine, Minibatches batches, const Places& places) {
 }
 
 // One step of Adam on rows with their slots.
-void adam(std::vector<float>& rows, size_t dim, uint64_t step, double learning_rate, double grad) {
+void adam(std::vector<float>& rows, size_t dim, uint64_t step, double learning_rate,
+          std::span<const float> grads) {
   const auto t = static_cast<double>(step);
   const double rate = learning_rate * std::sqrt(1 - std::pow(0.999, t)) / (1 - std::pow(0.9, t));
   for (size_t row = 0; row < rows.size(); row += 3 * dim)
     for (size_t k = row; k < row + dim; ++k) {
+      const double grad = grads[row / 3 + k - row];
       const double m = rows[k + dim] + (grad - rows[k + dim]) * 0.1;
       const double v = rows[k + 2 * dim] + (grad * grad - rows[k + 2 * dim]) * 0.001;
       rows[k + dim] = static_cast<float>(m);
@@ -49,17 +51,18 @@ void check_pushes(Engine& engine, Minibatches batches, const Places& places) {
   for (size_t b = 0; b < std::min(kCheckedPushes, batches.size()); ++b) {
     std::vector<float> wanted = rows_at(places[b], 3 * engine.dim);
     engine.push(batches.subspan(b, 1), 0.001);
-    adam(wanted, engine.dim, engine.steps, 0.001, engine.grads[0]);
+    adam(wanted, engine.dim, engine.steps, 0.001, engine.grads);
     check_equal("pushed rows", {"embers", rows_at(places[b], 3 * engine.dim)}, {"the formula", wanted},
                 kFarther);
   }
 }
 
-// Adds a side with a configuration for each distance.
-void add_floor(Contest& contest, const std::string& side, size_t keys, const Places& places,
+// Adds a side's configurations of one way, one for each distance.
+void add_floor(Contest& contest, const std::string& side, const std::string& way, size_t keys,
+               const Places& places,
                const std::function<unsigned(std::span<const Place>, size_t ahead)>& floor) {
   for (const size_t ahead : kDistances)
-    contest.add(side, fmt::format("{} ahead", ahead), [&, keys, floor, ahead] {
+    contest.add(side, fmt::format("{} ahead{}", ahead, way), [&, keys, floor, ahead] {
       volatile unsigned sink = 0;
       const double begin = cpu_seconds_of_this_thread();
       for (size_t b = 0; b < places.size(); ++b) sink = sink + floor(places[b], ahead);
@@ -85,14 +88,16 @@ PullPush measure_pull_push(Engine& engine, const PullPushPoint& point, size_t co
   if (point.push) check_pushes(engine, batches, places);
   Contest contest;
   contest.add("pull", "", timed(keys, [&] { engine.pull(batches); }));
-  add_floor(contest, "pull_floor", keys, places, [&](std::span<const Place> some, size_t ahead) {
+  add_floor(contest, "pull_floor", "", keys, places, [&](std::span<const Place> some, size_t ahead) {
     return pull_floor(some, dim, ahead, engine.out.data());
   });
   if (point.push) {
     contest.add("push", "", timed(keys, [&] { engine.push(batches, 1e-6); }));
-    add_floor(contest, "push_floor", keys, places, [&](std::span<const Place> some, size_t ahead) {
-      return push_floor(some, dim, ahead, engine.grads.data());
-    });
+    for (const bool spread : {false, true})
+      add_floor(contest, "push_floor", spread ? ", line by line" : "", keys, places,
+                [&, spread](std::span<const Place> some, size_t ahead) {
+                  return push_floor(some, dim, ahead, spread, engine.grads.data());
+                });
   }
   contest.choose(kTries);
   contest.measure(rounds);

@@ -37,6 +37,15 @@ class RandomRows {
 
 }  // namespace
 
+namespace {
+
+// What a row begins with tells it from others, and each of its numbers from the others.
+float value_of(uint64_t row, size_t column) {
+  return 0.25f + static_cast<float>(row % 4093) * 0x1p-14f + static_cast<float>(column) * 0x1p-18f;
+}
+
+}  // namespace
+
 uint64_t row_of(int64_t key) { return static_cast<uint64_t>(key) * kInverse; }
 
 std::vector<std::vector<int64_t>> minibatches(size_t count, uint64_t rows, bool zipf) {
@@ -58,7 +67,8 @@ size_t keys_of(Minibatches batches) {
 }
 
 Engine::Engine(uint32_t dim, bool slots, NumberType type, Rounding rounding)
-    : dim(dim), out(kBatch * dim), grads(kBatch * dim, 0.01f) {
+    : dim(dim), out(kBatch * dim), grads(kBatch * dim) {
+  for (size_t i = 0; i < grads.size(); ++i) grads[i] = 0.005f + static_cast<float>(i % 1009) * 0x1p-18f;
   TableSpec spec;
   spec.name = "bench";
   spec.dim = dim;
@@ -68,12 +78,15 @@ Engine::Engine(uint32_t dim, bool slots, NumberType type, Rounding rounding)
 }
 
 std::vector<double> Engine::fill(uint64_t wanted) {
-  const std::vector<float> values(kFill * dim, 0.5f);
+  std::vector<float> values(kFill * dim);
   std::vector<double> seconds;
   std::vector<int64_t> keys;
   for (uint64_t begin = rows(); begin < wanted; begin += kFill) {
     keys.clear();
-    for (uint64_t n = begin; n < std::min(wanted, begin + kFill); ++n) keys.push_back(key_of(n));
+    for (uint64_t n = begin; n < std::min(wanted, begin + kFill); ++n) {
+      for (size_t k = 0; k < dim; ++k) values[keys.size() * dim + k] = value_of(n, k);
+      keys.push_back(key_of(n));
+    }
     const auto start = BenchClock::now();
     store->add_if_absent(0, view(keys), std::span(values).first(keys.size() * dim));
     seconds.push_back(seconds_since(start));

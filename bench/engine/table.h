@@ -39,7 +39,7 @@ struct Engine {
 
   // Of every minibatch; the buffers have room for one. The last rows that were pulled stay in `out`.
   void pull(Minibatches batches);
-  void push(Minibatches batches, double learning_rate);  // gradients of 0.01; each as the next step
+  void push(Minibatches batches, double learning_rate);  // gradients are `grads`; each as the next step
 
   uint32_t dim;
   std::unique_ptr<const storage::UpdateRule> adam = storage::UpdateRule::make({"adam", {}});

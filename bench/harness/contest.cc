@@ -53,14 +53,27 @@ void Contest::warm_up() {
   forget();
 }
 
+// Of many configurations with few tries each, one that was lucky may look best.
 void Contest::choose(size_t tries) {
+  constexpr size_t kFinalists = 3;
   run(tries);
-  for (Side& side : sides_) {
-    for (const Configuration& c : side.configurations) side.tried[c.name] = median(c.seconds);
-    const std::string chosen = best(side.name).name;
-    std::erase_if(side.configurations, [&](const Configuration& c) { return c.name != chosen; });
-  }
+  if (keep_best(kFinalists)) run(tries);
+  keep_best(1);
   forget();
+}
+
+bool Contest::keep_best(size_t most) {
+  bool left_out = false;
+  for (Side& side : sides_) {
+    std::vector<Configuration>& all = side.configurations;
+    for (const Configuration& c : all) side.tried[c.name] = median(c.seconds);
+    std::stable_sort(all.begin(), all.end(), [](const Configuration& a, const Configuration& b) {
+      return median(a.seconds) < median(b.seconds);
+    });
+    left_out |= all.size() > most;
+    if (all.size() > most) all.erase(all.begin() + static_cast<std::ptrdiff_t>(most), all.end());
+  }
+  return left_out;
 }
 
 void Contest::measure(size_t rounds) {

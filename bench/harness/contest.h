@@ -30,8 +30,10 @@ class Contest {
   // Sides come in the order of their first configuration. Names of a side's configurations differ.
   void add(const std::string& side, const std::string& configuration, Try run);
 
-  void warm_up();             // one try of each, which does not count
-  void choose(size_t tries);  // of each; then only each side's fastest configuration is left
+  void warm_up();  // one try of each, which does not count
+  // So many tries of each, and, where a side has many configurations, as many again of the best three of each
+  // side. Then only each side's fastest configuration is left.
+  void choose(size_t tries);
   void measure(size_t rounds);
 
   // Of what was measured; a side with several configurations left stands for the one with the best median.
@@ -64,6 +66,8 @@ class Contest {
 
   void run(size_t rounds);
   void forget();
+  // Leaves so many configurations of each side, the fastest ones; whether any had more.
+  bool keep_best(size_t most);
   const Side& at(const std::string& side) const;
   const Configuration& best(const std::string& side) const;
   const Configuration& thriftiest(const std::string& side) const;

@@ -7,10 +7,7 @@
 
 #include "base/errors.h"
 #include "bench/peers/plain_tables.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "bench/peers/row_adam.h"
 
 namespace embers {
 namespace {
@@ -18,53 +15,6 @@ namespace {
 using at::Tensor;
 
 constexpr int64_t kAhead = 12;  // rows that come from memory meanwhile
-
-// Adam on one row, without the corrections that all rows share, which `rate` has.
-struct RowAdam {
-  float beta_1, beta_2, epsilon, rate;
-};
-
-void adam_plain(const RowAdam& a, int64_t begin, int64_t dim, const float* gradient, float* row,
-                float* average, float* squares) {
-  for (int64_t k = begin; k < dim; ++k) {
-    average[k] += (1 - a.beta_1) * (gradient[k] - average[k]);
-    squares[k] += (1 - a.beta_2) * (gradient[k] * gradient[k] - squares[k]);
-    row[k] -= a.rate * average[k] / (std::sqrt(squares[k]) + a.epsilon);
-  }
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void adam_avx2(const RowAdam& a, int64_t dim, const float* gradient,
-                                                   float* row, float* average, float* squares) {
-  const __m256 one_1 = _mm256_set1_ps(1 - a.beta_1), one_2 = _mm256_set1_ps(1 - a.beta_2),
-               epsilon = _mm256_set1_ps(a.epsilon), rate = _mm256_set1_ps(a.rate);
-  int64_t k = 0;
-  for (; k + 8 <= dim; k += 8) {
-    const __m256 g = _mm256_loadu_ps(gradient + k);
-    __m256 m = _mm256_loadu_ps(average + k), v = _mm256_loadu_ps(squares + k);
-    m = _mm256_fmadd_ps(one_1, _mm256_sub_ps(g, m), m);
-    v = _mm256_fmadd_ps(one_2, _mm256_fmsub_ps(g, g, v), v);
-    const __m256 step = _mm256_div_ps(_mm256_mul_ps(rate, m), _mm256_add_ps(_mm256_sqrt_ps(v), epsilon));
-    _mm256_storeu_ps(average + k, m);
-    _mm256_storeu_ps(squares + k, v);
-    _mm256_storeu_ps(row + k, _mm256_sub_ps(_mm256_loadu_ps(row + k), step));
-  }
-  adam_plain(a, k, dim, gradient, row, average, squares);
-}
-
-bool has_avx2() {
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has;
-}
-#endif
-
-void adam_row(const RowAdam& a, int64_t dim, const float* gradient, float* row, float* average,
-              float* squares) {
-#if defined(__x86_64__)
-  if (dim >= 8 && has_avx2()) return adam_avx2(a, dim, gradient, row, average, squares);
-#endif
-  adam_plain(a, 0, dim, gradient, row, average, squares);
-}
 
 class StackedTables final : public PlainTables {
  public:

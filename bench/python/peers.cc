@@ -59,9 +59,9 @@ BenchChild run_python(const std::string& dir, const std::string& script,
   std::vector<std::string> command = environment();
   for (const char* const library : {"OMP", "OPENBLAS"})
     command.push_back(fmt::format("{}_NUM_THREADS={}", library, threads));
-  command.insert(command.end(),
-                 {"MALLOC_MMAP_THRESHOLD_=1073741824", "MALLOC_TRIM_THRESHOLD_=1073741824",
-                  "PYTHONDONTWRITEBYTECODE=1", "EMBERS_MASTER=" + master, interpreter(), dir + "/" + script});
+  command.insert(command.end(), {"MALLOC_MMAP_THRESHOLD_=1073741824", "MALLOC_TRIM_THRESHOLD_=1073741824",
+                                 "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "PYTHONDONTWRITEBYTECODE=1",
+                                 "EMBERS_MASTER=" + master, interpreter(), dir + "/" + script});
   command.insert(command.end(), words.begin(), words.end());
   return BenchChild(command);
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/errors.h"
 #include "tests/support/expect_error.h"
 
@@ -68,6 +70,24 @@ TEST(Contest, AfterChoosingOnlyTheFastestConfigurationsGoOn) {
   EXPECT_EQ(contest.configuration("a"), "fast");
   EXPECT_EQ(contest.seconds("a").value, 7) << "what it was chosen by must not count";
   EXPECT_EQ(contest.json()["a"]["tried"], (nlohmann::json{{"slow", 5.0}, {"fast", 2.0}}));
+}
+
+TEST(Contest, OfManyConfigurationsTheBestThreeAreTriedAgain) {
+  std::vector<std::string> order;
+  Contest contest;
+  contest.add("a", "lucky", noting(order, "lucky", {1, 9}));  // once
+  contest.add("a", "slow", noting(order, "slow", {8}));
+  contest.add("a", "fast", noting(order, "fast", {2}));
+  contest.add("a", "other", noting(order, "other", {3}));
+  contest.add("b", "", noting(order, "b", {3}));
+  contest.choose(1);
+  EXPECT_EQ(std::count(order.begin(), order.end(), "slow"), 1);
+  for (const char* const name : {"lucky", "fast", "other", "b"})
+    EXPECT_EQ(std::count(order.begin(), order.end(), name), 2) << name;
+  contest.measure(1);
+  EXPECT_EQ(contest.configuration("a"), "fast");
+  EXPECT_EQ(contest.json()["a"]["tried"],
+            (nlohmann::json{{"lucky", 5.0}, {"slow", 8.0}, {"fast", 2.0}, {"other", 3.0}}));
 }
 
 TEST(Contest, ASideStandsForItsFastestConfiguration) {

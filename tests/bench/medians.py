@@ -17,6 +17,12 @@ def main(paths):
     if not reports:
         sys.exit("no run has written a report")
     machine = reports[0]["machine"]
+    for name, of in (("machine", lambda r: [r["machine"][k] for k in ("cpu", "cores", "l3_bytes")]), ("sizes", lambda r: r.get("sizes"))):
+        if any(of(report) != of(reports[0]) for report in reports):
+            sys.exit(f"these reports are not of one {name}")
+    beaten = sum(any(limit.get("beaten") for limit in report.get("limits", [])) for report in reports)
+    if beaten:
+        print(f"{beaten} of these runs failed: embers beat a limit there")
     loads = [report["machine"]["load"] for report in reports]
     print(f"{machine['cpu']}, {machine['cores']} cores, L3 {machine['l3_bytes'] >> 20} MiB, "
           f"memory {machine['memory_bytes'] / 2**30:.0f} GiB, {machine['kernel']}, {machine['compiler']}, "

@@ -391,6 +391,9 @@ def drafts(reports):
         why.append(f"{len(reports)} of at least {FEWEST_RUNS} runs")
     if any(report["quick"].value for report in reports):
         why.append("quick runs")
+    if beaten := [report.file for report in reports if report.has("limits") and
+                  any(limit["beaten"].value for limit in report["limits"].entries())]:
+        why.append(f"runs that failed since embers beat a limit: {', '.join(beaten)}")
     sizes = sorted({report["sizes"].text() for report in reports} - {"", "quick"})
     return why + [f"other sizes: {size}" for size in sizes]
 

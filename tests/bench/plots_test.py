@@ -204,6 +204,11 @@ class Plots(unittest.TestCase):
         self.refuse([other] * 5, "storage: no figure comes of other sizes: rows=1000")
         self.refuse([other, storage()], "storage: the runs have different sizes", options=["--draft"])
 
+    def test_runs_that_beat_a_limit_are_no_figure(self):
+        beaten = engine()
+        beaten["limits"] = [{"name": "engine.push, dim 64", "of_limit": 1.2, "beaten": True}]
+        self.refuse([engine()] * 4 + [beaten], "engine: no figure comes of runs that failed since embers beat a limit: ")
+
     def test_reports_that_are_not_what_they_should_be(self):
         def changed(make, change):
             one = make()

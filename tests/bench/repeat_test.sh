@@ -31,6 +31,12 @@ expect "a.size                                           1.500     1.000     2.0
 for run in 1 2; do
   grep -qF "\"value\": $run," "$dir/runs/engine-$run.json" || { echo "the report of run $run is not kept"; exit 1; }
 done
+medians="$(dirname "$0")/medians.py"
+sed 's/"cores": 2/"cores": 64/' "$dir/runs/engine-2.json" > "$dir/other.json"
+! "$medians" "$dir/runs/engine-1.json" "$dir/other.json" > /dev/null 2>&1 || { echo "two machines were mixed"; exit 1; }
+sed 's/"targets"/"limits": [{"beaten": true}], "targets"/' "$dir/runs/engine-2.json" > "$dir/other.json"
+"$medians" "$dir/runs/engine-1.json" "$dir/other.json" > "$dir/out"
+expect "1 of these runs failed: embers beat a limit there"
 if KEEP="$dir/runs" EMBERS_PROGRAM="$dir/embers" "$repeat" 1 engine > "$dir/out" 2>&1; then
   echo "reports of other runs counted as these"
   exit 1
