@@ -15,7 +15,8 @@ using Json = nlohmann::json;
 
 constexpr size_t kCheckedPushes = 16;  // minibatches
 constexpr double kFarther = 1e-6;      // rows of 0.5 that Adam has changed by a thousandth
-constexpr size_t kTries = 2;           // of each distance, before the best one goes on
+constexpr size_t kTries = 2;  // of each distance, with a part of the minibatches, before the best one goes on
+constexpr size_t kChoosing = 512;  // minibatches, at most
 
 std::vector<float> rows_at(std::span<const Place> places, size_t floats) {
   std::vector<float> all;
@@ -57,24 +58,36 @@ void check_pushes(Engine& engine, Minibatches batches, const Places& places) {
   }
 }
 
+// The first minibatches, as many as are used at present.
+struct Used {
+  Minibatches all;
+  size_t count, keys;
+  explicit Used(Minibatches batches) : all(batches) { use(batches.size()); }
+  void use(size_t n) {
+    count = std::min(n, all.size());
+    keys = keys_of(now());
+  }
+  Minibatches now() const { return all.first(count); }
+};
+
 // Adds a side's configurations of one way, one for each distance.
-void add_floor(Contest& contest, const std::string& side, const std::string& way, size_t keys,
+void add_floor(Contest& contest, const std::string& side, const std::string& way, const Used& used,
                const Places& places,
                const std::function<unsigned(std::span<const Place>, size_t ahead)>& floor) {
   for (const size_t ahead : kDistances)
-    contest.add(side, fmt::format("{} ahead{}", ahead, way), [&, keys, floor, ahead] {
+    contest.add(side, fmt::format("{} ahead{}", ahead, way), [&, floor, ahead] {
       volatile unsigned sink = 0;
       const double begin = cpu_seconds_of_this_thread();
-      for (size_t b = 0; b < places.size(); ++b) sink = sink + floor(places[b], ahead);
-      return Cost{(cpu_seconds_of_this_thread() - begin) / static_cast<double>(keys)};
+      for (size_t b = 0; b < used.count; ++b) sink = sink + floor(places[b], ahead);
+      return Cost{(cpu_seconds_of_this_thread() - begin) / static_cast<double>(used.keys)};
     });
 }
 
-Contest::Try timed(size_t keys, const std::function<void()>& run) {
-  return [=] {
+Contest::Try timed(const Used& used, const std::function<void(Minibatches)>& run) {
+  return [&used, run] {
     const double begin = cpu_seconds_of_this_thread();
-    run();
-    return Cost{(cpu_seconds_of_this_thread() - begin) / static_cast<double>(keys)};
+    run(used.now());
+    return Cost{(cpu_seconds_of_this_thread() - begin) / static_cast<double>(used.keys)};
   };
 }
 
@@ -83,23 +96,26 @@ Contest::Try timed(size_t keys, const std::function<void()>& run) {
 PullPush measure_pull_push(Engine& engine, const PullPushPoint& point, size_t count, size_t rounds) {
   const auto batches = minibatches(count, engine.rows(), point.zipf);
   const Places places(engine, batches);
-  const size_t dim = point.dim, keys = keys_of(batches);
+  const size_t dim = point.dim;
   check_pulls(engine, batches, places);
   if (point.push) check_pushes(engine, batches, places);
   Contest contest;
-  contest.add("pull", "", timed(keys, [&] { engine.pull(batches); }));
-  add_floor(contest, "pull_floor", "", keys, places, [&](std::span<const Place> some, size_t ahead) {
+  Used used(batches);
+  contest.add("pull", "", timed(used, [&](Minibatches some) { engine.pull(some); }));
+  add_floor(contest, "pull_floor", "", used, places, [&](std::span<const Place> some, size_t ahead) {
     return pull_floor(some, dim, ahead, engine.out.data());
   });
   if (point.push) {
-    contest.add("push", "", timed(keys, [&] { engine.push(batches, 1e-6); }));
+    contest.add("push", "", timed(used, [&](Minibatches some) { engine.push(some, 1e-6); }));
     for (const bool spread : {false, true})
-      add_floor(contest, "push_floor", spread ? ", line by line" : "", keys, places,
+      add_floor(contest, "push_floor", spread ? ", line by line" : "", used, places,
                 [&, spread](std::span<const Place> some, size_t ahead) {
                   return push_floor(some, dim, ahead, spread, engine.grads.data());
                 });
   }
+  used.use(kChoosing);
   contest.choose(kTries);
+  used.use(batches.size());
   contest.measure(rounds);
   check_pulls(engine, Minibatches(batches).first(1), places);
 

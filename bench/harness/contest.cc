@@ -21,6 +21,13 @@ Json spread(const std::vector<double>& values) {
           {"least", *least},        {"most", *most},     {"tries", values.size()}};
 }
 
+bool Contest::is_faster(const Configuration& a, const Configuration& b) {
+  return median(a.seconds) < median(b.seconds);
+}
+bool Contest::is_thriftier(const Configuration& a, const Configuration& b) {
+  return median(a.cpu_seconds) < median(b.cpu_seconds);
+}
+
 void Contest::add(const std::string& side, const std::string& configuration, Try run) {
   auto at = std::find_if(sides_.begin(), sides_.end(), [&](const Side& s) { return s.name == side; });
   if (at == sides_.end()) at = sides_.insert(at, {side, {}, Json::object()});
@@ -54,24 +61,27 @@ void Contest::warm_up() {
 }
 
 // Of many configurations with few tries each, one that was lucky may look best.
-void Contest::choose(size_t tries) {
+void Contest::choose(size_t tries, bool and_thriftiest) {
   constexpr size_t kFinalists = 3;
   run(tries);
-  if (keep_best(kFinalists)) run(tries);
-  keep_best(1);
+  if (keep_best(kFinalists, and_thriftiest)) run(tries);
+  keep_best(1, and_thriftiest);
   forget();
 }
 
-bool Contest::keep_best(size_t most) {
+bool Contest::keep_best(size_t most, bool and_thriftiest) {
   bool left_out = false;
   for (Side& side : sides_) {
     std::vector<Configuration>& all = side.configurations;
     for (const Configuration& c : all) side.tried[c.name] = median(c.seconds);
-    std::stable_sort(all.begin(), all.end(), [](const Configuration& a, const Configuration& b) {
-      return median(a.seconds) < median(b.seconds);
-    });
-    left_out |= all.size() > most;
-    if (all.size() > most) all.erase(all.begin() + static_cast<std::ptrdiff_t>(most), all.end());
+    std::stable_sort(all.begin(), all.end(), is_faster);
+    if (all.size() <= most) continue;
+    auto end = all.begin() + static_cast<std::ptrdiff_t>(most);
+    if (and_thriftiest)
+      if (const auto at = std::min_element(all.begin(), all.end(), is_thriftier); at >= end)
+        std::iter_swap(at, end++);
+    left_out |= end != all.end();
+    all.erase(end, all.end());
   }
   return left_out;
 }
@@ -91,16 +101,12 @@ const Contest::Side& Contest::at(const std::string& side) const {
 
 const Contest::Configuration& Contest::best(const std::string& side) const {
   const auto& all = at(side).configurations;
-  return *std::min_element(all.begin(), all.end(), [](const Configuration& a, const Configuration& b) {
-    return median(a.seconds) < median(b.seconds);
-  });
+  return *std::min_element(all.begin(), all.end(), is_faster);
 }
 
 const Contest::Configuration& Contest::thriftiest(const std::string& side) const {
   const auto& all = at(side).configurations;
-  return *std::min_element(all.begin(), all.end(), [](const Configuration& a, const Configuration& b) {
-    return median(a.cpu_seconds) < median(b.cpu_seconds);
-  });
+  return *std::min_element(all.begin(), all.end(), is_thriftier);
 }
 
 Estimate Contest::seconds(const std::string& side) const { return median_estimate(best(side).seconds); }

@@ -32,8 +32,9 @@ class Contest {
 
   void warm_up();  // one try of each, which does not count
   // So many tries of each, and, where a side has many configurations, as many again of the best three of each
-  // side. Then only each side's fastest configuration is left.
-  void choose(size_t tries);
+  // side. Then only each side's fastest configuration is left; with `and_thriftiest`, also the one that took
+  // least CPU seconds, where that is another.
+  void choose(size_t tries, bool and_thriftiest = false);
   void measure(size_t rounds);
 
   // Of what was measured; a side with several configurations left stands for the one with the best median.
@@ -64,10 +65,13 @@ class Contest {
     nlohmann::json tried;
   };
 
+  static bool is_faster(const Configuration& a, const Configuration& b);
+  static bool is_thriftier(const Configuration& a, const Configuration& b);
   void run(size_t rounds);
   void forget();
-  // Leaves so many configurations of each side, the fastest ones; whether any had more.
-  bool keep_best(size_t most);
+  // Leaves so many configurations of each side, the fastest ones, and perhaps the thriftiest; whether any had
+  // more.
+  bool keep_best(size_t most, bool and_thriftiest);
   const Side& at(const std::string& side) const;
   const Configuration& best(const std::string& side) const;
   const Configuration& thriftiest(const std::string& side) const;

@@ -1,6 +1,7 @@
 #include "bench/harness/processes.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,6 +75,13 @@ void set_policy(const std::vector<pid_t>& processes, Policy policy) {
 }
 
 void set_policy_of_this_process(Policy policy) { set_policy({::getpid()}, policy); }
+
+void let_run(const std::vector<pid_t>& processes, bool may_run) {
+  for (const pid_t process : processes)
+    if (::kill(process, may_run ? SIGCONT : SIGSTOP) != 0 && errno != ESRCH)
+      fail(ErrorCode::kInternal, "cannot {} process {}: {}", may_run ? "continue" : "stop", process,
+           std::strerror(errno));
+}
 
 double cpu_seconds(const std::vector<pid_t>& processes) {
   double sum = 0;

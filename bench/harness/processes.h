@@ -22,6 +22,10 @@ std::vector<pid_t> with_descendants(pid_t process);
 void set_policy(const std::vector<pid_t>& processes, Policy policy);
 void set_policy_of_this_process(Policy policy);  // without what it has started
 
+// Whether these processes may run. One that polls while it has nothing to do would take its cores from
+// others.
+void let_run(const std::vector<pid_t>& processes, bool may_run);
+
 // Of all threads of these processes so far.
 double cpu_seconds(const std::vector<pid_t>& processes);
 double cpu_seconds_of_this_process();

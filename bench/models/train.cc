@@ -103,10 +103,10 @@ class Comparison {
   }
 
   Json measure() {
-    contest_.choose(length_.tries);
+    contest_.choose(length_.tries, true);
     contest_.measure(length_.rounds);
     const std::string one = plain_side(1), two = plain_side(2), best = contest_.fastest({one, two});
-    const std::string thrifty = contest_.cpu_seconds(one).value < contest_.cpu_seconds(two).value ? one : two;
+    const std::string thrifty = contest_.thrift(one, two).value > 1 ? one : two;
     speed_ = contest_.speed("embers", best);
     thrift_ = contest_.thrift("embers", thrifty);
     const Epoch embers = last("embers").median(), plain = last(best).median();

@@ -13,8 +13,10 @@
 //   torch local one process, 1 or 2 threads
 // Both of torch with SparseAdam, and with a row-wise lazy Adam on gathered rows; the local one also in C++,
 // with Adam in one loop. Every configuration of every side is tried once under both scheduling policies; the
-// best one of each side goes on. Before that, all sides compute a few steps of Adam on the same rows, and
-// what they have then is compared. Limits: embers' actors in one process, without a socket; and blocking
+// best one of each side goes on. Before that, all sides compute a few steps of Adam on the same rows, then a
+// lap of minibatches (checked_rows.h), and what they have then is compared. While a side's turn lasts, the
+// processes of the peer are stopped if it is not the peer's: those of torch.distributed.rpc poll for messages
+// without a pause. Limits: embers' actors in one process, without a socket; and blocking
 // sockets that move the bytes of a pull and a push, and nothing else.
 #include <unistd.h>
 
@@ -43,15 +45,19 @@ constexpr double kRounding = 1e-5;  // torch's Adam divides where ours multiplie
 // For programs with glibc's malloc: what is large lies in huge pages.
 constexpr char kHugePages[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
 
+constexpr double kWayRounding = 1e-4;  // of way_of(): a row of 4096 that was left out changes it by 2e-4
+
 struct Length {
-  double seconds;  // of a try
+  double choosing, seconds;  // of a try, before a configuration is chosen and then
   size_t tries, rounds;
 };
-const Length kFull{1, 1, 9}, kQuick{0.1, 1, 3};
+const Length kFull{0.3, 1, 1, 9}, kQuick{0.1, 0.1, 1, 3};
 
 struct Item {
   int64_t rows;
   Length length;
+  // There are minibatches for two laps.
+  size_t lap() const { return std::min(kLapMinibatches, static_cast<size_t>(rows) / kBenchKeys / 2); }
 };
 
 // The last one ends first: a server may wait for its client's farewell.
@@ -69,10 +75,11 @@ struct Side {
   std::string name;
   Processes processes;  // the client is the last one
   std::vector<std::string> configurations;
-  // The question in this configuration, and what to make of the answer: seconds.
-  std::function<std::string(const std::string& configuration, bool zipf)> question;
-  std::function<double(double answer)> seconds_per_row;
-  std::vector<std::vector<float>> rows;  // see checked_rows.h; for each protocol
+  // The question in this configuration, for a try that takes so long, and what to make of the answer.
+  std::function<std::string(const std::string& configuration, bool zipf, double seconds)> question;
+  std::function<double(double answer, double seconds)> seconds_per_row;
+  std::vector<std::vector<float>> rows, ways;  // see checked_rows.h; for each protocol
+  bool stops = false;                          // between its tries
 
   BenchChild& client() { return processes.back(); }
   double cpu_seconds() const {
@@ -83,21 +90,44 @@ struct Side {
   void set(Policy policy) const {
     for (const BenchChild& process : processes) set_policy(process.processes(), policy);
   }
-  Cost run(const std::string& configuration, bool zipf) {
+  void let_run(bool may_run) const {
+    for (const BenchChild& process : processes) embers::let_run(process.processes(), may_run);
+  }
+  Cost run(const std::string& configuration, bool zipf, double seconds) {
+    if (stops) let_run(true);
     const double cpu = cpu_seconds();
     const auto begin = BenchClock::now();
-    const double took = seconds_per_row(std::stod(client().ask(question(configuration, zipf))));
+    const double answer = std::stod(client().ask(question(configuration, zipf, seconds)));
+    const double took = seconds_per_row(answer, seconds);
     // CPU of a row: as much of the clock's time as of the work.
-    return {took, (cpu_seconds() - cpu) / seconds_since(begin) * took};
+    const Cost cost{took, (cpu_seconds() - cpu) / seconds_since(begin) * took};
+    if (stops) let_run(false);
+    return cost;
   }
 };
 
-void add(Contest& contest, Side& side, bool zipf = false) {
+void add(Contest& contest, Side& side, const double& seconds, bool zipf = false) {
   for (const std::string& configuration : side.configurations)
     add_with_policies(
         contest, side.name, configuration, [&side](Policy policy) { side.set(policy); },
-        [=, &side] { return side.run(configuration, zipf); });
+        [=, &side, &seconds] { return side.run(configuration, zipf, seconds); });
 }
+
+// While it lives, the side's processes run only in its turns.
+class StoppedBetween {
+ public:
+  explicit StoppedBetween(Side& side) : side_(side) { set(true); }
+  ~StoppedBetween() { set(false); }
+  StoppedBetween(const StoppedBetween&) = delete;
+  StoppedBetween& operator=(const StoppedBetween&) = delete;
+
+ private:
+  void set(bool stops) {
+    side_.stops = stops;
+    side_.let_run(!stops);
+  }
+  Side& side_;
+};
 
 std::string unix_path(const std::string& name) {
   return (std::filesystem::temp_directory_path() / fmt::format("embers-bench-{}-{}", ::getpid(), name))
@@ -108,7 +138,7 @@ std::string unix_path(const std::string& name) {
 
 // With its server in a process of its own, or in the client's.
 Side ours(const std::string& name, const Item& work, bool alone) {
-  Side side{name, {}, {"3 minibatches under way", "4 minibatches under way"}, {}, {}, {}};
+  Side side{name, {}, {"3 minibatches under way", "4 minibatches under way"}, {}, {}, {}, {}};
   const std::string rows = std::to_string(work.rows);
   std::string address = "local";
   if (!alone) {
@@ -118,57 +148,71 @@ Side ours(const std::string& name, const Item& work, bool alone) {
   }
   side.processes.push_back(BenchChild::part({"client", address, "adam", rows}));
   side.rows.push_back(numbers_in(side.client().ask(fmt::format("check-rows {}", work.rows))));
-  const auto minibatches = static_cast<size_t>(work.length.seconds * 1500);  // at 6 M rows a second
-  side.question = [=](const std::string& configuration, bool zipf) {
-    return fmt::format("train {} {} {}", minibatches, configuration[0], zipf ? "zipf" : "");
+  side.ways.push_back(numbers_in(side.client().ask(fmt::format("lap {} 3", work.lap()))));
+  const auto minibatches = [](double seconds) {
+    return static_cast<size_t>(seconds * 1500);  // at 6 M rows a second
   };
-  side.seconds_per_row = [=](double seconds) {
-    return seconds / static_cast<double>(minibatches * kBenchKeys);
+  side.question = [=](const std::string& configuration, bool zipf, double seconds) {
+    return fmt::format("train {} {} {}", minibatches(seconds), configuration[0], zipf ? "zipf" : "");
+  };
+  side.seconds_per_row = [=](double took, double seconds) {
+    return took / static_cast<double>(minibatches(seconds) * kBenchKeys);
   };
   return side;
 }
 
-Side sockets_only(const Item& work) {
+Side sockets_only() {
   const size_t keys = kBenchKeys, rows = kBenchKeys * kBenchDim / 2;  // words
   const std::string there = std::to_string(2 * keys + rows), back = std::to_string(rows);
   const std::string address = fmt::format("unix:@embers-bench-{}-sockets", ::getpid());
-  Side side{"limit_sockets_only", {}, {"2 trips under way"}, {}, {}, {}};
+  Side side{"limit_sockets_only", {}, {"2 trips under way"}, {}, {}, {}, {}};
   side.processes.push_back(BenchChild::part({"sockets", "blocking", address, there, back, "2"}));
   side.processes.push_back(
       BenchChild::part({"socket-client", "blocking", side.client().ready(), there, back, "2"}));
   side.client().ask("connect 4194304 65536");
-  const auto trips = static_cast<size_t>(work.length.seconds * 1000);
-  side.question = [=](const std::string&, bool) { return fmt::format("pull {}", trips); };
-  side.seconds_per_row = [=](double seconds) { return seconds / static_cast<double>(trips * kBenchKeys); };
+  const auto trips = [](double seconds) { return static_cast<size_t>(seconds * 1000); };
+  side.question = [=](const std::string&, bool, double seconds) {
+    return fmt::format("pull {}", trips(seconds));
+  };
+  side.seconds_per_row = [=](double took, double seconds) {
+    return took / static_cast<double>(trips(seconds) * kBenchKeys);
+  };
   return side;
 }
 
 // Questions of clients that work for a time, and answer with a rate.
-auto timed(double seconds) {
-  return [seconds](const std::string& configuration, bool zipf) {
-    return fmt::format("train {} {} {}", seconds, configuration, zipf ? "zipf" : "uniform");
-  };
+std::string timed(const std::string& configuration, bool zipf, double seconds) {
+  return fmt::format("train {} {} {}", seconds, configuration, zipf ? "zipf" : "uniform");
 }
-double of_rate(double rows_per_second) { return 1 / rows_per_second; }
+double of_rate(double rows_per_second, double) { return 1 / rows_per_second; }
 
 Side store(const std::string& kind, const std::string& options, const Item& work) {
   const std::string path = unix_path(kind);
   const uint64_t mb = (static_cast<uint64_t>(work.rows) * (kRowBytes + 256) >> 20) + 256;
-  Side side{kind, {}, {}, {}, of_rate, {}};
+  Side side{kind, {}, {}, timed, of_rate, {}, {}};
   for (const char* const connections : {"1", "2", "4"})
     for (const char* const chunk : {"128", "512", "4096"})
       for (const std::string_view protocol : store_protocols(kind))
         side.configurations.push_back(fmt::format("{} {} {}", connections, chunk, protocol));
   side.processes.push_back(start_store(kind, path, mb, options));
   side.processes.push_back(BenchChild::part({"store-client", kind, path, std::to_string(work.rows)}));
-  for (const std::string_view protocol : store_protocols(kind))
+  size_t first = 0;  // minibatch: each protocol has a lap of its own
+  for (const std::string_view protocol : store_protocols(kind)) {
     side.rows.push_back(numbers_in(side.client().ask(fmt::format("check {} {}", work.rows, protocol))));
-  side.question = timed(work.length.seconds);
+    side.ways.push_back(
+        numbers_in(side.client().ask(fmt::format("lap {} {} {}", first, work.lap(), protocol))));
+    first += work.lap();
+  }
   return side;
 }
 
+void check(Side& side, const Item& work) {
+  side.rows.push_back(numbers_in(side.client().ask(fmt::format("check {}", work.rows))));
+  side.ways.push_back(numbers_in(side.client().ask(fmt::format("lap {}", work.lap()))));
+}
+
 Side torch(const std::string& kind, const Item& work) {
-  Side side{"torch_" + kind, {}, {}, {}, of_rate, {}};
+  Side side{"torch_" + kind, {}, {}, timed, of_rate, {}, {}};
   const auto start = [&](const std::string& rank) {
     side.processes.push_back(
         BenchChild({"/usr/bin/env", kHugePages, "/usr/bin/python3", "-c", kTorchScript, kind,
@@ -182,16 +226,14 @@ Side torch(const std::string& kind, const Item& work) {
       for (const char* const depth : {"1", "2", "3"})
         if (remote || depth == std::string("1"))
           side.configurations.push_back(fmt::format("{} {} {}", depth, threads, adam));
-  side.rows.push_back(numbers_in(side.client().ask(fmt::format("check {}", work.rows))));
-  side.question = timed(work.length.seconds);
+  check(side, work);
   return side;
 }
 
 Side torch_fused(const Item& work) {
-  Side side{"torch_local", {}, {"1 1 fused", "1 2 fused"}, {}, of_rate, {}};
+  Side side{"torch_local", {}, {"1 1 fused", "1 2 fused"}, timed, of_rate, {}, {}};
   side.processes.push_back(BenchChild::part({"torch-local", std::to_string(work.rows)}));
-  side.rows.push_back(numbers_in(side.client().ask(fmt::format("check {}", work.rows))));
-  side.question = timed(work.length.seconds);
+  check(side, work);
   return side;
 }
 
@@ -227,10 +269,12 @@ struct Result {
 
 Result compare(Side& mine, Side& other, const Item& work, bool zipf = false) {
   Contest contest;
-  add(contest, mine, zipf);
-  add(contest, other, zipf);
+  double seconds = work.length.choosing;
+  add(contest, mine, seconds, zipf);
+  add(contest, other, seconds, zipf);
   contest.warm_up();
   contest.choose(work.length.tries);
+  seconds = work.length.seconds;
   contest.measure(work.length.rounds);
   Result result{{{"sides", contest.json()}}, contest.speed(mine.name, other.name)};
   result.report["ratio"] = result.speed.value;
@@ -278,6 +322,10 @@ int bench_storage(const BenchOptions& options) {
       for (const std::vector<float>& theirs : other->rows)
         check_equal("rows after a few steps of Adam", {mine.name, mine.rows.front()}, {other->name, theirs},
                     kRounding);
+      for (const std::vector<float>& theirs : other->ways)
+        check_equal("rows of minibatches after a lap", {mine.name, mine.ways.front()}, {other->name, theirs},
+                    kWayRounding);
+      const StoppedBetween stopped(*other);
       const Result even = compare(mine, *other, work), drawn = compare(mine, *other, work, true);
       report["peers"][peer.name][setup] = {{"uniform", even.report}, {"zipf", drawn.report}};
       uniform.push_back(even.speed);
@@ -289,14 +337,16 @@ int bench_storage(const BenchOptions& options) {
   }
   {
     fmt::print("limits\n");
-    Side sockets = sockets_only(work);
-    report["limit_sockets_only"] = compare(mine, sockets, work).report;
+    Side sockets = sockets_only();
+    const Result of_sockets = compare(mine, sockets, work);
+    report["limit_sockets_only"] = of_sockets.report;
+    report["limits"].push_back(limit("storage.sockets_only", of_sockets.speed));
   }
   mine.processes.end_all();
   fmt::print("without sockets\n");
   Side alone = ours("limit_without_sockets", work, true);
   Contest contest;
-  add(contest, alone);
+  add(contest, alone, work.length.seconds);
   contest.warm_up();
   contest.measure(work.length.rounds);
   report["limit_without_sockets"] = {{"sides", contest.json()},

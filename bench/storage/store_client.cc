@@ -46,11 +46,21 @@ class AdamClient {
         apply(kernel, value, checked_gradient(i));
       });
     }
+    return read(keys);
+  }
+  std::vector<float> read(KeySpan keys) {
     std::vector<float> rows;
     connection_->read(keys, keys.size(), [&](size_t, std::span<const float> value) {
       rows.insert(rows.end(), value.begin(), value.begin() + kBenchDim);
     });
     return rows;
+  }
+  std::vector<float> lap(const KeyMinibatches& minibatches, size_t first, size_t count) {
+    constexpr size_t kChunks[] = {128, 512, kBenchKeys};
+    for (size_t i = first; i < first + count; ++i) train(minibatches[i], kChunks[i % std::size(kChunks)]);
+    std::vector<float> ways;
+    for (size_t i = first; i < first + count; ++i) ways.push_back(way_of(read(minibatches[i])));
+    return ways;
   }
 
  private:
@@ -88,10 +98,12 @@ BenchChild start_store(const std::string& kind, const std::string& path, uint64_
 }
 
 std::vector<std::string> store_settings(const std::string& kind, int64_t rows) {
-  if (kind == "redis") return {"--io-threads 1", "--io-threads 2"};
+  if (kind == "redis")
+    return {"--io-threads 1", "--io-threads 2", "--io-threads 2 --io-threads-do-reads yes"};
   int hash_power = 16;
   while ((int64_t{1} << hash_power) < 2 * rows) ++hash_power;
-  const std::string hash = fmt::format("-R 1000 -o hashpower={}", hash_power);
+  const std::string hash =
+      fmt::format("-R 1000 -o hashpower={},no_lru_crawler,no_lru_maintainer", hash_power);
   return {"-t 2", "-t 1 " + hash, "-t 2 " + hash};
 }
 
@@ -119,6 +131,12 @@ void run_store_client(const std::vector<std::string>& words) {
       std::string protocol;
       in >> first >> protocol;
       return text_of(clients_of.at(protocol).front()->check_rows(first));
+    }
+    if (what == "lap") {
+      size_t first = 0, count = 0;
+      std::string protocol;
+      in >> first >> count >> protocol;
+      return text_of(clients_of.at(protocol).front()->lap(uniform, first, count));
     }
     double seconds = 0;
     size_t count = 1, chunk = kBenchKeys;

@@ -26,6 +26,17 @@ std::vector<float> check(LocalRows& table, int64_t first) {
   return {rows.begin(), rows.end()};
 }
 
+std::vector<float> lap(LocalRows& table, const KeyMinibatches& minibatches, size_t count,
+                       std::span<const float> gradients) {
+  for (size_t i = 0; i < count; ++i) {
+    table.pull(minibatches[i]);
+    table.push(minibatches[i], gradients);
+  }
+  std::vector<float> ways;
+  for (size_t i = 0; i < count; ++i) ways.push_back(way_of(table.pull(minibatches[i])));
+  return ways;
+}
+
 }  // namespace
 
 void serve_torch_local(const std::vector<std::string>& words) {
@@ -42,6 +53,11 @@ void serve_torch_local(const std::vector<std::string>& words) {
       int64_t first = 0;
       in >> first;
       return text_of(check(*table, first));
+    }
+    if (what == "lap") {
+      size_t count = 0;
+      in >> count;
+      return text_of(lap(*table, uniform, count, gradients));
     }
     double seconds = 0;
     uint32_t depth = 0, threads = 1;

@@ -2,7 +2,7 @@
 
 // What a torch user would write for `embers bench storage`, a child of harness/child.h. Arguments: "local" or
 // "rpc", rows, and for rpc the rank (1 is the server) and a port. Lines: "train SECONDS DEPTH THREADS
-// sparse|gathered uniform|zipf" -> rows/s; "check FIRST" -> numbers (checked_rows.h).
+// sparse|gathered uniform|zipf" -> rows/s; "check FIRST" and "lap N" -> numbers (checked_rows.h).
 namespace embers {
 
 inline constexpr char kTorchScript[] = R"py(
@@ -24,6 +24,7 @@ def make_table():
     state = optimizer.state[table.weight]
     for name, value in state.items():  # page faults now, not while it is timed
         state[name] = value.zero_() if torch.is_tensor(value) else 0
+    table.weight.data[:KEYS] = 0.5
 
 def sparse(ids, gradients):
     table.weight.grad = torch.sparse_coo_tensor(ids.unsqueeze(0), gradients, table.weight.shape)
@@ -71,7 +72,7 @@ def zipf():
     while True:
         yield from all
 
-def train_local(seconds, depth, adam, batches, gradient=torch.full((KEYS, DIM), 0.01)):
+def train_local(depth, adam, batches, until, gradient=torch.full((KEYS, DIM), 0.01)):
     done, begin = 0, time.perf_counter()
     for ids in batches:
         if adam == "sparse":
@@ -82,24 +83,28 @@ def train_local(seconds, depth, adam, batches, gradient=torch.full((KEYS, DIM), 
             pull(ids)
             gathered(ids, gradient)
         done += KEYS
-        if time.perf_counter() - begin >= seconds:
-            return done / (time.perf_counter() - begin)
+        if time.perf_counter() >= until:
+            break
+    return done / (time.perf_counter() - begin)
 
 # `depth` minibatches under way: the push of one overlaps the pull of the next.
-def train_rpc(seconds, depth, adam, batches, gradient=torch.full((KEYS, DIM), 0.01)):
+def train_rpc(depth, adam, batches, until, gradient=torch.full((KEYS, DIM), 0.01)):
+    pulls, pushes = [], []
     def start():
-        ids = next(batches)
-        return ids, rpc.rpc_async("server", pull, (ids,))
+        ids = next(batches, None)
+        if ids is not None:
+            pulls.append((ids, rpc.rpc_async("server", pull, (ids,))))
     done, begin = 0, time.perf_counter()
-    pulls, pushes = [start() for _ in range(depth)], []
-    while time.perf_counter() - begin < seconds:
+    for _ in range(depth):
+        start()
+    while pulls and time.perf_counter() < until:
         ids, future = pulls.pop(0)
         future.wait()
         pushes.append(rpc.rpc_async("server", push, (ids, gradient, adam)))
         if len(pushes) >= depth:
             pushes.pop(0).wait()
             done += KEYS
-        pulls.append(start())
+        start()
     elapsed = time.perf_counter() - begin
     for future in pushes:
         future.wait()
@@ -116,6 +121,13 @@ def check(first, push, pull):
         push(ids, gradient, "gathered" if step == 1 else "sparse")
     return " ".join("%.9g" % x for x in pull(ids).flatten().tolist())
 
+# As checked_rows.h: the first half with SparseAdam.
+def lap(count, train, pull, batches):
+    minibatches = [next(batches) for _ in range(count)]
+    train(1, "sparse", iter(minibatches[:count // 2]), float("inf"))
+    train(1, "gathered", iter(minibatches[count // 2:]), float("inf"))
+    return " ".join("%.9g" % ((0.5 - pull(ids).double()).mean().item() / LR) for ids in minibatches)
+
 def answer(train, push, pull):
     print("ready ", flush=True)
     batches = {"uniform": uniform(), "zipf": zipf()}
@@ -124,9 +136,12 @@ def answer(train, push, pull):
         if what == "check":
             print(check(int(words[0]), push, pull), flush=True)
             continue
+        if what == "lap":
+            print(lap(int(words[0]), train, pull, batches["uniform"]), flush=True)
+            continue
         seconds, depth, threads, adam, drawn = words
         use_threads(int(threads))
-        print(train(float(seconds), int(depth), adam, batches[drawn]), flush=True)
+        print(train(int(depth), adam, batches[drawn], time.perf_counter() + float(seconds)), flush=True)
 
 if kind == "local":
     make_table()

@@ -301,6 +301,14 @@ double BenchClient::train(size_t minibatches, size_t depth, bool zipf) {
   return seconds_since(begin);
 }
 
+std::vector<float> BenchClient::lap(size_t minibatches, size_t depth) {
+  const size_t first = next_;
+  train(minibatches, depth);
+  std::vector<float> ways;
+  for (size_t i = 0; i < minibatches; ++i) ways.push_back(way_of(rows_of(keys_[first + i])));
+  return ways;
+}
+
 // --- the process ---------------------------------------------------------------------------------
 
 void run_bench_client(const std::vector<std::string>& words) {
@@ -323,6 +331,7 @@ void run_bench_client(const std::vector<std::string>& words) {
     in >> count >> depth;
     if (what == "pull") return fmt::format("{}", client.pull(count));
     if (what == "pull-at") return fmt::format("{:.4f}", fmt::join(client.pull_at(rate, count).all(), " "));
+    if (what == "lap") return text_of(client.lap(count, depth));
     std::string drawn;
     in >> drawn;
     return fmt::format("{}", client.train(count, depth, drawn == "zipf"));

@@ -42,8 +42,9 @@ class BenchClient {
   // Pulls minibatches, takes their rows, and pushes gradients, `depth` minibatches at a time, with everything
   // that worker/ does for it. Returns seconds.
   double train(size_t minibatches, size_t depth, bool zipf = false);
-  // See checked_rows.h. To be asked before train().
+  // See checked_rows.h. To be asked before train(), in this order.
   std::vector<float> check_rows(int64_t first);
+  std::vector<float> lap(size_t minibatches, size_t depth);  // way_of() the rows of each
 
  private:
   class Puller;
@@ -65,7 +66,8 @@ class BenchClient {
 
 // The part "client ADDRESS|local OPTIMIZER ROWS [sockets]", the last where nothing may travel in shared
 // memory. Answers "set" (set_wire_rows), "check" with the checksums, "pull N" with its seconds, "pull-at RATE
-// N" with latencies in ms, "train N DEPTH [zipf]" with its seconds, "check-rows FIRST" with numbers.
+// N" with latencies in ms, "train N DEPTH [zipf]" with its seconds, "check-rows FIRST" and
+// "lap N DEPTH" with numbers.
 void run_bench_client(const std::vector<std::string>& words);
 
 }  // namespace embers

@@ -151,6 +151,7 @@ StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners>
         const auto acknowledged = [=] {
           if (--pushing->open > 0 || pushing->failed) return;
           work->times[StageTimes::kPush] = work->since_push.lap();
+          self->send(session, pushed_atom::value);
           report_done(self, master, session, work);
         };
         if (!work->evaluate && !work->refused) {

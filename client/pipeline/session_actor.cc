@@ -16,8 +16,9 @@ namespace {
 using beat_atom = caf::atom_constant<caf::atom("beat")>;
 using quit_atom = caf::atom_constant<caf::atom("quit")>;
 
-using SessionImpl = SessionActor::extend<caf::reacts_to<WorkPtr>, caf::reacts_to<StageFailure>,
-                                         caf::reacts_to<beat_atom>, caf::reacts_to<quit_atom>>;
+using SessionImpl =
+    SessionActor::extend<caf::reacts_to<pushed_atom>, caf::reacts_to<WorkPtr>, caf::reacts_to<StageFailure>,
+                         caf::reacts_to<beat_atom>, caf::reacts_to<quit_atom>>;
 
 constexpr auto kLeave = std::chrono::seconds(2);
 
@@ -39,6 +40,7 @@ struct SessionState {
   std::deque<WorkPtr> ready;         // read, not yet in the pipeline
   uint32_t reading = 0;
   uint32_t in_pipeline = 0;  // from pull to done
+  uint32_t unpushed = 0;     // of these, before their push is answered: they hold a credit
   bool lease_pending = false;
   bool draws = false;              // window: a lease is to be asked for
   uint64_t last_lease = 0;         // received
@@ -236,7 +238,7 @@ struct SessionState {
     if (config->window > 0) return true;  // what was drawn, was asked for
     const auto& training = config->job.training;
     const bool more = training.prefetch > 0 && training.mode != job::Mode::kSync;
-    return reading + ready.size() + in_pipeline <= training.prefetch + (more ? 1 : 0);
+    return reading + ready.size() + unpushed <= training.prefetch + (more ? 1 : 0);
   }
 
   void request_lease() {
@@ -307,8 +309,19 @@ struct SessionState {
 
   // What was never pulled needs no place in the pipeline.
   void give_back(const WorkPtr& work) {
-    ++in_pipeline;
+    enter_pipeline();
     self->send(pipeline.back(), work);
+  }
+
+  void enter_pipeline() {
+    ++in_pipeline;
+    ++unpushed;
+  }
+
+  // The next pull need not wait until the master knows, too.
+  void pushed() {
+    --unpushed;
+    feed();
   }
 
   void give_back_unread() {
@@ -321,8 +334,8 @@ struct SessionState {
 
   void feed() {
     if (moving) return;
-    while (!ready.empty() && in_pipeline <= config->job.training.prefetch) {
-      ++in_pipeline;
+    while (!ready.empty() && unpushed <= config->job.training.prefetch) {
+      enter_pipeline();
       ++pulls;
       ready.front()->origin.map_version = owners->map.version;
       self->send(puller, ready.front());
@@ -522,6 +535,7 @@ SessionImpl::behavior_type session_behavior(SessionState::Self self,
       },
       [&state](give_back_atom) { state.give_back_unread(); },
       [&state](begin_work_atom, const WorkPtr& work) { state.begin(work); },
+      [&state](pushed_atom) { state.pushed(); },
       [&state](const WorkPtr& work) { state.returned(work); },
       [&state](const StageFailure& f) { state.stage_failed(f); },
       [&state](beat_atom) { state.heartbeat(); },

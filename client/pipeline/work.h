@@ -89,8 +89,11 @@ struct StageFailure {
 
 // Every stage: takes a work, sends it on to the next.
 using StageActor = caf::typed_actor<caf::reacts_to<WorkPtr>>;
-// The session as its stages see it: a finished work comes back, or a failure.
-using StageOwner = caf::typed_actor<caf::reacts_to<WorkPtr>, caf::reacts_to<StageFailure>>;
+// The session as its stages see it: each work's push is answered, or it has none; then the work comes back,
+// once the master knows. Or a failure.
+using pushed_atom = caf::atom_constant<caf::atom("pushed")>;
+using StageOwner =
+    caf::typed_actor<caf::reacts_to<pushed_atom>, caf::reacts_to<WorkPtr>, caf::reacts_to<StageFailure>>;
 
 // Where rows live: what every stage that talks to owners needs. Constant.
 struct Owners {

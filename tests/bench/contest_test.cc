@@ -90,6 +90,23 @@ TEST(Contest, OfManyConfigurationsTheBestThreeAreTriedAgain) {
             (nlohmann::json{{"lucky", 5.0}, {"slow", 8.0}, {"fast", 2.0}, {"other", 3.0}}));
 }
 
+TEST(Contest, TheThriftiestMayGoOnBesideTheFastest) {
+  std::vector<std::string> order;
+  Contest contest;
+  for (const double seconds : {2, 3, 4, 5, 6})  // and 10 less so many CPU seconds
+    contest.add("a", std::to_string(int(seconds)), noting(order, "", {seconds}));
+  contest.add("b", "fast and thrifty", [] { return Cost{1, 1}; });
+  contest.add("b", "other", [] { return Cost{2, 2}; });
+  contest.choose(1, true);
+  contest.measure(1);
+  EXPECT_EQ(contest.seconds("a").value, 2);
+  EXPECT_EQ(contest.cpu_seconds("a").value, 8);
+  EXPECT_EQ(contest.thrift("a", "b").value, 0.25);
+  order.clear();
+  contest.measure(1);
+  EXPECT_EQ(order.size(), 2) << "of a; b has one left";
+}
+
 TEST(Contest, ASideStandsForItsFastestConfiguration) {
   std::vector<std::string> order;
   Contest contest;

@@ -24,7 +24,8 @@ inline StageActor::behavior_type collector(StageActor::pointer, std::shared_ptr<
 }
 
 inline StageOwner::behavior_type note_failures(StageOwner::pointer, std::shared_ptr<Failures> failures) {
-  return {[](const WorkPtr&) {}, [failures](const StageFailure& f) { failures->push_back(f); }};
+  return {[](pushed_atom) {}, [](const WorkPtr&) {},
+          [failures](const StageFailure& f) { failures->push_back(f); }};
 }
 
 }  // namespace embers::testing_support
