@@ -11,6 +11,9 @@ namespace embers::storage {
 namespace {
 
 constexpr size_t kKeysAhead = 24;  // how far ahead insertions prefetch buckets
+// Where rows are a cache line, those that were just found may come from memory while others are searched. In
+// larger tables, that takes as long as it saves: both wait for the tables of pages.
+constexpr size_t kLineFloats = 16, kFewBytes = size_t{1} << 30;
 
 }  // namespace
 
@@ -252,11 +255,15 @@ uint64_t MemoryTable::resident_bytes() const {
 void MemoryTable::find_all(KeysView keys) {
   const size_t n = keys.size();
   index_.settle((n + 15) / 16);
-  rows_.resize(n);
   places_.resize(n);
   hash_all(keys);
+  if (kind_ == KeyKind::kInt64) {
+    const bool prefetch = format_.floats() <= kLineFloats && slabs_.bytes() <= kFewBytes;
+    return index_.find_all(hashes_, slabs_, places_, prefetch);
+  }
+  rows_.resize(n);
   index_.find_all(hashes_, rows_);
-  if (kind_ == KeyKind::kBytes) compare_keys(keys);
+  compare_keys(keys);
   for (size_t i = 0; i < n; ++i) places_[i] = rows_[i] == RowIndex::kNone ? nullptr : slabs_.row(rows_[i]);
 }
 

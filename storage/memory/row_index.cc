@@ -1,6 +1,7 @@
 #include "storage/memory/row_index.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace embers::storage {
 
@@ -14,8 +15,9 @@ constexpr uint64_t kMovesAhead = 16;  // buckets between prefetching a bucket's 
 
 }  // namespace
 
-template <uint32_t (RowBucket::*matches)(uint64_t) const>
-EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows) {
+template <auto matches, class Found>
+EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, Found* found,
+                                             const Where& where) {
   constexpr size_t kPlaces = 32;
   static_assert(kPlaces > kAhead);
   const RowBucket* homes[kPlaces];
@@ -26,10 +28,12 @@ EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, u
   const auto look = [&](size_t i) __attribute__((always_inline)) {
     const RowBucket& bucket = *homes[i % kPlaces];
     if (const uint32_t hits = (bucket.*matches)(hash[i]); hits != 0) [[likely]] {
-      rows[i] = bucket.row_at(static_cast<uint32_t>(__builtin_ctz(hits)));
+      where.set(found[i], bucket.row_at(static_cast<uint32_t>(__builtin_ctz(hits))));
+      if constexpr (std::is_pointer_v<Found>)
+        if (where.prefetch) __builtin_prefetch(found[i], 0, 2);
       return;
     }
-    rows[i] = kNone;
+    where.set(found[i], kNone);
     if (bucket.node() != 0) elsewhere[left++] = static_cast<uint32_t>(i);
   };
   for (size_t i = 0; i < n; ++i) {
@@ -43,27 +47,33 @@ EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, u
 }
 
 #if defined(EMBERS_AVX512)
-EMBERS_AVX512 size_t RowIndex::find_at_homes_avx512(std::span<const uint64_t> hashes, uint32_t* rows) {
-  return find_at_homes<&RowBucket::matches_avx512>(hashes, rows);
+template <class Found>
+EMBERS_AVX512 size_t RowIndex::find_at_homes_avx512(std::span<const uint64_t> hashes, Found* found,
+                                                    const Where& where) {
+  return find_at_homes<&RowBucket::matches_avx512>(hashes, found, where);
 }
 #endif
 
-void RowIndex::find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512) {
+template <class Found>
+void RowIndex::find_all(std::span<const uint64_t> hashes, Found* found, const Where& where, bool avx512) {
   elsewhere_.resize(hashes.size() + 1);
 #if defined(EMBERS_AVX512)
-  const size_t left = avx512 ? find_at_homes_avx512(hashes, rows.data())
-                             : find_at_homes<&RowBucket::matches>(hashes, rows.data());
+  const size_t left = avx512 ? find_at_homes_avx512(hashes, found, where)
+                             : find_at_homes<&RowBucket::matches>(hashes, found, where);
 #else
   static_cast<void>(avx512);
-  const size_t left = find_at_homes<&RowBucket::matches>(hashes, rows.data());
+  const size_t left = find_at_homes<&RowBucket::matches>(hashes, found, where);
 #endif
   const auto hash = [&](size_t t) { return hashes[elsewhere_[t]]; };
   for (size_t turn = 0; turn < left + 2 * kNodesAhead; ++turn) {
     if (turn < left) prefetch(hash(turn));
     if (const size_t t = turn - kNodesAhead; t < left) nodes_.prefetch(data_[home(hash(t))].node());
-    if (const size_t t = turn - 2 * kNodesAhead; t < left) rows[elsewhere_[t]] = find(hash(t));
+    if (const size_t t = turn - 2 * kNodesAhead; t < left) where.set(found[elsewhere_[t]], find(hash(t)));
   }
 }
+
+template void RowIndex::find_all(std::span<const uint64_t>, uint32_t*, const Where&, bool);
+template void RowIndex::find_all(std::span<const uint64_t>, float**, const Where&, bool);
 
 void RowIndex::put_in_node(RowBucket& home, uint64_t hash, uint32_t row) {
   if (home.node() == 0 || nodes_[home.node()].count == RowNode::kCells)

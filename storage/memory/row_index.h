@@ -9,6 +9,7 @@
 #include "storage/memory/pages.h"
 #include "storage/memory/row_bucket.h"
 #include "storage/memory/row_nodes.h"
+#include "storage/memory/row_slabs.h"
 
 namespace embers::storage {
 
@@ -42,7 +43,15 @@ class RowIndex {
 
   // Writes rows[i], the row of hashes[i] or kNone; of several cells with a byte string's hash it is the
   // first. Faster than find() for each, because requests to memory go out ahead.
-  void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512 = has_avx512());
+  void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512 = has_avx512()) {
+    find_all(hashes, rows.data(), Where(), avx512);
+  }
+  // Writes places[i], where that row lies in these slabs, or nullptr. `prefetch`: the first line of each row
+  // is asked for, into the second-level cache.
+  void find_all(std::span<const uint64_t> hashes, const RowSlabs& slabs, std::span<float*> places,
+                bool prefetch, bool avx512 = has_avx512()) {
+    find_all(hashes, places.data(), Where{&slabs, prefetch}, avx512);
+  }
 
   // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
   template <class Same>
@@ -92,9 +101,19 @@ class RowIndex {
   bool small_at(uint64_t bucket) const { return buckets_at(bucket) < RowBucket::kLarge; }
   // find_all() without what is in nodes: returns how many numbers it has put into elsewhere_, those of hashes
   // that may be in nodes.
-  template <uint32_t (RowBucket::*matches)(uint64_t) const>
-  size_t find_at_homes(std::span<const uint64_t> hashes, uint32_t* rows);
-  size_t find_at_homes_avx512(std::span<const uint64_t> hashes, uint32_t* rows);
+  struct Where {
+    const RowSlabs* slabs = nullptr;
+    bool prefetch = false;
+    void set(uint32_t& found, uint32_t row) const { found = row; }
+    void set(float*& found, uint32_t row) const { found = row == kNone ? nullptr : slabs->row(row); }
+  };
+  // Found: uint32_t, rows, or float*, their places.
+  template <class Found>
+  void find_all(std::span<const uint64_t> hashes, Found* found, const Where& where, bool avx512);
+  template <auto matches, class Found>
+  size_t find_at_homes(std::span<const uint64_t> hashes, Found* found, const Where& where);
+  template <class Found>
+  size_t find_at_homes_avx512(std::span<const uint64_t> hashes, Found* found, const Where& where);
   template <class Same>
   uint32_t find_in_nodes(uint32_t node, uint64_t hash, const Same& same) const;
   // The caller has reserved a node.

@@ -30,6 +30,7 @@ class RowSlabs {
   // A new row, all zeros. Throws std::bad_alloc, but not after reserve().
   float* append();
   uint32_t rows() const { return rows_; }
+  size_t bytes() const { return slabs_.size() * slab_bytes_; }
   // How many rows, this one included, lie in one piece from `number` on; some may not exist yet.
   uint32_t contiguous(uint32_t number) const { return rows_per_slab_ - number % rows_per_slab_; }
 
