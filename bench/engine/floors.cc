@@ -14,22 +14,22 @@ namespace {
 constexpr size_t kLine = 64;          // bytes
 constexpr uint64_t kIndexBytes = 16;  // a row
 
-template <size_t floats>
+template <size_t floats, bool index>
 EMBERS_PREFETCHES void prefetch(const Place& place) {
-  __builtin_prefetch(place.line);
+  if constexpr (index) __builtin_prefetch(place.line);
   if constexpr (floats > 0)
     for (size_t f = 0; f < floats; f += kLine / sizeof(float)) __builtin_prefetch(place.row + f);
 }
 
 // Uses each place, `ahead` places after having prefetched it.
-template <size_t floats, class Use>
+template <size_t floats, bool index, class Use>
 EMBERS_INLINE unsigned use_all(std::span<const Place> places, size_t ahead, const Use& use) {
   unsigned sum = 0;
   const size_t n = places.size(), first = std::min(ahead, n);
-  for (size_t i = 0; i < first; ++i) prefetch<floats>(places[i]);
+  for (size_t i = 0; i < first; ++i) prefetch<floats, index>(places[i]);
   for (size_t i = 0; i < n; ++i) {
-    if (i + ahead < n) prefetch<floats>(places[i + ahead]);
-    sum += static_cast<unsigned>(*places[i].line);
+    if (i + ahead < n) prefetch<floats, index>(places[i + ahead]);
+    if constexpr (index) sum += static_cast<unsigned>(*places[i].line);
     use(i);
   }
   return sum;
@@ -37,31 +37,30 @@ EMBERS_INLINE unsigned use_all(std::span<const Place> places, size_t ahead, cons
 
 template <size_t dim>
 EMBERS_INLINE unsigned pull(std::span<const Place> places, size_t ahead, float* out) {
-  return use_all<dim>(places, ahead,
-                      [&](size_t i) { std::memcpy(out + i * dim, places[i].row, dim * sizeof(float)); });
+  return use_all<dim, true>(
+      places, ahead, [&](size_t i) { std::memcpy(out + i * dim, places[i].row, dim * sizeof(float)); });
 }
 
 template <size_t dim, bool spread>
 EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, const float* grads) {
   constexpr size_t kFloats = std::min(dim, kLine / sizeof(float));  // at a time
+  constexpr size_t kAtOnce = spread ? 0 : 3 * dim;
   const size_t n = places.size();
-  return use_all < spread ? 0
-                          : 3 * dim > (
-                                          places, ahead, [&](size_t i) __attribute__((always_inline)) {
-                                            const float* const next = places[std::min(i + ahead, n - 1)].row;
-                                            float* __restrict row = places[i].row;
-                                            const float* __restrict grad = grads + i * dim;
-                                            for (size_t begin = 0; begin < dim; begin += kFloats) {
-                                              if (spread)
-                                                for (size_t part = 0; part < 3; ++part)
-                                                  __builtin_prefetch(next + part * dim + begin);
-                                              for (size_t k = begin; k < begin + kFloats; ++k) {
-                                                row[dim + k] += (grad[k] - row[dim + k]) * 0.1f;
-                                                row[2 * dim + k] += (grad[k] - row[2 * dim + k]) * 0.001f;
-                                                row[k] -= 1e-6f * row[dim + k];
-                                              }
-                                            }
-                                          });
+  const auto change = [&](size_t i) __attribute__((always_inline)) {
+    const float* const next = places[std::min(i + ahead, n - 1)].row;
+    float* __restrict row = places[i].row;
+    const float* __restrict grad = grads + i * dim;
+    for (size_t begin = 0; begin < dim; begin += kFloats) {
+      if (spread)
+        for (size_t part = 0; part < 3; ++part) __builtin_prefetch(next + part * dim + begin);
+      for (size_t k = begin; k < begin + kFloats; ++k) {
+        row[dim + k] += (grad[k] - row[dim + k]) * 0.1f;
+        row[2 * dim + k] += (grad[k] - row[2 * dim + k]) * 0.001f;
+        row[k] -= 1e-6f * row[dim + k];
+      }
+    }
+  };
+  return use_all<kAtOnce, false>(places, ahead, change);
 }
 
 template <size_t dim>

@@ -9,7 +9,8 @@
 #include "storage/memory/pages.h"
 
 // The limits of embers bench engine: the least that any store must do for a minibatch, one random cache line
-// a key for an index, and the rows themselves. Where these are is known beforehand; nothing is searched.
+// a key for an index, which a push may do without that has kept where its pull found the rows, and the rows
+// themselves. Where these are is known beforehand; nothing is searched.
 namespace embers {
 
 // A key's row, and its line of an index.
@@ -37,8 +38,9 @@ class Places {
 // Copy the rows to out[places.size() x dim]. Dims 4, 16, 64 and 128. Returns a sum that no compiler can leave
 // out.
 unsigned pull_floor(std::span<const Place> places, size_t dim, size_t ahead, float* out);
-// Read and write row and both slots, read grads[places.size() x dim]. The same dims. spread: a row's lines
-// are prefetched one after another, between the lines of the row that is worked on, and not all at once.
+// Read and write row and both slots, read grads[places.size() x dim], without an index. The same dims.
+// spread: a row's lines are prefetched one after another, between the lines of the row that is worked on, and
+// not all at once.
 unsigned push_floor(std::span<const Place> places, size_t dim, size_t ahead, bool spread, const float* grads);
 
 }  // namespace embers

@@ -57,45 +57,38 @@ struct Percentiles {
   }
 };
 
-Percentiles insertions(uint64_t rows) {
-  Percentiles all;
-  for (size_t i = 0; i < kFillings; ++i) {
-    warm_memory(table_bytes(rows, 16, true));
-    Latencies latencies;
-    for (const double seconds : Engine(16, true).fill(rows)) latencies.add(1e3 * seconds);
-    all.add(latencies);
-  }
-  return all;
+Latencies insertions(uint64_t rows) {
+  warm_memory(table_bytes(rows, 16, true));
+  Latencies latencies;
+  for (const double seconds : Engine(16, true).fill(rows)) latencies.add(1e3 * seconds);
+  return latencies;
 }
 
-Percentiles bare_faults(uint64_t bytes) {
-  Percentiles all;
-  for (size_t i = 0; i < kFillings; ++i) {
-    warm_memory(bytes);
-    const storage::Pages pages(bytes, true);
-    Latencies latencies;
-    for (size_t at = 0; at < pages.size(); at += storage::kHugePage) {
-      const auto begin = BenchClock::now();
-      pages.data()[at] = std::byte{1};
-      latencies.add(1e3 * seconds_since(begin));
-    }
-    all.add(latencies);
+Latencies bare_faults(uint64_t bytes) {
+  warm_memory(bytes);
+  const storage::Pages pages(bytes, true);
+  Latencies latencies;
+  for (size_t at = 0; at < pages.size(); at += storage::kHugePage) {
+    const auto begin = BenchClock::now();
+    pages.data()[at] = std::byte{1};
+    latencies.add(1e3 * seconds_since(begin));
   }
-  return all;
+  return latencies;
 }
 
 }  // namespace
 
 InsertionLatency measure_insertion_latency(uint64_t rows) {
-  const Percentiles page = bare_faults(table_bytes(rows, 16, true));
-  page.print("a bare fault of a huge page");
-  const Percentiles idle = insertions(rows);
-  idle.print("64 rows, the other core idle");
-  Percentiles busy;
-  {
+  Percentiles page, idle, busy;
+  for (size_t i = 0; i < kFillings;
+       ++i) {  // in turns: a hypervisor that has taken memory back gives it slowly
+    page.add(bare_faults(table_bytes(rows, 16, true)));
+    idle.add(insertions(rows));
     const BusyCore other;
-    busy = insertions(rows);
+    busy.add(insertions(rows));
   }
+  page.print("a bare fault of a huge page");
+  idle.print("64 rows, the other core idle");
   busy.print("64 rows, the other core busy");
   const auto worse = [&](std::vector<double> Percentiles::*of) {
     return most(std::vector{median_estimate(idle.*of), median_estimate(busy.*of)});

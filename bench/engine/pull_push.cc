@@ -16,7 +16,8 @@ using Json = nlohmann::json;
 constexpr size_t kCheckedPushes = 16;  // minibatches
 constexpr double kFarther = 1e-6;      // rows of 0.5 that Adam has changed by a thousandth
 constexpr size_t kTries = 2;  // of each distance, with a part of the minibatches, before the best one goes on
-constexpr size_t kChoosing = 512;  // minibatches, at most
+constexpr size_t kChoosing = 512;   // minibatches, at most
+constexpr size_t kCopiedAhead = 8;  // where a floor's pull does not count
 
 std::vector<float> rows_at(std::span<const Place> places, size_t floats) {
   std::vector<float> all;
@@ -70,24 +71,29 @@ struct Used {
   Minibatches now() const { return all.first(count); }
 };
 
-// Adds a side's configurations of one way, one for each distance.
-void add_floor(Contest& contest, const std::string& side, const std::string& way, const Used& used,
-               const Places& places,
-               const std::function<unsigned(std::span<const Place>, size_t ahead)>& floor) {
-  for (const size_t ahead : kDistances)
-    contest.add(side, fmt::format("{} ahead{}", ahead, way), [&, floor, ahead] {
-      volatile unsigned sink = 0;
-      const double begin = cpu_seconds_of_this_thread();
-      for (size_t b = 0; b < used.count; ++b) sink = sink + floor(places[b], ahead);
-      return Cost{(cpu_seconds_of_this_thread() - begin) / static_cast<double>(used.keys)};
-    });
-}
-
-Contest::Try timed(const Used& used, const std::function<void(Minibatches)>& run) {
+// Does something with each minibatch that is used.
+Contest::Try timed(const Used& used, const std::function<void(size_t minibatch)>& run) {
   return [&used, run] {
     const double begin = cpu_seconds_of_this_thread();
-    run(used.now());
+    for (size_t b = 0; b < used.count; ++b) run(b);
     return Cost{(cpu_seconds_of_this_thread() - begin) / static_cast<double>(used.keys)};
+  };
+}
+
+// As in a job: each minibatch is pulled, and pushed when some more have been pulled. Only pushes count.
+Contest::Try timed_pushes(const Used& used, const std::function<void(size_t minibatch)>& pull,
+                          const std::function<void(size_t minibatch)>& push) {
+  constexpr size_t kUnderWay = 3;
+  return [&used, pull, push] {
+    double seconds = 0;
+    for (size_t b = 0; b < used.count + kUnderWay; ++b) {
+      if (b < used.count) pull(b);
+      if (b < kUnderWay) continue;
+      const double begin = cpu_seconds_of_this_thread();
+      push(b - kUnderWay);
+      seconds += cpu_seconds_of_this_thread() - begin;
+    }
+    return Cost{seconds / static_cast<double>(used.keys)};
   };
 }
 
@@ -101,17 +107,24 @@ PullPush measure_pull_push(Engine& engine, const PullPushPoint& point, size_t co
   if (point.push) check_pushes(engine, batches, places);
   Contest contest;
   Used used(batches);
-  contest.add("pull", "", timed(used, [&](Minibatches some) { engine.pull(some); }));
-  add_floor(contest, "pull_floor", "", used, places, [&](std::span<const Place> some, size_t ahead) {
-    return pull_floor(some, dim, ahead, engine.out.data());
-  });
+  volatile unsigned sink = 0;
+  const auto pull = [&](size_t b) { engine.pull(Minibatches(batches).subspan(b, 1)); };
+  const auto push = [&](size_t b) { engine.push(Minibatches(batches).subspan(b, 1), 1e-6); };
+  const auto copy = [&](size_t ahead) {
+    return [&, ahead](size_t b) { sink = sink + pull_floor(places[b], dim, ahead, engine.out.data()); };
+  };
+  contest.add("pull", "", timed(used, pull));
+  for (const size_t ahead : kDistances)
+    contest.add("pull_floor", fmt::format("{} ahead", ahead), timed(used, copy(ahead)));
   if (point.push) {
-    contest.add("push", "", timed(used, [&](Minibatches some) { engine.push(some, 1e-6); }));
+    contest.add("push", "", timed_pushes(used, pull, push));
+    contest.add("push_without_pull", "", timed(used, push));
     for (const bool spread : {false, true})
-      add_floor(contest, "push_floor", spread ? ", line by line" : "", used, places,
-                [&, spread](std::span<const Place> some, size_t ahead) {
-                  return push_floor(some, dim, ahead, spread, engine.grads.data());
-                });
+      for (const size_t ahead : kDistances)
+        contest.add("push_floor", fmt::format("{} ahead{}", ahead, spread ? ", line by line" : ""),
+                    timed_pushes(used, copy(kCopiedAhead), [&, ahead, spread](size_t b) {
+                      sink = sink + push_floor(places[b], dim, ahead, spread, engine.grads.data());
+                    }));
   }
   used.use(kChoosing);
   contest.choose(kTries);
@@ -138,7 +151,12 @@ PullPush measure_pull_push(Engine& engine, const PullPushPoint& point, size_t co
     return ratio;
   };
   result.pull_vs_floor = note("pull");
-  if (point.push) result.push_vs_floor = note("push");
+  if (point.push) {
+    result.push_vs_floor = note("push");
+    const double searching = contest.seconds("push_without_pull").value * 1e9;
+    result.report["push_without_pull_ns"] = searching;
+    fmt::print(" {:7.1f}", searching);
+  }
   fmt::print("\n");
   std::fflush(stdout);
   return result;

@@ -41,6 +41,7 @@ using storage::UpdateKernel;
 
 constexpr int64_t kRows = 10'000;  // of each column
 constexpr int64_t kMostIds = 20;
+constexpr size_t kLineFloats = 16;
 constexpr double kFarther = 1e-4;            // results that differ by more are an error
 constexpr double kLossFarther = 1e-3;        // so are losses, which Adam's first steps drive apart
 constexpr size_t kHeap = size_t{960} << 20;  // that is in huge pages
@@ -137,6 +138,7 @@ struct Computed {
 class Embeddings {
  public:
   virtual ~Embeddings() = default;
+  virtual void prepare(const TrainingMinibatch&) {}  // before it is timed
   virtual void forward(const TrainingMinibatch& m) = 0;
   virtual std::vector<DensePart::Block> deep() const = 0;
   virtual std::vector<DensePart::Block> wide() const = 0;
@@ -315,7 +317,14 @@ class Known final : public Embeddings {
   // For each minibatch, in the order in which they lie from `first` on, what another way came to.
   Known(Tables& tables, const TrainingMinibatch* first, std::vector<std::vector<Computed>> known)
       : tables_(tables), first_(first), known_(std::move(known)) {}
-  void forward(const TrainingMinibatch& m) override { now_ = &known_.at(static_cast<size_t>(&m - first_)); }
+  // A lookup leaves in the caches what it has just written.
+  void prepare(const TrainingMinibatch& m) override {
+    now_ = &known_.at(static_cast<size_t>(&m - first_));
+    for (const Computed& c : *now_)
+      for (const std::span<const float> written : {std::span(c.gradient), std::span(c.output)})
+        for (size_t i = 0; i < written.size(); i += kLineFloats) read_ = written[i];
+  }
+  void forward(const TrainingMinibatch&) override {}
   std::vector<DensePart::Block> deep() const override {
     std::vector<DensePart::Block> all;
     for (size_t g = 0; g < tables_.groups.size(); ++g)
@@ -341,6 +350,7 @@ class Known final : public Embeddings {
   const TrainingMinibatch* const first_;
   const std::vector<std::vector<Computed>> known_;
   const std::vector<Computed>* now_ = nullptr;
+  volatile float read_ = 0;
 };
 
 // Gradients for a comparison: they depend on the example and the place among all columns, whatever the
@@ -391,6 +401,7 @@ class Side {
 
   StageTimes step(Embeddings& embeddings, const TrainingMinibatch& m) {
     std::array<BenchClock::time_point, 5> at;
+    embeddings.prepare(m);
     at[0] = BenchClock::now();
     embeddings.forward(m);
     at[1] = BenchClock::now();
@@ -569,6 +580,7 @@ class Comparison {
     for (const TrainingMinibatch& m : minibatches_) {
       std::vector<Computed> first, computed;
       for (const Way& way : ways_) {
+        way.embeddings->prepare(m);
         way.embeddings->forward(m);
         way.embeddings->backward(GivenGradients(*way.embeddings));
         computed = way.embeddings->computed();

@@ -18,6 +18,7 @@
 // processes of the peer are stopped if it is not the peer's: those of torch.distributed.rpc poll for messages
 // without a pause. Limits: embers' actors in one process, without a socket; and blocking
 // sockets that move the bytes of a pull and a push, and nothing else.
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,8 +43,9 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kRowBytes = 3 * kBenchDim * sizeof(float);
 constexpr double kRounding = 1e-5;  // torch's Adam divides where ours multiplies
-// For programs with glibc's malloc: what is large lies in huge pages.
-constexpr char kHugePages[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+// For torch: what is large lies in huge pages, with glibc's malloc and with the one that embers has.
+constexpr char kGlibc[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+constexpr char kMimalloc[] = "libmimalloc.so.2";
 
 constexpr double kWayRounding = 1e-4;  // of way_of(): a row of 4096 that was left out changes it by 2e-4
 
@@ -211,12 +213,23 @@ void check(Side& side, const Item& work) {
   side.ways.push_back(numbers_in(side.client().ask(fmt::format("lap {}", work.lap()))));
 }
 
-Side torch(const std::string& kind, const Item& work) {
+// Which malloc: a setup's name, empty for glibc's.
+Side torch(const std::string& kind, const std::string& malloc, const Item& work) {
   Side side{"torch_" + kind, {}, {}, timed, of_rate, {}, {}};
+  std::vector<std::string> words{"/usr/bin/env"};
+  if (malloc.empty()) {
+    words.emplace_back(kGlibc);
+  } else {
+    if (::dlopen(kMimalloc, RTLD_LAZY) == nullptr) fail(ErrorCode::kInvalid, "there is no {}", kMimalloc);
+    words.insert(words.end(), {fmt::format("LD_PRELOAD={}", kMimalloc), "MIMALLOC_LARGE_OS_PAGES=1"});
+  }
+  for (const std::string& word : {std::string("/usr/bin/python3"), std::string("-c"),
+                                  std::string(kTorchScript), kind, std::to_string(work.rows)})
+    words.push_back(word);
   const auto start = [&](const std::string& rank) {
-    side.processes.push_back(
-        BenchChild({"/usr/bin/env", kHugePages, "/usr/bin/python3", "-c", kTorchScript, kind,
-                    std::to_string(work.rows), rank, std::to_string(20000 + ::getpid() % 20000)}));
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {rank, std::to_string(20000 + ::getpid() % 20000)});
+    side.processes.push_back(BenchChild(all));
   };
   const bool remote = kind == "rpc";
   if (remote) start("1");
@@ -252,12 +265,14 @@ std::vector<Peer> peers(int64_t rows) {
     return peer;
   };
   const auto of_torch = [](const std::string& kind) {
-    return std::pair{std::string(), [=](const Item& work) { return torch(kind, work); }};
+    Peer peer{"torch_" + kind, kind == "rpc" ? 5 : 1.5, {}};
+    for (const std::string malloc : {"", "mimalloc"})
+      peer.setups.emplace_back(malloc, [=](const Item& work) { return torch(kind, malloc, work); });
+    return peer;
   };
-  return {of_store("redis"),
-          of_store("memcached"),
-          {"torch_rpc", 5, {of_torch("rpc")}},
-          {"torch_local", 1.5, {of_torch("local"), {"fused", torch_fused}}}};
+  Peer local = of_torch("local");
+  local.setups.emplace_back("fused", torch_fused);
+  return {of_store("redis"), of_store("memcached"), of_torch("rpc"), local};
 }
 
 // --- contests --------------------------------------------------------------------------------------------
