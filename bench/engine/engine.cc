@@ -3,15 +3,14 @@
 // Minibatches of 4096 keys (repeats left out) of a table with Adam's slots, 2048 of them; dim 16, 64, 128;
 // keys uniform, or Zipf with exponent 1.05; keys are shuffled over the rows.
 //   pull    find the rows and copy them out; floor: copy as many rows from known places
-//   push    apply Adam to rows that were pulled three minibatches before, as in a job (pushes without a pull
-//   are
-//           reported, too); floor: read and write row, m and v at known places, after copies of the same rows
+//   push    apply Adam to rows that were pulled three minibatches before; floor: read and write row, m and v
+//           at known places, after copies of the same rows. Pushes without a pull are reported, too
 //   insert  find or create, copy first values; peer: an abseil map with slabs, huge pages and prefetch
 // Floors touch the same bytes of the same memory, and of a pull one random cache line a key for the index,
-// prefetched; the best of six prefetch distances counts. Pull and push count CPU seconds of the thread, insertion also
-// those of the thread that makes pages. Then: the longest insertions by the clock, memory beyond the floats,
-// rows kept as halves, removed rows whose places are used again, pulls from 1 M to 100 M rows, and two
-// threads with a table each, compared with one.
+// prefetched; the best of six prefetch distances counts. Pull and push count CPU seconds of the thread,
+// insertion also those of the thread that makes pages. Then: the longest insertions by the clock, memory
+// beyond the floats, rows kept as halves, removed rows whose places are used again, pulls from 1 M to 100 M
+// rows, and two threads with a table each, compared with one.
 //
 //   engine.pull_vs_floor, engine.pull_vs_floor.dim_16   floor's time over ours, the least over distributions,
 //                            and over dims 64 and 128

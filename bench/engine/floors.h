@@ -8,9 +8,9 @@
 #include "bench/engine/table.h"
 #include "storage/memory/pages.h"
 
-// The limits of embers bench engine: the least that any store must do for a minibatch, one random cache line
-// a key for an index, which a push may do without that has kept where its pull found the rows, and the rows
-// themselves. Where these are is known beforehand; nothing is searched.
+// The limits of embers bench engine: the least that any store must do for a minibatch. A pull reads one
+// random cache line a key, of an index, and the row; a push reads and writes the row and its slots, which its
+// pull has found. Where all these are is known beforehand; nothing is searched.
 namespace embers {
 
 // A key's row, and its line of an index.

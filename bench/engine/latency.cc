@@ -80,8 +80,8 @@ Latencies bare_faults(uint64_t bytes) {
 
 InsertionLatency measure_insertion_latency(uint64_t rows) {
   Percentiles page, idle, busy;
-  for (size_t i = 0; i < kFillings;
-       ++i) {  // in turns: a hypervisor that has taken memory back gives it slowly
+  // In turns: a hypervisor that has taken memory back gives it slowly.
+  for (size_t i = 0; i < kFillings; ++i) {
     page.add(bare_faults(table_bytes(rows, 16, true)));
     idle.add(insertions(rows));
     const BusyCore other;

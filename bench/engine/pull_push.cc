@@ -17,6 +17,8 @@ constexpr size_t kCheckedPushes = 16;  // minibatches
 constexpr double kFarther = 1e-6;      // rows of 0.5 that Adam has changed by a thousandth
 constexpr size_t kTries = 2;  // of each distance, with a part of the minibatches, before the best one goes on
 constexpr size_t kChoosing = 512;   // minibatches, at most
+constexpr size_t kUnderWay = 3;     // minibatches that have been pulled when one is pushed
+constexpr size_t kNoted = 16;       // pulls whose places a table keeps for their pushes
 constexpr size_t kCopiedAhead = 8;  // where a floor's pull does not count
 
 std::vector<float> rows_at(std::span<const Place> places, size_t floats) {
@@ -49,8 +51,10 @@ void adam(std::vector<float>& rows, size_t dim, uint64_t step, double learning_r
     }
 }
 
+// Half of them as they are timed, behind pulls; the others search.
 void check_pushes(Engine& engine, Minibatches batches, const Places& places) {
   for (size_t b = 0; b < std::min(kCheckedPushes, batches.size()); ++b) {
+    if (b < kCheckedPushes / 2) engine.pull(batches.subspan(b, std::min(kUnderWay, batches.size() - b)));
     std::vector<float> wanted = rows_at(places[b], 3 * engine.dim);
     engine.push(batches.subspan(b, 1), 0.001);
     adam(wanted, engine.dim, engine.steps, 0.001, engine.grads);
@@ -72,8 +76,11 @@ struct Used {
 };
 
 // Does something with each minibatch that is used.
-Contest::Try timed(const Used& used, const std::function<void(size_t minibatch)>& run) {
-  return [&used, run] {
+Contest::Try timed(
+    const Used& used, const std::function<void(size_t minibatch)>& run,
+    const std::function<void()>& prepare = [] {}) {
+  return [&used, run, prepare] {
+    prepare();
     const double begin = cpu_seconds_of_this_thread();
     for (size_t b = 0; b < used.count; ++b) run(b);
     return Cost{(cpu_seconds_of_this_thread() - begin) / static_cast<double>(used.keys)};
@@ -83,7 +90,6 @@ Contest::Try timed(const Used& used, const std::function<void(size_t minibatch)>
 // As in a job: each minibatch is pulled, and pushed when some more have been pulled. Only pushes count.
 Contest::Try timed_pushes(const Used& used, const std::function<void(size_t minibatch)>& pull,
                           const std::function<void(size_t minibatch)>& push) {
-  constexpr size_t kUnderWay = 3;
   return [&used, pull, push] {
     double seconds = 0;
     for (size_t b = 0; b < used.count + kUnderWay; ++b) {
@@ -118,7 +124,9 @@ PullPush measure_pull_push(Engine& engine, const PullPushPoint& point, size_t co
     contest.add("pull_floor", fmt::format("{} ahead", ahead), timed(used, copy(ahead)));
   if (point.push) {
     contest.add("push", "", timed_pushes(used, pull, push));
-    contest.add("push_without_pull", "", timed(used, push));
+    contest.add("push_without_pull", "", timed(used, push, [&] {
+                  for (size_t b = used.count - std::min(kNoted, used.count); b < used.count; ++b) push(b);
+                }));
     for (const bool spread : {false, true})
       for (const size_t ahead : kDistances)
         contest.add("push_floor", fmt::format("{} ahead{}", ahead, spread ? ", line by line" : ""),

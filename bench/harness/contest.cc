@@ -76,11 +76,11 @@ bool Contest::keep_best(size_t most, bool and_thriftiest) {
     for (const Configuration& c : all) side.tried[c.name] = median(c.seconds);
     std::stable_sort(all.begin(), all.end(), is_faster);
     if (all.size() <= most) continue;
+    left_out = true;
     auto end = all.begin() + static_cast<std::ptrdiff_t>(most);
     if (and_thriftiest)
       if (const auto at = std::min_element(all.begin(), all.end(), is_thriftier); at >= end)
         std::iter_swap(at, end++);
-    left_out |= end != all.end();
     all.erase(end, all.end());
   }
   return left_out;
@@ -135,7 +135,10 @@ Json Contest::json() const {
   for (const Side& side : sides_) {
     const Configuration& c = best(side.name);
     json[side.name] = {{"configuration", c.name}, {"seconds", spread(c.seconds)}, {"tried", side.tried}};
-    if (median(c.cpu_seconds) > 0) json[side.name]["cpu_seconds"] = spread(c.cpu_seconds);
+    if (median(c.cpu_seconds) == 0) continue;
+    json[side.name]["cpu_seconds"] = spread(c.cpu_seconds);
+    if (const Configuration& t = thriftiest(side.name); t.name != c.name)
+      json[side.name]["thriftiest"] = {{"configuration", t.name}, {"cpu_seconds", spread(t.cpu_seconds)}};
   }
   return json;
 }

@@ -50,7 +50,8 @@ class Contest {
   std::string configuration(const std::string& side) const;
 
   // For each side: `configuration`, `seconds` and, where asked for, `cpu_seconds` (spread()) of what was
-  // measured, and `tried`, the median seconds of each configuration that was ever tried.
+  // measured, `thriftiest` (`configuration`, `cpu_seconds`) where that is another one, and `tried`, the
+  // median seconds of each configuration that was ever tried.
   nlohmann::json json() const;
 
  private:

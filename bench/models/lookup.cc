@@ -22,9 +22,9 @@
 #include <cmath>
 
 #include "base/errors.h"
+#include "base/tune_malloc.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/compare.h"
-#include "bench/harness/heap.h"
 #include "bench/models/fused_peer.h"
 #include "bench/models/lookup_floor.h"
 #include "bench/models/max_norm.h"
@@ -37,9 +37,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kBatch = 4096;
 constexpr int64_t kMostIds = 20;
-constexpr float kMaxNorm = 0.55f;            // about half of the rows are longer
-constexpr double kFarther = 1e-4;            // results that differ by more are an error
-constexpr size_t kHeap = size_t{960} << 20;  // that is in huge pages
+constexpr float kMaxNorm = 0.55f;  // about half of the rows are longer
+constexpr double kFarther = 1e-4;  // results that differ by more are an error
 
 // Rows in huge pages, the same memory for all sides.
 class Table {
@@ -267,7 +266,7 @@ int bench_lookup(const BenchOptions& options) {
       options.quick ? std::vector<int64_t>{200'000} : std::vector<int64_t>{1'000'000, 10'000'000};
   need_memory(static_cast<uint64_t>(sizes.back()) * 128 * sizeof(float) + (uint64_t{2} << 30),
               "embers bench lookup", "try --quick");
-  ask_for_huge_pages(kHeap);
+  ask_for_huge_pages();
   const Length length = options.quick ? Length{1, 3} : Length{2, 7};
   std::array<std::vector<Estimate>, 4> ratios, limits;
   for (const int64_t rows : sizes)

@@ -23,9 +23,9 @@
 #include <map>
 
 #include "base/errors.h"
+#include "base/tune_malloc.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/compare.h"
-#include "bench/harness/heap.h"
 #include "bench/harness/processes.h"
 #include "bench/models/fused_peer.h"
 #include "bench/models/max_norm.h"
@@ -42,9 +42,8 @@ using storage::UpdateKernel;
 constexpr int64_t kRows = 10'000;  // of each column
 constexpr int64_t kMostIds = 20;
 constexpr size_t kLineFloats = 16;
-constexpr double kFarther = 1e-4;            // results that differ by more are an error
-constexpr double kLossFarther = 1e-3;        // so are losses, which Adam's first steps drive apart
-constexpr size_t kHeap = size_t{960} << 20;  // that is in huge pages
+constexpr double kFarther = 1e-4;      // results that differ by more are an error
+constexpr double kLossFarther = 1e-3;  // so are losses, which Adam's first steps drive apart
 
 struct TrainingMinibatch {
   std::vector<LookupColumn> columns;
@@ -674,7 +673,7 @@ void measure_model(const DensePart::Shape& shape, const std::vector<int64_t>& ba
 
 int bench_model(const BenchOptions& options) {
   Json report = begin_report("model", options, options.quick ? "quick" : "");
-  ask_for_huge_pages(kHeap);
+  ask_for_huge_pages();
   fmt::print(
       "ms a step             unfused                             embedding_bag                       fused   "
       "      "

@@ -80,15 +80,17 @@ class AdamClient {
 
 BenchChild start_store(const std::string& kind, const std::string& path, uint64_t memory_mb,
                        const std::string& options) {
-  // Both in huge pages, as ours are: by jemalloc and by -L.
+  // Both in huge pages, as ours are: by jemalloc and by -L. They end with the shell below, even if it is
+  // killed.
   const std::string command =
-      kind == "redis"
-          ? fmt::format(
-                "MALLOC_CONF=thp:always redis-server --port 0 --unixsocket {} --save '' --appendonly no "
-                "--disable-thp no --maxmemory {}mb --maxmemory-policy noeviction --dir /tmp {}",
-                path, memory_mb, options)
-          : fmt::format("memcached -s {} -M -L -m {} {} {}", path, memory_mb, options,
-                        ::geteuid() == 0 ? "-u root" : "");
+      "setpriv --pdeathsig KILL env " +
+      (kind == "redis"
+           ? fmt::format(
+                 "MALLOC_CONF=thp:always redis-server --port 0 --unixsocket {} --save '' --appendonly no "
+                 "--disable-thp no --maxmemory {}mb --maxmemory-policy noeviction --dir /tmp {}",
+                 path, memory_mb, options)
+           : fmt::format("memcached -s {} -M -L -m {} {} {}", path, memory_mb, options,
+                         ::geteuid() == 0 ? "-u root" : ""));
   // A shell that waits for the socket, and ends the server when its input ends.
   return BenchChild({"sh", "-c",
                      fmt::format("{} >/dev/null 2>&1 & server=$!\n"

@@ -105,9 +105,10 @@ def train_rpc(depth, adam, batches, until, gradient=torch.full((KEYS, DIM), 0.01
             pushes.pop(0).wait()
             done += KEYS
         start()
-    elapsed = time.perf_counter() - begin
     for future in pushes:
         future.wait()
+        done += KEYS
+    elapsed = time.perf_counter() - begin
     for ids, future in pulls:
         future.wait()
     return done / elapsed

@@ -6,8 +6,8 @@
 #include <vector>
 
 // What every side of `embers bench storage` computes before it is timed, with Adam, from 0.5 and empty slots:
-// a few steps on rows of its own, with gradients that differ; then many minibatches, by the calls that are
-// timed, each with rows that no other has, so that a row tells at which step its minibatch came.
+// a few steps on rows of its own, with gradients that differ; then a lap of minibatches with the one gradient
+// that is timed. Each has rows that no other has, so that a row tells at which step its minibatch came.
 namespace embers {
 
 inline constexpr size_t kCheckedRows = 64;

@@ -94,10 +94,10 @@ using SessionActor =
                      caf::reacts_to<begin_work_atom, WorkPtr>>;
 
 // Spawns a session: joins the master, and tells it regularly that this process lives. A worker's keeps a
-// pipeline of stages busy with leased minibatches, at most 1 + prefetch of them at a time, and one more that
-// is read:
+// pipeline of stages busy with leased minibatches, at most 1 + prefetch of them until their push is answered,
+// and one more that is read:
 //
-//   lease ──► [read] ──► (credit) ──► pull ──► [train] ──► push ──► done ──► (credit back)
+//   lease ──► [read] ──► (credit) ──► pull ──► [train] ──► push ──► (credit back) ──► done
 //
 // [..] are the parts that are plugged in. When an owner moved to another process, what is in the pipeline
 // (from pull on) is given back to the master, and a new pipeline begins with the owners' new places.

@@ -99,8 +99,6 @@ class RowIndex {
   // The number of buckets in the layout that this bucket has now.
   uint64_t buckets_at(uint64_t bucket) const { return bucket < left_ ? before_ : buckets_; }
   bool small_at(uint64_t bucket) const { return buckets_at(bucket) < RowBucket::kLarge; }
-  // find_all() without what is in nodes: returns how many numbers it has put into elsewhere_, those of hashes
-  // that may be in nodes.
   struct Where {
     const RowSlabs* slabs = nullptr;
     bool prefetch = false;
@@ -110,6 +108,8 @@ class RowIndex {
   // Found: uint32_t, rows, or float*, their places.
   template <class Found>
   void find_all(std::span<const uint64_t> hashes, Found* found, const Where& where, bool avx512);
+  // find_all() without what is in nodes: returns how many numbers it has put into elsewhere_, those of hashes
+  // that may be in nodes.
   template <auto matches, class Found>
   size_t find_at_homes(std::span<const uint64_t> hashes, Found* found, const Where& where);
   template <class Found>
