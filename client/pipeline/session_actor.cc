@@ -40,7 +40,7 @@ struct SessionState {
   std::deque<WorkPtr> ready;         // read, not yet in the pipeline
   uint32_t reading = 0;
   uint32_t in_pipeline = 0;  // from pull to done
-  uint32_t unpushed = 0;     // of these, before their push is answered: they hold a credit
+  uint32_t unpushed = 0;     // of these, before their push is answered
   bool lease_pending = false;
   bool draws = false;              // window: a lease is to be asked for
   uint64_t last_lease = 0;         // received
@@ -232,13 +232,20 @@ struct SessionState {
 
   // --- leases ------------------------------------------------------------------------------------
 
+  // Each minibatch holds one until its push is answered; those that the master has not heard of count, too,
+  // as soon as they are as many as there are credits.
+  uint32_t credits_held() const {
+    const uint32_t all = 1 + config->job.training.prefetch;
+    return std::max(unpushed, in_pipeline - std::min(in_pipeline, all));
+  }
+
   // One minibatch more is read ahead than is pulled ahead, since what is read early is not stale; not in sync
   // mode, where others may be waiting for work, and not without prefetch.
   bool may_read() const {
     if (config->window > 0) return true;  // what was drawn, was asked for
     const auto& training = config->job.training;
     const bool more = training.prefetch > 0 && training.mode != job::Mode::kSync;
-    return reading + ready.size() + unpushed <= training.prefetch + (more ? 1 : 0);
+    return reading + ready.size() + credits_held() <= training.prefetch + (more ? 1 : 0);
   }
 
   void request_lease() {
@@ -334,7 +341,7 @@ struct SessionState {
 
   void feed() {
     if (moving) return;
-    while (!ready.empty() && unpushed <= config->job.training.prefetch) {
+    while (!ready.empty() && credits_held() <= config->job.training.prefetch) {
       enter_pipeline();
       ++pulls;
       ready.front()->origin.map_version = owners->map.version;

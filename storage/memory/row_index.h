@@ -83,7 +83,7 @@ class RowIndex {
  private:
   static constexpr uint64_t kFewest = 64;  // buckets: a small page
   static_assert(kFewest >= RowBucket::kFewest);
-  static constexpr uint64_t kSmall = 4'000'000;  // rows below which it doubles: 40 MB more, and fewer moves
+  static constexpr uint64_t kSmall = 5'000'000;  // rows below which it doubles: 50 MB more, and fewer moves
   static constexpr uint64_t kGrowth = 133;       // percent, from there on
   static constexpr uint64_t kFull = 74;          // percent of the cells; from here on it grows
   static constexpr uint64_t kMovesAtOnce = 4;    // buckets

@@ -221,15 +221,15 @@ TEST_F(WorkerTest, EvaluatesWithoutChangingOrCreatingAnything) {
 }
 
 TEST_F(WorkerTest, HasNeverMoreUnderWayThanItsCredit) {
-  script_->leases = {0, 1, 2, 3, 4};
+  script_->leases = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4};
   script_->hold_done = true;
   start();
   system_.pass(1min);
-  EXPECT_EQ(script_->held.size(), 3u) << "one that trains and two ahead";
-  EXPECT_EQ(script_->leased, 4u) << "one that is only read";
+  EXPECT_EQ(script_->held.size(), 6u) << "three of which the master has not heard, and three more";
+  EXPECT_EQ(script_->leased, 7u) << "one that is only read";
   script_->hold_done = false;
   EXPECT_FALSE(end());
-  EXPECT_EQ(script_->done.size(), 5);
+  EXPECT_EQ(script_->done.size(), 10);
 }
 
 TEST_F(WorkerTest, GivesBackWorkThatAnOwnerRefusesAsStale) {
