@@ -18,14 +18,23 @@
 namespace embers::storage {
 namespace {
 
+using CpuMask = std::array<cpu_set_t, 8>;  // as many CPUs as a kernel can be built for
+
+bool get_mask_of_process(CpuMask& mask) { return sched_getaffinity(getpid(), sizeof mask, mask.data()) == 0; }
+
 // The thread that starts this one may be a shard's, bound to a CPU: the shard must not be held up, least of
 // all by the pages of others. The process's first thread is not bound to a CPU, so this one gets the same
 // CPUs. If that fails, it stays where it is.
 void run_anywhere() {
   pthread_setname_np(pthread_self(), "embers pages");
-  std::array<cpu_set_t, 8> mask{};  // as many CPUs as a kernel can be built for
-  if (sched_getaffinity(getpid(), sizeof mask, mask.data()) == 0)
-    sched_setaffinity(0, sizeof mask, mask.data());
+  CpuMask mask{};
+  if (get_mask_of_process(mask)) sched_setaffinity(0, sizeof mask, mask.data());
+}
+
+// On a single CPU, this thread would only take it from the one that needs the pages.
+bool has_one_cpu() {
+  CpuMask mask{};
+  return get_mask_of_process(mask) && CPU_COUNT_S(sizeof mask, mask.data()) == 1;
 }
 
 }  // namespace
@@ -40,8 +49,9 @@ PageFiller::~PageFiller() {
 }
 
 void PageFiller::fill(std::byte* data, size_t bytes) {
+  if (bytes == 0 || has_one_cpu()) return;
   const MutexLock lock(mutex_);
-  if (cannot_ || over_ || bytes == 0) return;
+  if (cannot_ || over_) return;
   try {
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
     ranges_.push_back({data, bytes});
@@ -68,11 +78,12 @@ void PageFiller::run() {
   for (;;) {
     while (!over_ && ranges_.empty()) lock.wait(changed_);
     if (over_) return;
-    Range& next = ranges_.front();
+    // The one that will be needed last: who needs the first ones is often about to make them itself.
+    Range& next = ranges_.back();
     const size_t piece = std::min(next.bytes, kHugePage);
     next.bytes -= piece;
     const Range mine = at_hand_ = {next.data + next.bytes, piece};
-    if (next.bytes == 0) ranges_.pop_front();
+    if (next.bytes == 0) ranges_.pop_back();
     lock.unlock();
     const bool filled = madvise(mine.data, mine.bytes, MADV_POPULATE_WRITE) == 0;
     lock.lock();

@@ -2,8 +2,8 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <thread>
+#include <vector>
 
 #include "base/mutex.h"
 
@@ -21,9 +21,9 @@ class PageFiller {
   PageFiller() = default;
   ~PageFiller();  // all memory that was given to it must have been forgotten
 
-  // Fills pages of this anonymous memory soon, the last ones first; their contents stay. Does nothing where
-  // the kernel cannot do this (before Linux 5.14), or where no thread can be started: then the first use of a
-  // page fills it.
+  // Fills pages of this anonymous memory soon, the last ones first, before what was asked for earlier; their
+  // contents stay. Does nothing where the kernel cannot do this (before Linux 5.14), where the process has a
+  // single CPU, or where no thread can be started: then the first use of a page fills it.
   void fill(std::byte* data, size_t bytes);
   // Leaves alone the part of this memory that is not filled yet, because someone else is about to use it.
   // Does not wait for a page that is being filled: the kernel lets both threads make it, and drops one.
@@ -44,7 +44,7 @@ class PageFiller {
 
   Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Range> ranges_ ABSL_GUARDED_BY(mutex_);      // to be filled, oldest first
+  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);     // to be filled, oldest first
   Range at_hand_ ABSL_GUARDED_BY(mutex_) = {nullptr, 0};  // what is being filled
   bool cannot_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;

@@ -37,15 +37,12 @@ class RowSlabs {
   uint64_t resident_bytes() const;
 
  private:
-  // Slabs that are made resident before they are needed: one for each million rows that there are, and at
-  // least one from a few slabs on.
-  static constexpr uint32_t kMostAhead = 4, kRowsOfOneAhead = 1 << 20, kSlabsForOneAhead = 8;
+  // Slabs that are made resident before they are needed: one for each few that there are.
+  static constexpr size_t kMostAhead = 4, kSlabsForOneAhead = 8;
   static constexpr size_t kSlabsOfPages = 16;  // mapped at once for a table that large
 
   void add_slab();
-  size_t ahead() const {
-    return std::clamp<size_t>(rows_ / kRowsOfOneAhead, slabs_.size() < kSlabsForOneAhead ? 0 : 1, kMostAhead);
-  }
+  size_t ahead() const { return std::min(slabs_.size() / kSlabsForOneAhead, kMostAhead); }
   // number / rows_per_slab_ by multiplication; exact for 32-bit numbers and divisors from 2 on.
   uint32_t slab_of(uint32_t number) const {
     return static_cast<uint32_t>((static_cast<unsigned __int128>(reciprocal_) * number) >> 64);
