@@ -579,7 +579,6 @@ class Comparison {
     for (const TrainingMinibatch& m : minibatches_) {
       std::vector<Computed> first, computed;
       for (const Way& way : ways_) {
-        way.embeddings->prepare(m);
         way.embeddings->forward(m);
         way.embeddings->backward(GivenGradients(*way.embeddings));
         computed = way.embeddings->computed();

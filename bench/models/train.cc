@@ -17,8 +17,7 @@
 // mean over the seeds: which ones they are differs from run to run.
 //
 //   train.<model>            examples a second of embers over plain; limit: were its trainer to do nothing
-//   but
-//                            the dense part
+//                            but the dense part
 //   train.<model>.cpu        the same for a second of all threads of all processes. Start and first epoch do
 //                            not count: embers' are measured by a job of one epoch. Evaluations do, on both
 //                            sides
