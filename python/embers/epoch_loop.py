@@ -69,7 +69,7 @@ class EpochLoop:
             raise BadInput(f"ahead is {ahead!r}: it must be an integer of at least 0")
         self._ahead = ahead if self._keys is not None else 0
         # A lookup is to see every update of this program: nothing is pulled before the last push has arrived.
-        self._settles = bool(self._job._host_embeddings) and ahead == 0
+        self._settles = self._ahead == 0
         # One is with the user, one waits for its version, one's push is not acknowledged yet, one is asked for ahead.
         window = -(-self._drawn_ahead // self._sampler.accumulate) + self._ahead + 4
         if window > self._sampler.window:

@@ -90,8 +90,8 @@ class Training:
 
         keys: of a batch, the ids of each table: lambda batch: {"user": batch["user"]}; a tuple of ids where several
         layers look the table up. Then the rows of `ahead` more minibatches are on their way while one trains, and all
-        tables come in one pull. Without it, layers pull what they need when they need it. ahead: 1 by default; where host
-        embeddings are registered, their lookahead.
+        tables come in one pull. Without it, or with ahead=0, layers pull what they need when they need it, and a minibatch sees
+        all that this program has pushed before. ahead: 1 by default; where host embeddings are registered, their lookahead.
 
         progress: a bar by tqdm; by default if it is there and stderr is a terminal.
 

@@ -141,6 +141,7 @@ class Cluster:
         self.sessions = []
         self.resets = 0
         self.pulls = 0  # requests
+        self.unsettled_pulls = 0  # of these, that might overtake a push of the same program
         self.refuse = set()  # numbers whose begin() is refused, once
         self.alone = set()  # numbers that begin only when what has begun before them is done, as around a checkpoint
 
@@ -281,6 +282,7 @@ class Session:
     def __init__(self, cluster, window):
         self.cluster, self.window = cluster, window
         self.is_closed = self.is_killed = False
+        self.is_settled = True  # nothing was pushed since settle()
 
     def kill(self):
         """As SIGKILL: whoever is in a call of this session gets no answer, and what it holds is leased again."""
@@ -325,7 +327,7 @@ class Session:
         pass
 
     def settle(self):
-        pass
+        self.is_settled = True
 
     def parameters(self):
         with self.cluster.changed:
@@ -390,6 +392,7 @@ class Minibatch:
 
     def pull(self, lists, columns=()):
         self._expect("begun")
+        self.session.cluster.unsettled_pulls += not self.session.is_settled
         self.lists = [*lists, *(pair for tables, found in columns for pair in zip(tables, found.keys()))]
         self.state = "pulling"
 
@@ -440,6 +443,7 @@ class Minibatch:
             for spec, value in zip(c.specs, parameters):
                 assert value is None or (value.shape == tuple(spec.shape) and value.dtype == np.float32)
             self.state = "over"
+            self.session.is_settled = False
             if self._is_mine():
                 c.finish(self.number, dict(rows=[None if r is None else r.copy() for r in rows], lists=self.lists,
                                            parameters=[None if v is None else v.copy() for v in parameters],

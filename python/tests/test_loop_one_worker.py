@@ -49,6 +49,15 @@ def test_what_has_begun_is_trained_though_the_next_may_not_begin_before_it_is_do
     each_counted_once(cluster, epochs=1)
 
 
+@pytest.mark.parametrize("keys, ahead, overtake", [("none", None, False), ("known", 0, False), ("known", None, True)])
+def test_a_minibatch_sees_all_that_was_pushed_unless_it_is_pulled_ahead(keys, ahead, overtake):
+    cluster, job, net, opt, loader = one_worker()
+    for batch in job.train(loader, keys=KEYS[keys], ahead=ahead):
+        train_one(net, opt, batch)
+    assert (cluster.unsettled_pulls > 0) is overtake
+    each_counted_once(cluster, epochs=1)
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_break_gives_back_what_was_not_stepped_and_the_epoch_goes_on(num_workers):
     cluster, job, net, opt, loader = one_worker(num_workers=num_workers)
