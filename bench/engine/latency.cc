@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "base/cpus.h"
 #include "bench/engine/insert.h"
@@ -57,18 +58,49 @@ struct Percentiles {
   }
 };
 
+// Memory that the kernel has handed out. What it gets back and nobody uses, it may report to a hypervisor,
+// which takes it and later needs milliseconds for a page (free page reporting begins after two seconds). So
+// it gets it back little by little, shortly before it is needed.
+class WarmMemory {
+ public:
+  explicit WarmMemory(uint64_t bytes) {
+    for (uint64_t done = 0; done < bytes; done += kPart) {
+      const storage::Pages& pages = parts_.emplace_back(kPart, true);
+      for (size_t at = 0; at < pages.size(); at += storage::kHugePage) pages.data()[at] = std::byte{1};
+    }
+    give_back(kAhead);
+  }
+  void give_back(uint64_t bytes) {
+    for (owed_ += bytes; owed_ >= kPart && !parts_.empty(); owed_ -= kPart) parts_.pop_back();
+  }
+
+ private:
+  static constexpr uint64_t kPart = uint64_t{16} << 20;
+  static constexpr uint64_t kAhead = uint64_t{256} << 20;  // an index takes much at once
+
+  std::vector<storage::Pages> parts_;
+  uint64_t owed_ = 0;  // bytes that were to be given back, and are not yet
+};
+
 Latencies insertions(uint64_t rows) {
-  warm_memory(table_bytes(rows, 16, true));
+  constexpr uint64_t kRowsAtOnce = 1 << 16;
+  WarmMemory memory(table_bytes(rows, 16, true));
+  Engine engine(16, true);
   Latencies latencies;
-  for (const double seconds : Engine(16, true).fill(rows)) latencies.add(1e3 * seconds);
+  while (engine.rows() < rows) {
+    const uint64_t wanted = std::min(rows, engine.rows() + kRowsAtOnce);
+    memory.give_back(table_bytes(wanted - engine.rows(), 16, true));
+    for (const double seconds : engine.fill(wanted)) latencies.add(1e3 * seconds);
+  }
   return latencies;
 }
 
 Latencies bare_faults(uint64_t bytes) {
-  warm_memory(bytes);
+  WarmMemory memory(bytes);
   const storage::Pages pages(bytes, true);
   Latencies latencies;
   for (size_t at = 0; at < pages.size(); at += storage::kHugePage) {
+    memory.give_back(storage::kHugePage);
     const auto begin = BenchClock::now();
     pages.data()[at] = std::byte{1};
     latencies.add(1e3 * seconds_since(begin));
@@ -80,7 +112,6 @@ Latencies bare_faults(uint64_t bytes) {
 
 InsertionLatency measure_insertion_latency(uint64_t rows) {
   Percentiles page, idle, busy;
-  // In turns: a hypervisor that has taken memory back gives it slowly.
   for (size_t i = 0; i < kFillings; ++i) {
     page.add(bare_faults(table_bytes(rows, 16, true)));
     idle.add(insertions(rows));

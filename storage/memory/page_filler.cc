@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <exception>
 
 #include "storage/memory/pages.h"
@@ -31,6 +32,8 @@ void run_anywhere() {
   if (get_mask_of_process(mask)) sched_setaffinity(0, sizeof mask, mask.data());
 }
 
+std::atomic<int> pauses = 0;
+
 // On a single CPU, this thread would only take it from the one that needs the pages.
 bool has_one_cpu() {
   CpuMask mask{};
@@ -38,6 +41,12 @@ bool has_one_cpu() {
 }
 
 }  // namespace
+
+PageFiller::Pause::Pause() { ++pauses; }
+
+PageFiller::Pause::~Pause() {
+  if (--pauses == 0) pauses.notify_all();
+}
 
 PageFiller::~PageFiller() {
   {
@@ -78,6 +87,12 @@ void PageFiller::run() {
   for (;;) {
     while (!over_ && ranges_.empty()) lock.wait(changed_);
     if (over_) return;
+    if (const int now = pauses; now > 0) {
+      lock.unlock();
+      pauses.wait(now);
+      lock.lock();
+      continue;
+    }
     // The one that will be needed last: who needs the first ones is often about to make them itself.
     Range& next = ranges_.back();
     const size_t piece = std::min(next.bytes, kHugePage);

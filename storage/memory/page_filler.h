@@ -31,6 +31,17 @@ class PageFiller {
   // The same, to be called before the memory is unmapped or moved: waits for a page that is being filled.
   void forget(const std::byte* data, size_t bytes);
 
+  // While one of these lives, no filler of this process begins a page. For calls that map, unmap or move
+  // memory: the kernel's lock on the process's memory goes to whoever fills page after page, for 4 ms
+  // (RWSEM_WAIT_TIMEOUT), before such a call gets it.
+  class Pause {
+   public:
+    Pause();
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+  };
+
  private:
   struct Range {
     std::byte* data;

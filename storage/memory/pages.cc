@@ -1,8 +1,11 @@
 #include "storage/memory/pages.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <new>
 #include <utility>
 
@@ -11,8 +14,14 @@
 namespace embers::storage {
 namespace {
 
+// Bytes. Below the first, tables are too many for addresses that they may not need.
+constexpr size_t kLeastWithRoom = size_t{64} << 10, kLeastRoom = size_t{1} << 30, kRoomPerByte = 16;
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// MAP_NORESERVE: room that is never used must not count as memory that the system has promised.
 std::byte* map(size_t bytes) {
-  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
   return static_cast<std::byte*>(at);
 }
@@ -32,47 +41,78 @@ std::byte* map_aligned(size_t bytes) {
   return at + before;
 }
 
+// Addresses for this many bytes, and for more where that costs nothing.
+std::pair<std::byte*, size_t> map_room_for(size_t size) {
+  if (size < kLeastWithRoom) return {map(size), size};
+  if (mapping_is_free()) {
+    const size_t room = std::max(kLeastRoom, kRoomPerByte * size);
+    try {
+      return {map_aligned(room), room};
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  return {map_aligned(size), size};
+}
+
 }  // namespace
 
-Pages::Pages(size_t bytes, bool huge) : data_(huge ? map_aligned(bytes) : map(bytes)), size_(bytes) {
-  if (huge) madvise(data_, size_, MADV_HUGEPAGE);  // advice: a kernel without huge pages may refuse it
+bool mapping_is_free() {
+  static const bool lenient = [] {
+    char mode = '2';
+    std::ifstream("/proc/sys/vm/overcommit_memory") >> mode;
+    return mode != '2';
+  }();
+  rlimit most{};
+  return lenient && getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur == RLIM_INFINITY;
+}
+
+Pages::Pages(size_t bytes, bool huge) : size_(bytes), room_(round_up(bytes, kSmallPage)), huge_(huge) {
+  const PageFiller::Pause pause;
+  data_ = huge ? map_aligned(bytes) : map(bytes);
+  if (huge) madvise(data_, room_, MADV_HUGEPAGE);  // advice: a kernel without huge pages may refuse it
 }
 
 Pages::~Pages() {
   stop_filling();
-  if (data_ != nullptr) munmap(data_, size_);
+  if (data_ == nullptr) return;
+  const PageFiller::Pause pause;
+  munmap(data_, room_);
 }
 
 Pages::Pages(Pages&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
+      room_(std::exchange(other.room_, 0)),
+      huge_(std::exchange(other.huge_, false)),
       filling_(std::exchange(other.filling_, nullptr)) {}
 
 Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(room_, other.room_);
+  std::swap(huge_, other.huge_);
   std::swap(filling_, other.filling_);
   return *this;
 }
 
 void Pages::grow(size_t bytes, bool huge) {
-  const size_t unit = huge ? kHugePage : kSmallPage;
-  Pages grown((bytes + unit - 1) / unit * unit, huge);
-  if (grown.size_ <= size_) return;
+  const size_t size = round_up(bytes, huge ? kHugePage : kSmallPage);
+  if (size <= size_) return;
+  const PageFiller::Pause pause;
+  if (size > room_) move_to_room_for(size);
+  if (huge && !std::exchange(huge_, true)) madvise(data_, room_, MADV_HUGEPAGE);
+  size_ = size;
+}
+
+void Pages::move_to_room_for(size_t size) {
+  const auto [to, room] = map_room_for(size);
   stop_filling();
-  if (data_ != nullptr) {
-    // Moved and made longer at once, and advised as a whole, so that it stays one mapping: kernels
-    // before 6.17 refuse to move several. If this fails, the new place may already be unmapped, and in use by
-    // another thread.
-    const size_t used = (size_ + kSmallPage - 1) / kSmallPage * kSmallPage;
-    std::byte* const to = std::exchange(grown.data_, nullptr);
-    if (mremap(data_, used, grown.size_, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
-      throw std::bad_alloc();
-    if (huge) madvise(to, grown.size_, MADV_HUGEPAGE);
-    data_ = nullptr;
-    grown.data_ = to;
-  }
-  *this = std::move(grown);
+  // Moved and made longer at once, so that it stays one mapping: kernels before 6.17 refuse to move several.
+  // If this fails, the new place may already be unmapped, and in use by another thread.
+  if (data_ != nullptr && mremap(data_, room_, room, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
+    throw std::bad_alloc();
+  data_ = to;
+  room_ = room;
 }
 
 void Pages::fill_soon(PageFiller& filler, size_t begin, size_t bytes) {

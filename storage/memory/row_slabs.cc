@@ -16,11 +16,17 @@ RowSlabs::RowSlabs(size_t floats_per_row, PageFiller* filler)
       rows_per_slab_(static_cast<uint32_t>(slab_bytes_ / (floats_per_row * sizeof(float)))),
       reciprocal_(UINT64_MAX / rows_per_slab_ + 1) {}
 
+// Mapping waits for a page that is being filled: for a large table as many are mapped as there are.
+size_t RowSlabs::slabs_of_pages() const {
+  if (ahead() == 0) return 1;
+  return mapping_is_free() ? std::clamp(slabs_.size(), kFewSlabs, kFewSlabs + kMostBytes / slab_bytes_)
+                           : kFewSlabs;
+}
+
 // The first slab keeps small pages: most tables are small, and a huge page is resident from its first row on.
-// The slabs of a large table are mapped many at once, since mapping waits for a page that is being filled.
 void RowSlabs::add_slab() {
   if (pages_.empty() || used_ == pages_.back().size()) {
-    pages_.emplace_back(slab_bytes_ * (ahead() > 0 ? kSlabsOfPages : 1), !pages_.empty());
+    pages_.emplace_back(slab_bytes_ * slabs_of_pages(), !pages_.empty());
     used_ = filled_ = 0;
   }
   Pages& pages = pages_.back();

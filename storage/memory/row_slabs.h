@@ -39,9 +39,10 @@ class RowSlabs {
  private:
   // Slabs that are made resident before they are needed: one for each few that there are.
   static constexpr size_t kMostAhead = 4, kSlabsForOneAhead = 8;
-  static constexpr size_t kSlabsOfPages = 16;  // mapped at once for a table that large
+  static constexpr size_t kFewSlabs = 16, kMostBytes = size_t{1} << 30;
 
   void add_slab();
+  size_t slabs_of_pages() const;
   size_t ahead() const { return std::min(slabs_.size() / kSlabsForOneAhead, kMostAhead); }
   // number / rows_per_slab_ by multiplication; exact for 32-bit numbers and divisors from 2 on.
   uint32_t slab_of(uint32_t number) const {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "storage/memory/page_filler.h"
 #include "storage/memory/row_slabs.h"
 #include "storage/rows/store.h"
+#include "tests/support/memory_limit.h"
 
 namespace embers::storage {
 namespace {
@@ -137,6 +139,55 @@ TEST(Pages, StayOneMappingHoweverOftenTheyGrow) {
     for (size_t at = 0; at < pages.size(); at += 4096) pages.data()[at] = std::byte{1};
     ASSERT_EQ(mappings(pages), 1) << bytes;
   }
+}
+
+TEST(Pages, StayWhereTheyAreAsTheyGrowUnlessTheyAreSmall) {
+  if (!mapping_is_free()) GTEST_SKIP() << "addresses are limited here";
+  Pages pages;
+  pages.grow(kHugePage / 2, false);
+  pages.data()[0] = std::byte{1};
+  const std::byte* const at = pages.data();
+  for (size_t bytes = kHugePage; bytes <= 100 * kHugePage; bytes += kHugePage) {
+    pages.grow(bytes, bytes > 3 * kHugePage);
+    ASSERT_EQ(pages.data(), at);
+    ASSERT_EQ(pages.size(), bytes);
+    ASSERT_EQ(pages.data()[bytes - 1], std::byte{0});
+  }
+  EXPECT_EQ(mappings(pages), 1);
+  EXPECT_EQ(pages.data()[0], std::byte{1});
+}
+
+TEST(Pages, TakeNoMoreAddressesThanTheyNeedWhereTheseAreLimited) {
+  EXPECT_TRUE(testing_support::succeeds_within(64 << 20, [] {
+    Pages pages;
+    for (size_t bytes = 4096; bytes <= 16 * kHugePage; bytes *= 2) pages.grow(bytes, bytes >= kHugePage);
+    pages.data()[pages.size() - 1] = std::byte{1};
+    std::vector<char> others(16 << 20, 'x');
+    EXPECT_EQ(others.back(), 'x');
+  }));
+}
+
+TEST(PageFiller, BeginsNoPageDuringAPause) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(getpid(), sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one CPU: nothing is filled";
+  PageFiller filler;
+  Pages pages(kHugePage, true);
+  const auto resident = [&] {
+    unsigned char there = 0;
+    EXPECT_EQ(mincore(pages.data(), kSmallPage, &there), 0);
+    return (there & 1) != 0;
+  };
+  {
+    const PageFiller::Pause pause;
+    pages.fill_soon(filler, 0, pages.size());
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(resident());
+  }
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!resident() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(resident());
 }
 
 TEST(PageFiller, RunsWhereverTheProcessMayThoughItsStarterIsBound) {
