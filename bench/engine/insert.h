@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bench/harness/statistics.h"
 
@@ -19,11 +20,12 @@ Insertion measure_insertion(uint32_t dim, uint64_t rows, size_t rounds);
 
 // How long a single insertion of kFill rows of dim 16 with slots may take, by the clock, into memory that was
 // touched before: percentiles of five fillings, each from an empty table to so many rows, while the other
-// core is idle, and again while it is busy; and those of as many bare faults as there are huge pages in the
-// table.
+// core is idle, and again while it is busy. Beside them: those of as many bare faults as there are huge pages
+// in the table, and those of a thread that looks at the clock for as long.
 struct InsertionLatency {
   nlohmann::json report;
-  Estimate p9999_ms, longest_ms;  // the median filling's; idle or busy, whichever is worse
+  // The median filling's, idle or busy, whichever is worse; then its limit: a bare fault or the clock.
+  std::pair<Estimate, Estimate> p9999_ms, longest_ms;
 };
 InsertionLatency measure_insertion_latency(uint64_t rows);
 

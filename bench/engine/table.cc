@@ -126,9 +126,23 @@ uint64_t table_bytes(uint64_t rows, uint32_t dim, bool slots) {
   return rows * ((slots ? 12 : 4) * uint64_t{dim} + 64);
 }
 
-void warm_memory(uint64_t bytes) {
-  const storage::Pages pages(bytes, true);
-  for (size_t at = 0; at < pages.size(); at += storage::kHugePage) pages.data()[at] = std::byte{1};
+namespace {
+
+constexpr uint64_t kPart = uint64_t{16} << 20;
+constexpr uint64_t kFirst = uint64_t{256} << 20;  // an index takes much at once
+
+}  // namespace
+
+WarmMemory::WarmMemory(uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes; done += kPart) {
+    const storage::Pages& pages = parts_.emplace_back(kPart, true);
+    for (size_t at = 0; at < pages.size(); at += storage::kHugePage) pages.data()[at] = std::byte{1};
+  }
+  give_back(kFirst);
+}
+
+void WarmMemory::give_back(uint64_t bytes) {
+  for (owed_ += bytes; owed_ >= kPart && !parts_.empty(); owed_ -= kPart) parts_.pop_back();
 }
 
 }  // namespace embers

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "storage/memory/pages.h"
 #include "storage/rows/store.h"
 #include "storage/update_rules/update_rule.h"
 
@@ -52,8 +53,17 @@ struct Engine {
 // What a table of so many rows takes, with its index.
 uint64_t table_bytes(uint64_t rows, uint32_t dim, bool slots);
 
-// Has the kernel hand out so much memory, and gives it back, so that the time a hypervisor takes to find it
-// counts for nobody.
-void warm_memory(uint64_t bytes);
+// Memory that the kernel has handed out, so that the time a hypervisor takes to find it counts for nobody. It
+// gets it back little by little, shortly before it is needed: what nobody uses for two seconds the kernel may
+// report to the hypervisor (free page reporting), which takes it, and needs milliseconds for each page later.
+class WarmMemory {
+ public:
+  explicit WarmMemory(uint64_t bytes);
+  void give_back(uint64_t bytes);
+
+ private:
+  std::vector<storage::Pages> parts_;
+  uint64_t owed_ = 0;  // bytes that were to be given back, and are not yet
+};
 
 }  // namespace embers

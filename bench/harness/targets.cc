@@ -16,6 +16,11 @@ Json entry(const std::string& name, const Estimate& value, double wanted, bool h
   return json;
 }
 
+Json beside(const Estimate& limit, const Estimate& value, Json json) {
+  json.update({{"limit", limit.value}, {"of_limit", value.value / limit.value}});
+  return json;
+}
+
 bool is_beaten(const Estimate& share) { return share.value > kBeaten && share.low > 1; }
 
 }  // namespace
@@ -25,15 +30,17 @@ Json target(const std::string& name, const Estimate& value, double wanted) {
 }
 
 Json target(const std::string& name, const Estimate& value, double wanted, const Estimate& limit) {
-  Json json = target(name, value, wanted);
-  json.update({{"limit", limit.value}, {"of_limit", value.value / limit.value}});
-  return json;
+  return beside(limit, value, target(name, value, wanted));
 }
 
 Json target_at_most(const std::string& name, const Estimate& value, double wanted) {
   Json json = entry(name, value, wanted, value.value <= wanted);
   json["at_most"] = true;
   return json;
+}
+
+Json target_at_most(const std::string& name, const Estimate& value, double wanted, const Estimate& limit) {
+  return beside(limit, value, target_at_most(name, value, wanted));
 }
 
 Json limit(const std::string& name, const Estimate& value) {

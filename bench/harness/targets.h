@@ -15,6 +15,8 @@ nlohmann::json target(const std::string& name, const Estimate& value, double wan
 nlohmann::json target(const std::string& name, const Estimate& value, double wanted, const Estimate& limit);
 // One that holds when `value` is at most `wanted`.
 nlohmann::json target_at_most(const std::string& name, const Estimate& value, double wanted);
+nlohmann::json target_at_most(const std::string& name, const Estimate& value, double wanted,
+                              const Estimate& limit);
 
 // One entry of a report's `limits`: how many times as fast as such a program ours is. A program that is
 // beaten by more than 3 % does more than it must, and so is no limit.
