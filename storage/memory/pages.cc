@@ -62,8 +62,11 @@ bool mapping_is_free() {
     std::ifstream("/proc/sys/vm/overcommit_memory") >> mode;
     return mode != '2';
   }();
-  rlimit most{};
-  return lenient && getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur == RLIM_INFINITY;
+  const auto has_limit = [](int resource) {
+    rlimit most{};
+    return getrlimit(resource, &most) != 0 || most.rlim_cur != RLIM_INFINITY;
+  };
+  return lenient && !has_limit(RLIMIT_AS) && !has_limit(RLIMIT_DATA);
 }
 
 Pages::Pages(size_t bytes, bool huge) : size_(bytes), room_(round_up(bytes, kSmallPage)), huge_(huge) {
