@@ -41,10 +41,11 @@ EMBERS_INSTRUCTION_SETS size_t copy_rows(std::span<const float* const> rows, siz
   const float* const* const row = rows.data();
   const size_t n = rows.size();
   size_t count = 0;
-  for (size_t i = 0; i < std::min(n, kRowsAhead); ++i) prefetch_row(row[i], row[i] == nullptr ? 0 : dim);
+  const size_t ahead = rows_ahead(dim);
+  for (size_t i = 0; i < std::min(n, ahead); ++i) prefetch_row(row[i], row[i] == nullptr ? 0 : dim);
   for (size_t i = 0; i < n; ++i) {
-    if (i + kRowsAhead < n && row[i + kRowsAhead] != nullptr) [[likely]]
-      prefetch_row(row[i + kRowsAhead], dim);
+    if (i + ahead < n && row[i + ahead] != nullptr) [[likely]]
+      prefetch_row(row[i + ahead], dim);
     found[i] = row[i] != nullptr;
     count += found[i];
     if (row[i] != nullptr) [[likely]]

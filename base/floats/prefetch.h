@@ -9,14 +9,24 @@
 
 namespace embers {
 
-// Rows between prefetching one and using it.
-constexpr size_t kRowsAhead = 16;
+// Asks for a cache line, into the second-level cache. From there it comes in a few cycles, and many more
+// lines can be on their way there than to the first level, which has few buffers for what it misses.
+EMBERS_PREFETCHES void prefetch_line(const void* at) { __builtin_prefetch(at, 0, 2); }
+
+// Lines between asking for one and using it.
+constexpr size_t kLinesAhead = 64;
+constexpr size_t kLineFloats = 16;
+
+// Rows of so many floats between asking for one and using it.
+constexpr size_t rows_ahead(size_t floats) {
+  const size_t lines = (floats + kLineFloats - 1) / kLineFloats;
+  return std::clamp(2 * kLinesAhead / std::max(lines, size_t{1}), size_t{8}, kLinesAhead / 2);
+}
 
 // Prefetches the cache lines of a row, at most the first sixteen: by then the processor's own prefetcher has
 // caught on.
 EMBERS_PREFETCHES void prefetch_row(const float* row, size_t floats) {
-  constexpr size_t kLine = 64 / sizeof(float);
-  for (size_t f = 0; f < std::min(floats, 16 * kLine); f += kLine) __builtin_prefetch(row + f);
+  for (size_t f = 0; f < std::min(floats, 16 * kLineFloats); f += kLineFloats) prefetch_line(row + f);
 }
 
 }  // namespace embers

@@ -1,5 +1,7 @@
 #include "bench/engine/floors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -14,34 +16,45 @@ namespace {
 constexpr size_t kLine = 64;          // bytes
 constexpr uint64_t kIndexBytes = 16;  // a row
 
-template <size_t floats, bool index>
+template <bool second_level>
+EMBERS_PREFETCHES void prefetch(const void* at) {
+  second_level ? __builtin_prefetch(at, 0, 2) : __builtin_prefetch(at, 0, 3);
+}
+
+template <size_t floats, bool index, bool second_level>
 EMBERS_PREFETCHES void prefetch(const Place& place) {
-  if constexpr (index) __builtin_prefetch(place.line);
+  if constexpr (index) prefetch<second_level>(place.line);
   if constexpr (floats > 0)
-    for (size_t f = 0; f < floats; f += kLine / sizeof(float)) __builtin_prefetch(place.row + f);
+    for (size_t f = 0; f < floats; f += kLine / sizeof(float)) prefetch<second_level>(place.row + f);
 }
 
 // Uses each place, `ahead` places after having prefetched it.
-template <size_t floats, bool index, class Use>
+template <size_t floats, bool index, bool second_level, class Use>
 EMBERS_INLINE unsigned use_all(std::span<const Place> places, size_t ahead, const Use& use) {
   unsigned sum = 0;
   const size_t n = places.size(), first = std::min(ahead, n);
-  for (size_t i = 0; i < first; ++i) prefetch<floats, index>(places[i]);
+  for (size_t i = 0; i < first; ++i) prefetch<floats, index, second_level>(places[i]);
   for (size_t i = 0; i < n; ++i) {
-    if (i + ahead < n) prefetch<floats, index>(places[i + ahead]);
+    if (i + ahead < n) prefetch<floats, index, second_level>(places[i + ahead]);
     if constexpr (index) sum += static_cast<unsigned>(*places[i].line);
     use(i);
   }
   return sum;
 }
 
-template <size_t dim>
+template <size_t dim, bool second_level>
 EMBERS_INLINE unsigned pull(std::span<const Place> places, size_t ahead, float* out) {
-  return use_all<dim, true>(
+  return use_all<dim, true, second_level>(
       places, ahead, [&](size_t i) { std::memcpy(out + i * dim, places[i].row, dim * sizeof(float)); });
 }
 
-template <size_t dim, bool spread>
+template <size_t dim>
+EMBERS_INLINE unsigned pull(std::span<const Place> places, Ahead ahead, float* out) {
+  return ahead.second_level ? pull<dim, true>(places, ahead.rows, out)
+                            : pull<dim, false>(places, ahead.rows, out);
+}
+
+template <size_t dim, bool spread, bool second_level>
 EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, const float* grads) {
   constexpr size_t kFloats = std::min(dim, kLine / sizeof(float));  // at a time
   constexpr size_t kAtOnce = spread ? 0 : 3 * dim;
@@ -52,7 +65,7 @@ EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, const f
     const float* __restrict grad = grads + i * dim;
     for (size_t begin = 0; begin < dim; begin += kFloats) {
       if (spread)
-        for (size_t part = 0; part < 3; ++part) __builtin_prefetch(next + part * dim + begin);
+        for (size_t part = 0; part < 3; ++part) prefetch<second_level>(next + part * dim + begin);
       for (size_t k = begin; k < begin + kFloats; ++k) {
         row[dim + k] += (grad[k] - row[dim + k]) * 0.1f;
         row[2 * dim + k] += (grad[k] - row[2 * dim + k]) * 0.001f;
@@ -60,17 +73,34 @@ EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, const f
       }
     }
   };
-  return use_all<kAtOnce, false>(places, ahead, change);
+  return use_all<kAtOnce, false, second_level>(places, ahead, change);
+}
+
+template <size_t dim, bool spread>
+EMBERS_INLINE unsigned push(std::span<const Place> places, Ahead ahead, const float* grads) {
+  return ahead.second_level ? push<dim, spread, true>(places, ahead.rows, grads)
+                            : push<dim, spread, false>(places, ahead.rows, grads);
 }
 
 template <size_t dim>
-EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, bool spread, const float* grads) {
+EMBERS_INLINE unsigned push(std::span<const Place> places, Ahead ahead, bool spread, const float* grads) {
   return spread ? push<dim, true>(places, ahead, grads) : push<dim, false>(places, ahead, grads);
 }
 
 }  // namespace
 
-EMBERS_INSTRUCTION_SETS unsigned pull_floor(std::span<const Place> places, size_t dim, size_t ahead,
+std::vector<Ahead> ways_ahead() {
+  std::vector<Ahead> ways;
+  for (const bool second_level : {false, true})
+    for (size_t rows = 2; rows <= 64; rows *= 2) ways.push_back({rows, second_level});
+  return ways;
+}
+
+std::string name(const Ahead& ahead) {
+  return fmt::format("{} ahead, into the {} cache", ahead.rows, ahead.second_level ? "second" : "first");
+}
+
+EMBERS_INSTRUCTION_SETS unsigned pull_floor(std::span<const Place> places, size_t dim, Ahead ahead,
                                             float* out) {
   switch (dim) {
     case 4:
@@ -86,7 +116,7 @@ EMBERS_INSTRUCTION_SETS unsigned pull_floor(std::span<const Place> places, size_
   }
 }
 
-EMBERS_INSTRUCTION_SETS unsigned push_floor(std::span<const Place> places, size_t dim, size_t ahead,
+EMBERS_INSTRUCTION_SETS unsigned push_floor(std::span<const Place> places, size_t dim, Ahead ahead,
                                             bool spread, const float* grads) {
   switch (dim) {
     case 4:

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bench/engine/table.h"
@@ -19,8 +20,14 @@ struct Place {
   const std::byte* line;
 };
 
-// Rows ahead of their use at which floors prefetch: the best one counts.
-inline constexpr size_t kDistances[] = {2, 4, 8, 16, 32, 64};
+// How floors prefetch: how many rows ahead of their use, and into the second-level cache or the first. The
+// best one counts.
+struct Ahead {
+  size_t rows;
+  bool second_level;
+};
+std::vector<Ahead> ways_ahead();  // 2 to 64 rows, into either
+std::string name(const Ahead& ahead);
 
 // The places of minibatches, whose lines are random ones of an array as large as an index.
 class Places {
@@ -37,10 +44,10 @@ class Places {
 
 // Copy the rows to out[places.size() x dim]. Dims 4, 16, 64 and 128. Returns a sum that no compiler can leave
 // out.
-unsigned pull_floor(std::span<const Place> places, size_t dim, size_t ahead, float* out);
+unsigned pull_floor(std::span<const Place> places, size_t dim, Ahead ahead, float* out);
 // Read and write row and both slots, read grads[places.size() x dim], without an index. The same dims.
 // spread: a row's lines are prefetched one after another, between the lines of the row that is worked on, and
 // not all at once.
-unsigned push_floor(std::span<const Place> places, size_t dim, size_t ahead, bool spread, const float* grads);
+unsigned push_floor(std::span<const Place> places, size_t dim, Ahead ahead, bool spread, const float* grads);
 
 }  // namespace embers

@@ -16,10 +16,10 @@ using Json = nlohmann::json;
 constexpr size_t kCheckedPushes = 16;  // minibatches
 constexpr double kFarther = 1e-6;      // rows of 0.5 that Adam has changed by a thousandth
 constexpr size_t kTries = 2;  // of each distance, with a part of the minibatches, before the best one goes on
-constexpr size_t kChoosing = 512;   // minibatches, at most
-constexpr size_t kUnderWay = 3;     // minibatches that have been pulled when one is pushed
-constexpr size_t kNoted = 16;       // pulls whose places a table keeps for their pushes
-constexpr size_t kCopiedAhead = 8;  // where a floor's pull does not count
+constexpr size_t kChoosing = 512;        // minibatches, at most
+constexpr size_t kUnderWay = 3;          // minibatches that have been pulled when one is pushed
+constexpr size_t kNoted = 16;            // pulls whose places a table keeps for their pushes
+constexpr Ahead kCopiedAhead{16, true};  // where a floor's pull does not count
 
 std::vector<float> rows_at(std::span<const Place> places, size_t floats) {
   std::vector<float> all;
@@ -116,20 +116,19 @@ PullPush measure_pull_push(Engine& engine, const PullPushPoint& point, size_t co
   volatile unsigned sink = 0;
   const auto pull = [&](size_t b) { engine.pull(Minibatches(batches).subspan(b, 1)); };
   const auto push = [&](size_t b) { engine.push(Minibatches(batches).subspan(b, 1), 1e-6); };
-  const auto copy = [&](size_t ahead) {
+  const auto copy = [&](Ahead ahead) {
     return [&, ahead](size_t b) { sink = sink + pull_floor(places[b], dim, ahead, engine.out.data()); };
   };
   contest.add("pull", "", timed(used, pull));
-  for (const size_t ahead : kDistances)
-    contest.add("pull_floor", fmt::format("{} ahead", ahead), timed(used, copy(ahead)));
+  for (const Ahead& ahead : ways_ahead()) contest.add("pull_floor", name(ahead), timed(used, copy(ahead)));
   if (point.push) {
     contest.add("push", "", timed_pushes(used, pull, push));
     contest.add("push_without_pull", "", timed(used, push, [&] {
                   for (size_t b = used.count - std::min(kNoted, used.count); b < used.count; ++b) push(b);
                 }));
     for (const bool spread : {false, true})
-      for (const size_t ahead : kDistances)
-        contest.add("push_floor", fmt::format("{} ahead{}", ahead, spread ? ", line by line" : ""),
+      for (const Ahead& ahead : ways_ahead())
+        contest.add("push_floor", name(ahead) + (spread ? ", line by line" : ""),
                     timed_pushes(used, copy(kCopiedAhead), [&, ahead, spread](size_t b) {
                       sink = sink + push_floor(places[b], dim, ahead, spread, engine.grads.data());
                     }));

@@ -11,9 +11,6 @@ namespace embers::storage {
 namespace {
 
 constexpr size_t kKeysAhead = 24;  // how far ahead insertions prefetch buckets
-// Where rows are a cache line, those that were just found may come from memory while others are searched. In
-// larger tables, that takes as long as it saves: both wait for the tables of pages.
-constexpr size_t kLineFloats = 16, kFewBytes = size_t{1} << 30;
 
 }  // namespace
 
@@ -257,10 +254,7 @@ void MemoryTable::find_all(KeysView keys) {
   index_.settle((n + 15) / 16);
   places_.resize(n);
   hash_all(keys);
-  if (kind_ == KeyKind::kInt64) {
-    const bool prefetch = format_.floats() <= kLineFloats && slabs_.bytes() <= kFewBytes;
-    return index_.find_all(hashes_, slabs_, places_, prefetch);
-  }
+  if (kind_ == KeyKind::kInt64) return index_.find_all(hashes_, slabs_, places_);
   rows_.resize(n);
   index_.find_all(hashes_, rows_);
   compare_keys(keys);
@@ -268,11 +262,11 @@ void MemoryTable::find_all(KeysView keys) {
 }
 
 void MemoryTable::compare_keys(KeysView keys) {
-  for (size_t turn = 0; turn < keys.size() + 2 * kRowsAhead; ++turn) {
+  for (size_t turn = 0; turn < keys.size() + 2 * kLinesAhead; ++turn) {
     const auto is_row = [&](size_t i) { return i < keys.size() && rows_[i] != RowIndex::kNone; };
     if (is_row(turn)) key_bytes_.prefetch_place(rows_[turn]);
-    if (const size_t i = turn - kRowsAhead; is_row(i)) key_bytes_.prefetch(rows_[i]);
-    if (const size_t i = turn - 2 * kRowsAhead; is_row(i) && key_bytes_.at(rows_[i]) != keys.bytes_at(i))
+    if (const size_t i = turn - kLinesAhead; is_row(i)) key_bytes_.prefetch(rows_[i]);
+    if (const size_t i = turn - 2 * kLinesAhead; is_row(i) && key_bytes_.at(rows_[i]) != keys.bytes_at(i))
       rows_[i] = find(hashes_[i], keys, i);
   }
 }

@@ -68,12 +68,15 @@ class MemoryTable {
   void add_absent_avx512(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
   // Prefetches the place that is used some rows after the i-th.
   EMBERS_PREFETCHES void prefetch_one_ahead(size_t i, size_t floats) const {
-    if (i + kRowsAhead < places_.size() && places_[i + kRowsAhead] != nullptr)
-      prefetch_row(places_[i + kRowsAhead], floats);
+    const size_t next = i + rows_ahead(floats);
+    if (next < places_.size() && places_[next] != nullptr) prefetch_row(places_[next], floats);
   }
   // Prefetches what lies some rows after a new one: rows in between that stay untouched defeat the
   // processor's prefetcher.
-  EMBERS_PREFETCHES void prefetch_new_row(const float* row) const { prefetch_row(row + 4 * stride_, dim_); }
+  EMBERS_PREFETCHES void prefetch_new_row(const float* row) const {
+    for (size_t f = 0; f < std::min<size_t>(dim_, 16 * kLineFloats); f += kLineFloats)
+      __builtin_prefetch(row + 4 * stride_ + f, 1);
+  }
   // Whether the row has no key; a scan leaves such rows out.
   bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
   KeysView keys_from(uint32_t begin, size_t n);

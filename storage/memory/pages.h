@@ -8,8 +8,9 @@ class PageFiller;
 
 inline constexpr size_t kSmallPage = 4096, kHugePage = size_t{2} << 20;
 
-// Whether memory that is mapped costs nothing before it is touched: there is no limit on addresses (RLIMIT_AS,
-// RLIMIT_DATA), and the kernel may promise more memory than there is (vm.overcommit_memory is not 2).
+// Whether memory that is mapped costs nothing before it is touched: there is no limit on addresses
+// (RLIMIT_AS, RLIMIT_DATA), and the kernel may promise more memory than there is (vm.overcommit_memory is not
+// 2).
 bool mapping_is_free();
 
 // Anonymous memory, zeroed, returned to the system when dropped. Large random-access arrays ask for huge

@@ -1,7 +1,6 @@
 #include "storage/memory/row_index.h"
 
 #include <algorithm>
-#include <type_traits>
 
 namespace embers::storage {
 
@@ -9,36 +8,36 @@ constinit RowBucket RowBucket::kNoBucket{};
 
 namespace {
 
-// Keys between prefetching a bucket and looking into it; the same for nodes.
-constexpr size_t kAhead = 24, kNodesAhead = 16;
-constexpr uint64_t kMovesAhead = 16;  // buckets between prefetching a bucket's nodes and moving it
+constexpr size_t kAhead = kLinesAhead;  // keys between prefetching a bucket and looking into it
+constexpr uint64_t kMovesAhead = 16;    // buckets between prefetching a bucket's nodes and moving it
 
 }  // namespace
 
 template <auto matches, class Found>
 EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, Found* found,
                                              const Where& where) {
-  constexpr size_t kPlaces = 32;
+  constexpr size_t kPlaces = 2 * kAhead;
   static_assert(kPlaces > kAhead);
   const RowBucket* homes[kPlaces];
   const size_t n = hashes.size();
   const uint64_t* const hash = hashes.data();
-  uint32_t* const elsewhere = elsewhere_.data();
+  Elsewhere* const elsewhere = elsewhere_.data();
   size_t left = 0;
   const auto look = [&](size_t i) __attribute__((always_inline)) {
     const RowBucket& bucket = *homes[i % kPlaces];
     if (const uint32_t hits = (bucket.*matches)(hash[i]); hits != 0) [[likely]] {
       where.set(found[i], bucket.row_at(static_cast<uint32_t>(__builtin_ctz(hits))));
-      if constexpr (std::is_pointer_v<Found>)
-        if (where.prefetch) __builtin_prefetch(found[i], 0, 2);
       return;
     }
     where.set(found[i], kNone);
-    if (bucket.node() != 0) elsewhere[left++] = static_cast<uint32_t>(i);
+    if (const uint32_t node = bucket.node(); node != 0) {
+      prefetch_line(&nodes_[node]);
+      elsewhere[left++] = {static_cast<uint32_t>(i), node};
+    }
   };
   for (size_t i = 0; i < n; ++i) {
     const RowBucket* const bucket = data_ + home(hash[i]);
-    __builtin_prefetch(bucket);
+    prefetch_line(bucket);
     if (i >= kAhead) look(i - kAhead);
     homes[i % kPlaces] = bucket;
   }
@@ -64,11 +63,9 @@ void RowIndex::find_all(std::span<const uint64_t> hashes, Found* found, const Wh
   static_cast<void>(avx512);
   const size_t left = find_at_homes<&RowBucket::matches>(hashes, found, where);
 #endif
-  const auto hash = [&](size_t t) { return hashes[elsewhere_[t]]; };
-  for (size_t turn = 0; turn < left + 2 * kNodesAhead; ++turn) {
-    if (turn < left) prefetch(hash(turn));
-    if (const size_t t = turn - kNodesAhead; t < left) nodes_.prefetch(data_[home(hash(t))].node());
-    if (const size_t t = turn - 2 * kNodesAhead; t < left) where.set(found[elsewhere_[t]], find(hash(t)));
+  for (size_t t = 0; t < left; ++t) {
+    const auto [number, node] = elsewhere_[t];
+    where.set(found[number], find_in_nodes(node, hashes[number], [](uint32_t) { return true; }));
   }
 }
 
@@ -157,7 +154,7 @@ void RowIndex::move_bucket() {
 
 // Counts only what has been written to of the new layout, though its pages may be there already.
 uint64_t RowIndex::resident_bytes() const {
-  const uint64_t others = on_move_.capacity() * sizeof(RowCell) + elsewhere_.capacity() * sizeof(uint32_t) +
+  const uint64_t others = on_move_.capacity() * sizeof(RowCell) + elsewhere_.capacity() * sizeof(Elsewhere) +
                           nodes_.resident_bytes();
   if (left_ == 0) return pages_.size() + others;
   const uint64_t written = std::max(before_, left_ * buckets_ / before_);

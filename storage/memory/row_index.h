@@ -46,11 +46,10 @@ class RowIndex {
   void find_all(std::span<const uint64_t> hashes, std::span<uint32_t> rows, bool avx512 = has_avx512()) {
     find_all(hashes, rows.data(), Where(), avx512);
   }
-  // Writes places[i], where that row lies in these slabs, or nullptr. `prefetch`: the first line of each row
-  // is asked for, into the second-level cache.
+  // Writes places[i], where that row lies in these slabs, or nullptr.
   void find_all(std::span<const uint64_t> hashes, const RowSlabs& slabs, std::span<float*> places,
-                bool prefetch, bool avx512 = has_avx512()) {
-    find_all(hashes, places.data(), Where{&slabs, prefetch}, avx512);
+                bool avx512 = has_avx512()) {
+    find_all(hashes, places.data(), Where{&slabs}, avx512);
   }
 
   // The row of this hash that same(row) accepts, or kNone. For int64 keys a hash is enough.
@@ -101,15 +100,18 @@ class RowIndex {
   bool small_at(uint64_t bucket) const { return buckets_at(bucket) < RowBucket::kLarge; }
   struct Where {
     const RowSlabs* slabs = nullptr;
-    bool prefetch = false;
     void set(uint32_t& found, uint32_t row) const { found = row; }
     void set(float*& found, uint32_t row) const { found = row == kNone ? nullptr : slabs->row(row); }
+  };
+  // A hash of a batch, by its number, that is not in its bucket, and that bucket's first node.
+  struct Elsewhere {
+    uint32_t number, node;
   };
   // Found: uint32_t, rows, or float*, their places.
   template <class Found>
   void find_all(std::span<const uint64_t> hashes, Found* found, const Where& where, bool avx512);
-  // find_all() without what is in nodes: returns how many numbers it has put into elsewhere_, those of hashes
-  // that may be in nodes.
+  // find_all() without what is in nodes: returns how many it has put into elsewhere_, those that may be
+  // there.
   template <auto matches, class Found>
   size_t find_at_homes(std::span<const uint64_t> hashes, Found* found, const Where& where);
   template <class Found>
@@ -147,8 +149,8 @@ class RowIndex {
   uint64_t size_ = 0;
   uint64_t limit_ = 0;  // from this size on it grows
   RowNodes nodes_;
-  std::vector<RowCell> on_move_;     // scratch
-  std::vector<uint32_t> elsewhere_;  // scratch of a batch
+  std::vector<RowCell> on_move_;      // scratch
+  std::vector<Elsewhere> elsewhere_;  // scratch of a batch
 };
 
 template <class Same>

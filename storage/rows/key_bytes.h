@@ -25,8 +25,8 @@ class KeyBytes {
     return {key + sizeof size, size};
   }
   // Prefetching takes two steps, because a key lies where its place says.
-  EMBERS_PREFETCHES void prefetch_place(uint32_t row) const { __builtin_prefetch(&place(row)); }
-  EMBERS_PREFETCHES void prefetch(uint32_t row) const { __builtin_prefetch(place(row)); }
+  EMBERS_PREFETCHES void prefetch_place(uint32_t row) const { prefetch_line(&place(row)); }
+  EMBERS_PREFETCHES void prefetch(uint32_t row) const { prefetch_line(place(row)); }
 
   uint64_t resident_bytes() const { return resident_; }
 

@@ -35,7 +35,8 @@ using RowsKernel = std::function<void(const RowsToUpdate& rows)>;
 
 // Prefetches the row, with its slots, that comes some rows after the i-th.
 EMBERS_PREFETCHES void prefetch_ahead(const RowsToUpdate& rows, size_t i) {
-  if (i + kRowsAhead < rows.size()) prefetch_row(rows.rows[i + kRowsAhead], rows.dim + rows.slot_floats);
+  const size_t floats = rows.dim + rows.slot_floats, next = i + rows_ahead(floats);
+  if (next < rows.size()) prefetch_row(rows.rows[next], floats);
 }
 // Runs `kernel` on one row after another.
 inline RowsKernel rows_kernel(UpdateKernel kernel) {

@@ -51,7 +51,6 @@ EMBERS_INSTRUCTION_SETS void amsgrad_row(size_t n, float* __restrict row, float*
 // Without their sign, floats are in the order of their bits, infinities and NaN last.
 EMBERS_INLINE uint32_t magnitude(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffff; }
 constexpr uint32_t kInfinity = 0x7f800000;
-constexpr size_t kLineFloats = 16;
 
 // What adam_row() does to the i-th numbers. Leaves in `before` what was there, and returns the greatest
 // magnitude of what is there now.
@@ -72,20 +71,19 @@ EMBERS_INLINE uint32_t adam_number(size_t n, size_t i, float* __restrict row, fl
 
 // The lines of row, m and v that begin with the i-th numbers.
 EMBERS_PREFETCHES void prefetch_lines(const float* row, size_t n, size_t i) {
-  for (size_t part = 0; part < 3; ++part) __builtin_prefetch(row + part * n + i, 1);
+  for (size_t part = 0; part < 3; ++part) prefetch_line(row + part * n + i);
 }
 
 // One cache line of row, m and v at a time. With each, the same lines of a later row are prefetched, so that
 // requests to memory go out evenly while the processor divides.
 EMBERS_INSTRUCTION_SETS size_t adam_rows(const RowsToUpdate& rows, size_t begin, float* before, Factors f) {
-  constexpr size_t kAhead = 8;
-  const size_t n = rows.dim, count = rows.rows.size();
+  const size_t n = rows.dim, count = rows.rows.size(), rows_before = rows_ahead(3 * n);
   float* const* const row = rows.rows.data();
   const float* const grads = rows.grads.data();
-  for (size_t r = begin; r < std::min(count, begin + kAhead); ++r)
+  for (size_t r = begin; r < std::min(count, begin + rows_before); ++r)
     for (size_t i = 0; i < n; i += kLineFloats) prefetch_lines(row[r], n, i);
   for (size_t r = begin; r < count; ++r) {
-    const float* const ahead = row[std::min(r + kAhead, count - 1)];
+    const float* const ahead = row[std::min(r + rows_before, count - 1)];
     const float* const grad = grads + r * n;
     uint32_t greatest[kLineFloats] = {};
     const auto number = [&, at = row[r] ](size_t i) __attribute__((always_inline)) {
@@ -119,7 +117,7 @@ constexpr size_t kMostLines = 8;  // whose row, m and v fit into registers
 // finite, the row is not either.
 template <size_t kLines, bool kWhole>
 EMBERS_AVX512 size_t adam_rows_avx512(const RowsToUpdate& rows, size_t begin, float* before, Factors f) {
-  constexpr size_t kAhead = kLines <= 4 ? 8 : 4;
+  constexpr size_t kAhead = rows_ahead(3 * kLines * kLineFloats);
   const size_t n = kWhole ? kLines * kLineFloats : rows.dim, count = rows.rows.size();
   float* const* const row = rows.rows.data();
   const auto tail = static_cast<__mmask16>(0xffff >> (kWhole ? 0 : kLines * kLineFloats - n));

@@ -184,7 +184,7 @@ void expect_batches_find_the_same(RowIndex& index, const std::map<uint64_t, uint
       size = std::min(size, hashes.size() - begin);
       const auto some = std::span(hashes).subspan(begin, size);
       index.find_all(some, std::span(rows).subspan(begin, size), avx512);
-      index.find_all(some, slabs, std::span(places).subspan(begin, size), begin % 2 == 0, avx512);
+      index.find_all(some, slabs, std::span(places).subspan(begin, size), avx512);
     }
     for (size_t i = 0; i < hashes.size(); ++i) {
       const auto found = model.find(hashes[i]);
