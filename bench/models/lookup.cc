@@ -204,9 +204,8 @@ class Comparison {
   void add_floor(std::span<const float> table) {
     auto peer = std::make_unique<LookupFloor>(table, point_.dim, columns_);
     LookupFloor* const floor = peer.get();
-    for (const LookupFloor::Way way : LookupFloor::kWays)
-      add("floor", fmt::format("{} ahead{}", way.ahead, way.streaming ? ", streaming" : ""), floor,
-          [floor, way] { floor->set(way); });
+    for (const LookupFloor::Way& way : LookupFloor::ways())
+      add("floor", way.name(), floor, [floor, way] { floor->set(way); });
     peers_.push_back(std::move(peer));
   }
 

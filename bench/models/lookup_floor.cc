@@ -1,5 +1,7 @@
 #include "bench/models/lookup_floor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -15,19 +17,18 @@
 namespace embers {
 namespace {
 
-constexpr int64_t kLineFloats = 16;
-
 // A cache line of floats, in as many registers as the instruction set needs for it.
 using Line = float __attribute__((vector_size(4 * kLineFloats)));
 
-template <int64_t dim>
-EMBERS_PREFETCHES void prefetch_line(const float* row) {
-  for (int64_t k = 0; k < dim; k += kLineFloats) __builtin_prefetch(row + k);
+template <int64_t dim, bool second_level>
+EMBERS_PREFETCHES void prefetch_of(const float* row) {
+  for (int64_t k = 0; k < dim; k += int64_t{kLineFloats})
+    second_level ? __builtin_prefetch(row + k, 0, 2) : __builtin_prefetch(row + k, 0, 3);
 }
 
 EMBERS_INLINE void stream(const float* from, float* to) {
 #if defined(__x86_64__)
-  for (int64_t k = 0; k < kLineFloats; k += 4) _mm_stream_ps(to + k, _mm_loadu_ps(from + k));
+  for (size_t k = 0; k < kLineFloats; k += 4) _mm_stream_ps(to + k, _mm_loadu_ps(from + k));
 #else
   std::memcpy(to, from, 4 * kLineFloats);
 #endif
@@ -44,14 +45,14 @@ struct Forward {
   float* out;
 };
 
-template <int64_t dim>
+template <int64_t dim, bool second_level>
 EMBERS_INLINE void forward_of(const Forward& task) {
   const Forward f = task;  // so that what it says stays in registers: stores may be to anywhere
-  constexpr int64_t kLines = dim / kLineFloats;
+  constexpr int64_t kLines = dim / int64_t{kLineFloats};
   for (int64_t b = 0; b < f.bags; ++b) {
     Line sum[kLines] = {};
     for (int64_t p = f.offsets[b]; p < f.offsets[b + 1]; ++p) {
-      if (p + f.ahead < f.count) prefetch_line<dim>(f.table + f.ids[p + f.ahead] * dim);
+      if (p + f.ahead < f.count) prefetch_of<dim, second_level>(f.table + f.ids[p + f.ahead] * dim);
       const float* const row = f.table + f.ids[p] * dim;
 #pragma GCC unroll 8
       for (int64_t l = 0; l < kLines; ++l) {
@@ -77,15 +78,15 @@ struct Backward {
   float* out;
 };
 
-template <int64_t dim, bool streaming>
+template <int64_t dim, bool second_level, bool streaming>
 EMBERS_INLINE void backward_of(const Backward& task) {
   const Backward f = task;  // as above
-  constexpr int64_t kLines = dim / kLineFloats;
+  constexpr int64_t kLines = dim / int64_t{kLineFloats};
   const int64_t count = f.begin[f.rows];
   for (int64_t u = 0; u < f.rows; ++u) {
     Line sum[kLines] = {};
     for (int64_t i = f.begin[u]; i < f.begin[u + 1]; ++i) {
-      if (i + f.ahead < count) prefetch_line<dim>(f.gradient + int64_t{f.bag[i + f.ahead]} * dim);
+      if (i + f.ahead < count) prefetch_of<dim, second_level>(f.gradient + int64_t{f.bag[i + f.ahead]} * dim);
       const int64_t b = f.bag[i];
       const float* const of_bag = f.gradient + b * dim;
 #pragma GCC unroll 8
@@ -106,22 +107,45 @@ EMBERS_INLINE void backward_of(const Backward& task) {
   }
 }
 
-template <bool streaming>
-EMBERS_INLINE void backward_of(const Backward& f, int64_t dim) {
-  dim == 16   ? backward_of<16, streaming>(f)
-  : dim == 64 ? backward_of<64, streaming>(f)
-              : backward_of<128, streaming>(f);
+template <int64_t dim>
+EMBERS_INLINE void forward_of(const Forward& f, bool second_level) {
+  second_level ? forward_of<dim, true>(f) : forward_of<dim, false>(f);
 }
 
-EMBERS_INSTRUCTION_SETS void run_forward(const Forward& f, int64_t dim) {
-  dim == 16 ? forward_of<16>(f) : dim == 64 ? forward_of<64>(f) : forward_of<128>(f);
+template <int64_t dim>
+EMBERS_INLINE void backward_of(const Backward& f, bool second_level, bool streaming) {
+  if (second_level)
+    streaming ? backward_of<dim, true, true>(f) : backward_of<dim, true, false>(f);
+  else
+    streaming ? backward_of<dim, false, true>(f) : backward_of<dim, false, false>(f);
 }
 
-EMBERS_INSTRUCTION_SETS void run_backward(const Backward& f, int64_t dim, bool streaming) {
-  streaming ? backward_of<true>(f, dim) : backward_of<false>(f, dim);
+EMBERS_INSTRUCTION_SETS void run_forward(const Forward& f, int64_t dim, bool second_level) {
+  dim == 16   ? forward_of<16>(f, second_level)
+  : dim == 64 ? forward_of<64>(f, second_level)
+              : forward_of<128>(f, second_level);
+}
+
+EMBERS_INSTRUCTION_SETS void run_backward(const Backward& f, int64_t dim, bool second_level, bool streaming) {
+  dim == 16   ? backward_of<16>(f, second_level, streaming)
+  : dim == 64 ? backward_of<64>(f, second_level, streaming)
+              : backward_of<128>(f, second_level, streaming);
 }
 
 }  // namespace
+
+std::vector<LookupFloor::Way> LookupFloor::ways() {
+  std::vector<Way> ways;
+  for (const bool second_level : {false, true})
+    for (const bool streaming : {false, true})
+      for (int ahead = 4; ahead <= 64; ahead *= 2) ways.push_back({ahead, second_level, streaming});
+  return ways;
+}
+
+std::string LookupFloor::Way::name() const {
+  return fmt::format("{} ahead, into the {} cache{}", ahead, second_level ? "second" : "first",
+                     streaming ? ", streaming" : "");
+}
 
 LookupFloor::LookupFloor(std::span<const float> table, int64_t dim, const std::vector<LookupColumn>& columns)
     : table_(table), dim_(dim), columns_(columns.data()) {
@@ -162,7 +186,7 @@ void LookupFloor::forward(const LookupColumn& column) {
   run_forward(
       {table_.data(), column.ids.data(), static_cast<int64_t>(column.ids.size()), column.offsets.data(),
        static_cast<int64_t>(plan.scale.size()), plan.scale.data(), way_.ahead, out_.data()},
-      dim_);
+      dim_, way_.second_level);
 }
 
 void LookupFloor::backward(std::span<const float> out_gradient) {
@@ -170,7 +194,7 @@ void LookupFloor::backward(std::span<const float> out_gradient) {
   gradient_.fit(plan.rows.size() * static_cast<size_t>(dim_));
   run_backward({out_gradient.data(), plan.begin.data(), plan.bag.data(),
                 static_cast<int64_t>(plan.rows.size()), plan.scale.data(), way_.ahead, gradient_.data()},
-               dim_, way_.streaming);
+               dim_, way_.second_level, way_.streaming);
 }
 
 }  // namespace embers

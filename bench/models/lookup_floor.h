@@ -1,7 +1,7 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/floats/float_buffer.h"
@@ -18,12 +18,12 @@ namespace embers {
 class LookupFloor final : public LookupPeer {
  public:
   struct Way {
-    int ahead;       // ids between the prefetch of a row, or of a gradient, and its use
-    bool streaming;  // gradients are written around the caches
+    int ahead;          // ids between the prefetch of a row, or of a gradient, and its use
+    bool second_level;  // that cache is what it is prefetched into, or the first
+    bool streaming;     // gradients are written around the caches
+    std::string name() const;
   };
-  static constexpr std::array kWays{Way{4, false},  Way{8, false}, Way{16, false}, Way{32, false},
-                                    Way{64, false}, Way{4, true},  Way{8, true},   Way{16, true},
-                                    Way{32, true},  Way{64, true}};
+  static std::vector<Way> ways();
 
   // The columns that it is given later, which must stay where they are. kInvalid for another dim.
   LookupFloor(std::span<const float> table, int64_t dim, const std::vector<LookupColumn>& columns);
@@ -48,7 +48,7 @@ class LookupFloor final : public LookupPeer {
   const int64_t dim_;
   const LookupColumn* const columns_;
   std::vector<Plan> plans_;  // of each column
-  Way way_ = kWays.front();
+  Way way_ = ways().front();
   size_t column_ = 0;  // whose forward pass came last
   FloatBuffer out_, gradient_;
 };
