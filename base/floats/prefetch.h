@@ -13,11 +13,13 @@ namespace embers {
 // lines can be on their way there than to the first level, which has few buffers for what it misses.
 EMBERS_PREFETCHES void prefetch_line(const void* at) { __builtin_prefetch(at, 0, 2); }
 
-// Lines between asking for one and using it.
-constexpr size_t kLinesAhead = 64;
 constexpr size_t kLineFloats = 16;
 
-// Rows of so many floats between asking for one and using it.
+// Between asking for a line and using it, where each key has one: keys.
+constexpr size_t kLinesAhead = 64;
+
+// Rows of so many floats between asking for one and using it: those of about 128 lines, at most 32. Fewer
+// than eight do not suffice, since the work on each is long.
 constexpr size_t rows_ahead(size_t floats) {
   const size_t lines = (floats + kLineFloats - 1) / kLineFloats;
   return std::clamp(2 * kLinesAhead / std::max(lines, size_t{1}), size_t{8}, kLinesAhead / 2);

@@ -7,17 +7,17 @@
 //           at known places, after copies of the same rows. Pushes without a pull are reported, too
 //   insert  find or create, copy first values; peer: an abseil map with slabs, huge pages and prefetch
 // Floors touch the same bytes of the same memory, and of a pull one random cache line a key for the index,
-// prefetched; the best of six prefetch distances counts. Pull and push count CPU seconds of the thread,
-// insertion also those of the thread that makes pages. Then: the longest insertions by the clock, memory
-// beyond the floats, rows kept as halves, removed rows whose places are used again, pulls from 1 M to 100 M
-// rows, and two threads with a table each, compared with one.
+// prefetched; the best of seven prefetch distances, into either of two caches, counts. Pull and push count
+// CPU seconds of the thread, insertion also those of the thread that makes pages. Then: the longest
+// insertions by the clock, memory beyond the floats, rows kept as halves, removed rows whose places are used
+// again, pulls from 1 M to 100 M rows, and two threads with a table each, compared with one.
 //
 //   engine.pull_vs_floor, engine.pull_vs_floor.dim_16   floor's time over ours, the least over distributions,
 //                            and over dims 64 and 128
 //   engine.push_vs_floor     the least over dims and distributions
 //   engine.insert_vs_absl    abseil's CPU seconds over ours, the least over dims, on one core and on two
 //   engine.insertion_p9999_ms, engine.longest_insertion_ms   of 64 rows of dim 16, the median of five
-//   fillings,
+//   fillings
 //                            while the other core is idle or busy, whichever is worse
 //   engine.overhead_bytes    of a row beyond its floats, by the kernel's account, at the worst of eight sizes
 //   engine.scale_100m        pull_vs_floor with 100 M rows, the less of dim 4 and 16

@@ -92,7 +92,7 @@ EMBERS_INLINE unsigned push(std::span<const Place> places, Ahead ahead, bool spr
 std::vector<Ahead> ways_ahead() {
   std::vector<Ahead> ways;
   for (const bool second_level : {false, true})
-    for (size_t rows = 2; rows <= 64; rows *= 2) ways.push_back({rows, second_level});
+    for (size_t rows = 2; rows <= 128; rows *= 2) ways.push_back({rows, second_level});
   return ways;
 }
 

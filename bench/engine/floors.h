@@ -26,7 +26,7 @@ struct Ahead {
   size_t rows;
   bool second_level;
 };
-std::vector<Ahead> ways_ahead();  // 2 to 64 rows, into either
+std::vector<Ahead> ways_ahead();  // 2 to 128 rows, into either
 std::string name(const Ahead& ahead);
 
 // The places of minibatches, whose lines are random ones of an array as large as an index.

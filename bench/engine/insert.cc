@@ -23,7 +23,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kAhead = 16;  // keys
+constexpr size_t kAheads[] = {8, 16, 24,
+                              32};  // keys that abseil's side prefetches ahead: the best one counts
 
 // For arrays that are large and accessed at random. As in ours, memory goes back to the kernel at once.
 template <class T>
@@ -58,10 +59,11 @@ struct HugePages {
 // What a user could build from a well-maintained map in a day: the peer of insertion.
 class AbseilTable {
  public:
-  explicit AbseilTable(uint32_t dim) : dim_(dim), rows_per_slab_(storage::kHugePage / (12 * size_t{dim})) {}
+  AbseilTable(uint32_t dim, size_t ahead)
+      : dim_(dim), ahead_(ahead), rows_per_slab_(storage::kHugePage / (12 * size_t{dim})) {}
   void add_if_absent(std::span<const int64_t> keys, std::span<const float> values) {
     for (size_t i = 0; i < keys.size(); ++i) {
-      if (i + kAhead < keys.size()) rows_.prefetch(keys[i + kAhead]);
+      if (i + ahead_ < keys.size()) rows_.prefetch(keys[i + ahead_]);
       const auto [at, added] = rows_.try_emplace(keys[i], static_cast<uint32_t>(rows_.size()));
       if (added) std::memcpy(append(), &values[i * dim_], dim_ * sizeof(float));
     }
@@ -73,20 +75,28 @@ class AbseilTable {
 
  private:
   float* row(size_t number) const {
-    return reinterpret_cast<float*>(slabs_[number / rows_per_slab_].data()) +
-           number % rows_per_slab_ * 3 * dim_;
+    return slabs_[number / rows_per_slab_] + number % rows_per_slab_ * 3 * dim_;
   }
   float* append() {
-    if ((rows_.size() - 1) / rows_per_slab_ == slabs_.size()) slabs_.emplace_back(storage::kHugePage, true);
+    if ((rows_.size() - 1) / rows_per_slab_ == slabs_.size()) add_slabs();
     return row(rows_.size() - 1);
   }
 
-  size_t dim_;
+  // As many at once as there are, as ours.
+  void add_slabs() {
+    const size_t count = std::clamp<size_t>(slabs_.size(), 16, 512);
+    auto* const floats =
+        reinterpret_cast<float*>(pages_.emplace_back(count * storage::kHugePage, true).data());
+    for (size_t i = 0; i < count; ++i) slabs_.push_back(floats + i * storage::kHugePage / sizeof(float));
+  }
+
+  size_t dim_, ahead_;
   size_t rows_per_slab_;
   absl::flat_hash_map<int64_t, uint32_t, absl::flat_hash_map<int64_t, uint32_t>::hasher, std::equal_to<>,
                       HugePages<std::pair<const int64_t, uint32_t>>>
       rows_;
-  std::vector<storage::Pages> slabs_;
+  std::vector<float*> slabs_;
+  std::vector<storage::Pages> pages_;
 };
 
 // The keys of the insertion that begins at this row: those of new rows, and every fourth an older one (of a
@@ -145,14 +155,14 @@ class Sides {
       ++created;
     });
   }
-  Cost abseil() {
-    AbseilTable table(dim_);
+  Cost abseil(size_t ahead) {
+    AbseilTable table(dim_, ahead);
     return insert_all(rows_, bytes(), [&](auto keys) { table.add_if_absent(keys, values_); });
   }
   void compare() const {
     const uint64_t rows = std::min<uint64_t>(rows_, kComparedRows);
     Engine engine(dim_, true);
-    AbseilTable table(dim_);
+    AbseilTable table(dim_, kAheads[0]);
     insert_all(rows, bytes(), [&](auto keys) {
       engine.store->add_if_absent(0, view(keys), values_);
       table.add_if_absent(keys, values_);
@@ -190,8 +200,10 @@ Insertion measure_insertion(uint32_t dim, uint64_t rows, size_t rounds) {
     std::unique_ptr<OneCore> bound = one_core ? std::make_unique<OneCore>() : nullptr;
     Contest contest;
     contest.add("embers", "", [&] { return sides.ours(); });
-    contest.add("abseil", "", [&] { return sides.abseil(); });
+    for (const size_t ahead : kAheads)
+      contest.add("abseil", fmt::format("{} ahead", ahead), [&, ahead] { return sides.abseil(ahead); });
     contest.add("rows_alone", "", [&] { return sides.rows_alone(); });
+    contest.choose(1);
     contest.measure(rounds);
     thrift.push_back(contest.thrift("embers", "abseil"));
     limits.push_back(contest.thrift("rows_alone", "abseil"));

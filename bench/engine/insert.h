@@ -24,7 +24,7 @@ Insertion measure_insertion(uint32_t dim, uint64_t rows, size_t rounds);
 // in the table, and those of a thread that looks at the clock for as long.
 struct InsertionLatency {
   nlohmann::json report;
-  // The median filling's, idle or busy, whichever is worse; then its limit: a bare fault or the clock.
+  // The median filling's, idle or busy, whichever is worse; and beside it, as a limit, the clock's.
   std::pair<Estimate, Estimate> p9999_ms, longest_ms;
 };
 InsertionLatency measure_insertion_latency(uint64_t rows);

@@ -15,10 +15,10 @@ using Json = nlohmann::json;
 
 constexpr size_t kCheckedPushes = 16;  // minibatches
 constexpr double kFarther = 1e-6;      // rows of 0.5 that Adam has changed by a thousandth
-constexpr size_t kTries = 2;  // of each distance, with a part of the minibatches, before the best one goes on
-constexpr size_t kChoosing = 512;        // minibatches, at most
-constexpr size_t kUnderWay = 3;          // minibatches that have been pulled when one is pushed
-constexpr size_t kNoted = 16;            // pulls whose places a table keeps for their pushes
+constexpr size_t kTries = 2;       // of each way, with a part of the minibatches, before the best one goes on
+constexpr size_t kChoosing = 512;  // minibatches, at most
+constexpr size_t kUnderWay = 3;    // minibatches that have been pulled when one is pushed
+constexpr size_t kNoted = 16;      // pulls whose places a table keeps for their pushes
 constexpr Ahead kCopiedAhead{16, true};  // where a floor's pull does not count
 
 std::vector<float> rows_at(std::span<const Place> places, size_t floats) {

@@ -53,9 +53,10 @@ struct Engine {
 // What a table of so many rows takes, with its index.
 uint64_t table_bytes(uint64_t rows, uint32_t dim, bool slots);
 
-// Memory that the kernel has handed out, so that the time a hypervisor takes to find it counts for nobody. It
-// gets it back little by little, shortly before it is needed: what nobody uses for two seconds the kernel may
-// report to the hypervisor (free page reporting), which takes it, and needs milliseconds for each page later.
+// Memory that the kernel has handed out, so that the time a hypervisor takes to find it counts for nobody.
+// The kernel gets it back little by little, shortly before it is needed: what nobody uses for two seconds the
+// kernel may report to the hypervisor (free page reporting), which takes it, and needs milliseconds for each
+// page later.
 class WarmMemory {
  public:
   explicit WarmMemory(uint64_t bytes);

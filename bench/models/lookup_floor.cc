@@ -138,7 +138,7 @@ std::vector<LookupFloor::Way> LookupFloor::ways() {
   std::vector<Way> ways;
   for (const bool second_level : {false, true})
     for (const bool streaming : {false, true})
-      for (int ahead = 4; ahead <= 64; ahead *= 2) ways.push_back({ahead, second_level, streaming});
+      for (const int ahead : {4, 8, 16, 24, 32, 48, 64, 96}) ways.push_back({ahead, second_level, streaming});
   return ways;
 }
 

@@ -23,6 +23,7 @@
 #include <map>
 
 #include "base/errors.h"
+#include "base/floats/prefetch.h"
 #include "base/tune_malloc.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/compare.h"
@@ -41,7 +42,6 @@ using storage::UpdateKernel;
 
 constexpr int64_t kRows = 10'000;  // of each column
 constexpr int64_t kMostIds = 20;
-constexpr size_t kLineFloats = 16;
 constexpr double kFarther = 1e-4;      // results that differ by more are an error
 constexpr double kLossFarther = 1e-3;  // so are losses, which Adam's first steps drive apart
 

@@ -9,13 +9,12 @@
 #include <cmath>
 
 #include "base/errors.h"
+#include "base/floats/prefetch.h"
 #include "bench/peers/row_adam.h"
 
 namespace embers {
 namespace {
 
-constexpr int64_t kLineFloats = 16;
-constexpr int64_t kAhead = 8;          // rows that come from memory meanwhile
 constexpr int64_t kOfOneThread = 512;  // rows, at least
 constexpr double kRate = 0.001, kBeta1 = 0.9, kBeta2 = 0.999;
 constexpr float kEpsilon = 1e-7f;
@@ -51,12 +50,12 @@ class Rows final : public LocalRows {
     const RowAdam adam{kBeta1, kBeta2, kEpsilon, static_cast<float>(rate)};
     float* const of[] = {values_.data_ptr<float>(), averages_.data_ptr<float>(), squares_.data_ptr<float>()};
     const int64_t* const key = keys.data();
+    const auto rows_before = static_cast<int64_t>(rows_ahead(3 * static_cast<size_t>(dim_)));
     const float* const gradient = gradients.data();
     at::parallel_for(0, static_cast<int64_t>(keys.size()), kOfOneThread, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t ahead = key[std::min(i + kAhead, end - 1)] * dim_, at = key[i] * dim_;
-        for (float* const matrix : of)
-          for (int64_t k = 0; k < dim_; k += kLineFloats) __builtin_prefetch(matrix + ahead + k, 1);
+        const int64_t ahead = key[std::min(i + rows_before, end - 1)] * dim_, at = key[i] * dim_;
+        for (float* const matrix : of) prefetch_row(matrix + ahead, static_cast<size_t>(dim_));
         adam_row(adam, dim_, gradient + i * dim_, of[0] + at, of[1] + at, of[2] + at);
       }
     });

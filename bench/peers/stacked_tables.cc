@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/errors.h"
+#include "base/floats/prefetch.h"
 #include "bench/peers/plain_tables.h"
 #include "bench/peers/row_adam.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kAhead = 12;  // rows that come from memory meanwhile
+constexpr int64_t kAhead = 32;  // rows that come from memory meanwhile
 
 class StackedTables final : public PlainTables {
  public:
@@ -100,7 +101,7 @@ class StackedTables final : public PlainTables {
         for (int64_t i = begin; i < end; ++i) {
           if (i + kAhead < end)
             for (float* const of : {values, averages, squares})
-              __builtin_prefetch(of + rows[i + kAhead] * dim, 1);
+              prefetch_row(of + rows[i + kAhead] * dim, static_cast<size_t>(dim));
           const int64_t at = rows[i] * dim;
           adam_row(adam, dim, sums + i * dim, values + at, averages + at, squares + at);
         }
@@ -119,7 +120,8 @@ class StackedTables final : public PlainTables {
     const int64_t dim = matrix.dim;
     at::parallel_for(0, examples_ * features_, 4096, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        if (i + kAhead < end) __builtin_prefetch(rows + ids_[static_cast<size_t>(i + kAhead)] * dim);
+        if (i + kAhead < end)
+          prefetch_row(rows + ids_[static_cast<size_t>(i + kAhead)] * dim, static_cast<size_t>(dim));
         std::copy_n(rows + ids_[static_cast<size_t>(i)] * dim, dim, out + i * dim);
       }
     });

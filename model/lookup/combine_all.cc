@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/errors.h"
+#include "base/floats/prefetch.h"
 #include "base/stage_times.h"
 
 namespace embers {
@@ -11,8 +12,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr size_t kLineFloats = 16;
 
 // What the backward pass needs, beside the gradients.
 struct Calls : torch::CustomClassHolder {

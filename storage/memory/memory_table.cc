@@ -262,11 +262,12 @@ void MemoryTable::find_all(KeysView keys) {
 }
 
 void MemoryTable::compare_keys(KeysView keys) {
-  for (size_t turn = 0; turn < keys.size() + 2 * kLinesAhead; ++turn) {
+  const size_t ahead = std::min(kLinesAhead, keys.size());
+  for (size_t turn = 0; turn < keys.size() + 2 * ahead; ++turn) {
     const auto is_row = [&](size_t i) { return i < keys.size() && rows_[i] != RowIndex::kNone; };
     if (is_row(turn)) key_bytes_.prefetch_place(rows_[turn]);
-    if (const size_t i = turn - kLinesAhead; is_row(i)) key_bytes_.prefetch(rows_[i]);
-    if (const size_t i = turn - 2 * kLinesAhead; is_row(i) && key_bytes_.at(rows_[i]) != keys.bytes_at(i))
+    if (const size_t i = turn - ahead; is_row(i)) key_bytes_.prefetch(rows_[i]);
+    if (const size_t i = turn - 2 * ahead; is_row(i) && key_bytes_.at(rows_[i]) != keys.bytes_at(i))
       rows_[i] = find(hashes_[i], keys, i);
   }
 }

@@ -66,10 +66,11 @@ class MemoryTable {
   template <auto matches>
   void add_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
   void add_absent_avx512(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
-  // Prefetches the place that is used some rows after the i-th.
+  // Prefetches the place that is used some rows after the i-th; with the first, all until then.
   EMBERS_PREFETCHES void prefetch_one_ahead(size_t i, size_t floats) const {
-    const size_t next = i + rows_ahead(floats);
-    if (next < places_.size() && places_[next] != nullptr) prefetch_row(places_[next], floats);
+    const size_t last = i + rows_ahead(floats);
+    for (size_t next = i == 0 ? 1 : last; next <= last && next < places_.size(); ++next)
+      if (places_[next] != nullptr) prefetch_row(places_[next], floats);
   }
   // Prefetches what lies some rows after a new one: rows in between that stay untouched defeat the
   // processor's prefetcher.

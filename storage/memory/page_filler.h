@@ -32,8 +32,8 @@ class PageFiller {
   void forget(const std::byte* data, size_t bytes);
 
   // While one of these lives, no filler of this process begins a page. For calls that map, unmap or move
-  // memory: the kernel's lock on the process's memory goes to whoever fills page after page, for 4 ms
-  // (RWSEM_WAIT_TIMEOUT), before such a call gets it.
+  // memory: whoever fills page after page gets the kernel's lock on the process's memory again and again, and
+  // such a call waited for 4 ms.
   class Pause {
    public:
     Pause();

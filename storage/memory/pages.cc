@@ -41,19 +41,6 @@ std::byte* map_aligned(size_t bytes) {
   return at + before;
 }
 
-// Addresses for this many bytes, and for more where that costs nothing.
-std::pair<std::byte*, size_t> map_room_for(size_t size) {
-  if (size < kLeastWithRoom) return {map(size), size};
-  if (mapping_is_free()) {
-    const size_t room = std::max(kLeastRoom, kRoomPerByte * size);
-    try {
-      return {map_aligned(room), room};
-    } catch (const std::bad_alloc&) {
-    }
-  }
-  return {map_aligned(size), size};
-}
-
 }  // namespace
 
 bool mapping_is_free() {
@@ -87,6 +74,7 @@ Pages::Pages(Pages&& other) noexcept
       size_(std::exchange(other.size_, 0)),
       room_(std::exchange(other.room_, 0)),
       huge_(std::exchange(other.huge_, false)),
+      may_have_room_(std::exchange(other.may_have_room_, true)),
       filling_(std::exchange(other.filling_, nullptr)) {}
 
 Pages& Pages::operator=(Pages&& other) noexcept {
@@ -94,6 +82,7 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(size_, other.size_);
   std::swap(room_, other.room_);
   std::swap(huge_, other.huge_);
+  std::swap(may_have_room_, other.may_have_room_);
   std::swap(filling_, other.filling_);
   return *this;
 }
@@ -108,14 +97,27 @@ void Pages::grow(size_t bytes, bool huge) {
 }
 
 void Pages::move_to_room_for(size_t size) {
-  const auto [to, room] = map_room_for(size);
+  const bool more = may_have_room_ && size >= kLeastWithRoom && mapping_is_free();
+  size_t room = more ? std::max(kLeastRoom, kRoomPerByte * size) : size;
+  std::byte* to = nullptr;
+  try {
+    to = size >= kLeastWithRoom ? map_aligned(room) : map(room);
+  } catch (const std::bad_alloc&) {
+    if (!more) throw;
+    to = map_aligned(room = size);
+  }
   stop_filling();
   // Moved and made longer at once, so that it stays one mapping: kernels before 6.17 refuse to move several.
-  // If this fails, the new place may already be unmapped, and in use by another thread.
-  if (data_ != nullptr && mremap(data_, room_, room, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
+  // If this fails, the new place may already be unmapped, and in use by another thread. It is left alone, so
+  // it must not be large the next time.
+  if (data_ != nullptr && mremap(data_, room_, room, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
+    may_have_room_ = false;
     throw std::bad_alloc();
+  }
   data_ = to;
   room_ = room;
+  // A huge page would reach beyond what there is; where all memory has them, that must be said.
+  if (!huge_ && room > size) madvise(data_, room_, MADV_NOHUGEPAGE);
 }
 
 void Pages::fill_soon(PageFiller& filler, size_t begin, size_t bytes) {

@@ -45,6 +45,7 @@ class Pages {
   size_t size_ = 0;
   size_t room_ = 0;                // bytes that are mapped: no less than size_
   bool huge_ = false;              // whether the kernel has been advised
+  bool may_have_room_ = true;      // no longer once it could not be moved into such a place
   PageFiller* filling_ = nullptr;  // from fill_soon on
 };
 

@@ -8,7 +8,7 @@ constinit RowBucket RowBucket::kNoBucket{};
 
 namespace {
 
-constexpr size_t kAhead = kLinesAhead;  // keys between prefetching a bucket and looking into it
+constexpr size_t kAhead = kLinesAhead;  // keys between prefetching a bucket, or a node, and looking into it
 constexpr uint64_t kMovesAhead = 16;    // buckets between prefetching a bucket's nodes and moving it
 
 }  // namespace
@@ -31,7 +31,6 @@ EMBERS_INLINE size_t RowIndex::find_at_homes(std::span<const uint64_t> hashes, F
     }
     where.set(found[i], kNone);
     if (const uint32_t node = bucket.node(); node != 0) {
-      prefetch_line(&nodes_[node]);
       elsewhere[left++] = {static_cast<uint32_t>(i), node};
     }
   };
@@ -63,7 +62,9 @@ void RowIndex::find_all(std::span<const uint64_t> hashes, Found* found, const Wh
   static_cast<void>(avx512);
   const size_t left = find_at_homes<&RowBucket::matches>(hashes, found, where);
 #endif
+  for (size_t t = 0; t < std::min(left, kAhead); ++t) prefetch_line(&nodes_[elsewhere_[t].node]);
   for (size_t t = 0; t < left; ++t) {
+    if (t + kAhead < left) prefetch_line(&nodes_[elsewhere_[t + kAhead].node]);
     const auto [number, node] = elsewhere_[t];
     where.set(found[number], find_in_nodes(node, hashes[number], [](uint32_t) { return true; }));
   }

@@ -33,10 +33,11 @@ struct RowsToUpdate {
 // is slow, so kernels prefetch those that follow, as prefetch_ahead() does.
 using RowsKernel = std::function<void(const RowsToUpdate& rows)>;
 
-// Prefetches the row, with its slots, that comes some rows after the i-th.
+// Prefetches the row, with its slots, that comes some rows after the i-th; with the first, all until then.
 EMBERS_PREFETCHES void prefetch_ahead(const RowsToUpdate& rows, size_t i) {
-  const size_t floats = rows.dim + rows.slot_floats, next = i + rows_ahead(floats);
-  if (next < rows.size()) prefetch_row(rows.rows[next], floats);
+  const size_t floats = rows.dim + rows.slot_floats, last = i + rows_ahead(floats);
+  for (size_t next = i == 0 ? 1 : last; next <= last && next < rows.size(); ++next)
+    prefetch_row(rows.rows[next], floats);
 }
 // Runs `kernel` on one row after another.
 inline RowsKernel rows_kernel(UpdateKernel kernel) {
