@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -6,11 +7,17 @@
 #include <boost/asio.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <optional>
+#include <queue>
+#include <semaphore>
+#include <thread>
 
 #include "bench/harness/bench.h"
+#include "bench/wire/due_moments.h"
 #include "bench/wire/known_rows.h"
 #include "bench/wire/sockets.h"
 
@@ -37,6 +44,17 @@ class BlockingEnd {
     return recv_all(in_.data(), in_.size() * 8);
   }
   Buffer& last_message() { return in_; }
+  // False if nothing came by then.
+  bool wait_for_message(std::optional<BenchClock::time_point> until) {
+    pollfd fd{socket_.native_handle(), POLLIN, 0};
+    const auto left =
+        std::max(BenchClock::duration(0), until.value_or(BenchClock::now()) - BenchClock::now());
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+    const timespec wait{ns / 1'000'000'000, ns % 1'000'000'000};
+    return ::ppoll(&fd, 1, until ? &wait : nullptr, nullptr) > 0;
+  }
+  // From another thread than receive() too, which fails then.
+  void shut_down() { ::shutdown(socket_.native_handle(), SHUT_RDWR); }
   // False if the peer has gone.
   bool send(std::span<iovec> parts) {
     while (!parts.empty()) {
@@ -84,6 +102,26 @@ class BlockingClient final : public SocketClient {
     }
     return seconds_since(begin);
   }
+  // Replies come in the order of requests, and these never fill their buffer, so that sending does not wait.
+  Latencies trips_at(double rate, size_t count, uint64_t seed) override {
+    DueMoments moments(rate, seed);
+    Latencies latencies;
+    std::queue<BenchClock::time_point> under_way;  // when they were due
+    auto due = moments.next();
+    for (size_t asked = 0; latencies.size() < count;) {
+      const bool may_ask = asked < count && under_way.size() < outstanding_;
+      if (may_ask && due <= BenchClock::now()) {
+        send(asked++);
+        under_way.push(due);
+        due = moments.next();
+      } else if (end_.wait_for_message(may_ask ? std::optional(due) : std::nullopt)) {
+        receive();
+        latencies.add(seconds_since(under_way.front()) * 1e3);
+        under_way.pop();
+      }
+    }
+    return latencies;
+  }
   std::span<const float> fetch(size_t minibatch) override {
     send(minibatch);
     receive();
@@ -111,13 +149,10 @@ class BlockingClient final : public SocketClient {
 // Sends replies: what precedes the rows, then the rows.
 class BlockingServer {
  public:
-  BlockingServer(BlockingEnd& end, TripSize size) : end_(end), ready_made_(kBenchMinibatches) {
-    for (size_t m = 0; m < ready_made_.size(); ++m) {
-      ready_made_[m].resize(size.reply_words);
-      rows_.copy(m, 0, kBenchKeys, rows_of(ready_made_[m]).data());
-    }
-    before_rows_ = size.reply_words * 8 - kBenchKeys * kRowBytes;
-  }
+  BlockingServer(BlockingEnd& end, TripSize size)
+      : end_(end),
+        ready_made_(ready_made(size)),
+        before_rows_(size.reply_words * 8 - kBenchKeys * kRowBytes) {}
 
   bool blocking(uint64_t correlation) {
     Buffer& reply = ready_made_[correlation % kBenchMinibatches];
@@ -126,17 +161,36 @@ class BlockingServer {
     return end_.send(parts);
   }
   bool chunked(uint64_t correlation, size_t chunk_bytes) {
-    const size_t rows = chunk_bytes / kRowBytes;
-    chunk_.resize(rows * kBenchDim);
-    FrameHeader h = header(correlation);
-    for (size_t first = 0; first < kBenchKeys; first += rows) {
-      rows_.copy(correlation, first, rows, chunk_.data());
-      iovec parts[] = {{&h, first == 0 ? sizeof h : 0},
-                       {ready_made_[0].data(), first == 0 ? before_rows_ : 0},
-                       {chunk_.data(), chunk_bytes}};
-      if (!end_.send(parts)) return false;
+    for (size_t first = 0; first < kBenchKeys; first += chunk_bytes / kRowBytes) {
+      copy(correlation, first, chunk_bytes, chunk_);
+      if (!send(chunk_)) return false;
     }
     return true;
+  }
+  // Serves all of a connection so.
+  void chunked2(size_t chunk_bytes) {
+    std::array<Chunk, kChunksUnderWay> chunks;
+    std::counting_semaphore<> empty(kChunksUnderWay), full(0);
+    bool over = false;
+    std::thread sender([&] {
+      for (size_t i = 0;; ++i) {
+        full.acquire();
+        if (over) return;
+        if (!send(chunks[i % kChunksUnderWay])) end_.shut_down();
+        empty.release();
+      }
+    });
+    size_t i = 0;
+    for (uint64_t correlation = 0; end_.receive(correlation);)
+      for (size_t first = 0; first < kBenchKeys; first += chunk_bytes / kRowBytes, ++i) {
+        empty.acquire();
+        copy(correlation, first, chunk_bytes, chunks[i % kChunksUnderWay]);
+        full.release();
+      }
+    for (size_t k = 0; k < kChunksUnderWay; ++k) empty.acquire();
+    over = true;
+    full.release();
+    sender.join();
   }
   bool gather(uint64_t correlation) {
     FrameHeader h = header(correlation);
@@ -147,15 +201,44 @@ class BlockingServer {
   }
 
  private:
+  static constexpr ptrdiff_t kChunksUnderWay = 4;  // of chunked2
+
+  struct Chunk {
+    FrameHeader header;
+    bool first = false;  // the header and what precedes the rows come before it
+    std::vector<float> rows;
+  };
+  void copy(uint64_t correlation, size_t first, size_t bytes, Chunk& chunk) {
+    chunk.header = header(correlation);
+    chunk.first = first == 0;
+    chunk.rows.resize(bytes / sizeof(float));
+    rows_.copy(correlation, first, bytes / kRowBytes, chunk.rows.data());
+  }
+  bool send(Chunk& chunk) {
+    iovec parts[] = {{&chunk.header, chunk.first ? sizeof chunk.header : 0},
+                     {ready_made_[0].data(), chunk.first ? before_rows_ : 0},
+                     {chunk.rows.data(), chunk.rows.size() * sizeof(float)}};
+    return end_.send(parts);
+  }
+  // For all connections: nobody changes them.
+  static std::vector<Buffer>& ready_made(TripSize size) {
+    static std::vector<Buffer> replies = [&] {
+      std::vector<Buffer> made(kBenchMinibatches, Buffer(size.reply_words));
+      KnownRows rows;
+      for (size_t m = 0; m < made.size(); ++m) rows.copy(m, 0, kBenchKeys, rows_of(made[m]).data());
+      return made;
+    }();
+    return replies;
+  }
   FrameHeader header(uint64_t correlation) const {
     return bare_header(ready_made_[0].size(), correlation, FrameHeader::kReply);
   }
 
   BlockingEnd& end_;
   KnownRows rows_;
-  std::vector<Buffer> ready_made_;
-  size_t before_rows_;
-  std::vector<float> chunk_;
+  std::vector<Buffer>& ready_made_;
+  const size_t before_rows_;
+  Chunk chunk_;
   std::vector<iovec> parts_;
 };
 
@@ -168,6 +251,7 @@ std::unique_ptr<SocketClient> blocking_client(Socket socket, TripSize size) {
 void serve_blocking(const std::string& kind, Socket socket, TripSize size, const SocketSettings& settings) {
   BlockingEnd end(std::move(socket), size.request_words);
   BlockingServer server(end, size);
+  if (kind == "chunked2") return server.chunked2(settings.chunk_bytes);
   for (uint64_t correlation = 0; end.receive(correlation);) {
     const bool sent = kind == "chunked"  ? server.chunked(correlation, settings.chunk_bytes)
                       : kind == "gather" ? server.gather(correlation)

@@ -6,7 +6,6 @@
 #include <future>
 #include <numeric>
 #include <queue>
-#include <random>
 #include <sstream>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include "bench/harness/child.h"
 #include "bench/harness/compare.h"
 #include "bench/wire/checked_rows.h"
+#include "bench/wire/due_moments.h"
 #include "bench/wire/owner.h"
 #include "client/pipeline/pull.h"
 #include "client/pipeline/push.h"
@@ -174,14 +174,12 @@ double BenchClient::pull(size_t trips) {
   return seconds_since(begin);
 }
 
-Latencies BenchClient::pull_at(double rate, size_t trips) {
+Latencies BenchClient::pull_at(double rate, size_t trips, uint64_t seed) {
   Puller puller(*this, trips);
   const auto actor = puller.spawn();
-  std::mt19937_64 random(::getpid());
-  std::exponential_distribution<double> gap(rate);
-  auto due = BenchClock::now();
+  DueMoments moments(rate, seed);
   for (size_t i = 0; i < trips; ++i) {
-    due += std::chrono::duration_cast<BenchClock::duration>(std::chrono::duration<double>(gap(random)));
+    const auto due = moments.next();
     std::this_thread::sleep_until(due);
     caf::anon_send(actor, due_atom::value, nanoseconds(due));
   }
@@ -330,7 +328,8 @@ void run_bench_client(const std::vector<std::string>& words) {
     size_t count = 0, depth = 0;
     in >> count >> depth;
     if (what == "pull") return fmt::format("{}", client.pull(count));
-    if (what == "pull-at") return fmt::format("{:.4f}", fmt::join(client.pull_at(rate, count).all(), " "));
+    if (what == "pull-at")
+      return fmt::format("{:.4f}", fmt::join(client.pull_at(rate, count, depth).all(), " "));
     if (what == "lap") return text_of(client.lap(count, depth));
     std::string drawn;
     in >> drawn;

@@ -16,8 +16,6 @@
 
 namespace embers {
 
-inline constexpr size_t kBenchOutstanding = 8;  // of bench wire
-
 // A worker's end of a connection to an owner process (owner.h). *Thread safety*: none.
 class BenchClient {
  public:
@@ -35,9 +33,9 @@ class BenchClient {
   // read_rows reads of each reply. Of rows that came over a socket, which has written them to this process's
   // memory, no more than their ends; of others every float. Returns seconds.
   double pull(size_t trips);
-  // Pulls this many minibatches, at moments that do not depend on answers: `rate` a second in the mean, with
-  // gaps as of independent askers (exponential). A latency counts from the moment at which a pull was due.
-  Latencies pull_at(double rate, size_t trips);
+  // Pulls this many minibatches, at moments that do not depend on answers (due_moments.h). A latency counts
+  // from the moment at which a pull was due.
+  Latencies pull_at(double rate, size_t trips, uint64_t seed);
 
   // Pulls minibatches, takes their rows, and pushes gradients, `depth` minibatches at a time, with everything
   // that worker/ does for it. Returns seconds.
@@ -66,7 +64,7 @@ class BenchClient {
 
 // The part "client ADDRESS|local OPTIMIZER ROWS [sockets]", the last where nothing may travel in shared
 // memory. Answers "set" (set_wire_rows), "check" with the checksums, "pull N" with its seconds, "pull-at RATE
-// N" with latencies in ms, "train N DEPTH [zipf]" with its seconds, "check-rows FIRST" and
+// N SEED" with latencies in ms, "train N DEPTH [zipf]" with its seconds, "check-rows FIRST" and
 // "lap N DEPTH" with numbers.
 void run_bench_client(const std::vector<std::string>& words);
 

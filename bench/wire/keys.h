@@ -10,6 +10,7 @@ namespace embers {
 inline constexpr uint32_t kBenchDim = 64;
 inline constexpr size_t kBenchKeys = 4096;      // of a minibatch
 inline constexpr size_t kBenchMinibatches = 4;  // different ones, of bench wire
+inline constexpr size_t kBenchOutstanding = 8;  // pulls that a client has under way, of bench wire
 inline constexpr int64_t kWireRows = kBenchMinibatches * kBenchKeys;
 
 // Keys 0 .. rows-1 in a random order, cut into minibatches of kBenchKeys.

@@ -2,9 +2,12 @@
 
 #include <utility>  // Boost 1.74's Asio forgets it
 
+#include <fmt/ranges.h>
 #include <boost/asio.hpp>
 
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -13,9 +16,9 @@
 #include "actors/transport/transport.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
-#include "bench/harness/child.h"
 #include "bench/harness/compare.h"
 #include "bench/wire/keys.h"
+#include "schema/messages/codec.h"
 
 namespace embers {
 namespace asio = boost::asio;
@@ -49,7 +52,21 @@ class NextSettings {
 };
 
 bool is_blocking(const std::string& kind) {
-  return kind == "blocking" || kind == "chunked" || kind == "gather";
+  return kind == "blocking" || kind.starts_with("chunked") || kind == "gather";
+}
+
+TripSize trip_size() {
+  const std::vector<int64_t> keys(kBenchKeys);
+  const TableSlices slices{0, {KeyKind::kInt64, keys, {}, {}}, 0, {}};
+  const RowsShape shape{0, kBenchDim, kBenchKeys};
+  return {make_pull({}, wire::ReadMode::LATEST, false, {&slices, 1}).words().size(),
+          make_pull_reply(0, {&shape, 1}, [](size_t, std::span<float>) {}).words().size(), kBenchOutstanding};
+}
+
+BenchChild bare_part(const std::string& part, const std::string& kind, const std::string& address) {
+  const TripSize size = trip_size();
+  return BenchChild::part({part, kind, address, std::to_string(size.request_words),
+                           std::to_string(size.reply_words), std::to_string(size.outstanding)});
 }
 
 template <class Protocol>
@@ -60,14 +77,20 @@ void serve(const std::string& kind, const typename Protocol::endpoint& at, TripS
   NextSettings next;
   std::thread server([&] {
     for (;;) {
-      asio::io_context io(1);
-      Socket socket(acceptor.accept(io));
-      const SocketSettings settings = next.get();
-      tune_bare(socket, settings);
-      if (is_blocking(kind))
-        serve_blocking(kind, std::move(socket), size, settings);
-      else
-        serve_asio(kind, std::move(socket), io, size);
+      struct Accepted {
+        asio::io_context io{1};
+        std::optional<Socket> socket;
+      };
+      auto accepted = std::make_unique<Accepted>();
+      accepted->socket.emplace(acceptor.accept(accepted->io));
+      std::thread([&kind, size, settings = next.get(), accepted = std::move(accepted)] {
+        Socket& socket = *accepted->socket;
+        tune_bare(socket, settings);
+        if (is_blocking(kind))
+          serve_blocking(kind, std::move(socket), size, settings);
+        else
+          serve_asio(kind, std::move(socket), accepted->io, size);
+      }).detach();
     }
   });
   answer_lines(text(acceptor.local_endpoint()), [&](const std::string& line) {
@@ -118,6 +141,22 @@ void tune_bare(Socket& socket, const SocketSettings& settings) {
   socket.set_option(asio::socket_base::receive_buffer_size(settings.buffer_bytes));
 }
 
+BenchChild bare_server(const std::string& kind, const std::string& address) {
+  return bare_part("sockets", kind, address);
+}
+
+BenchChild bare_client(const std::string& kind, const BenchChild& server) {
+  return bare_part("socket-client", kind, server.ready());
+}
+
+std::string words_of(const SocketSettings& settings) {
+  return fmt::format("{} {}", settings.buffer_bytes, settings.chunk_bytes);
+}
+
+Latencies SocketClient::trips_at(double, size_t, uint64_t) {
+  fail(ErrorCode::kInternal, "this client asks again only when it is answered");
+}
+
 void serve_sockets(const std::vector<std::string>& words) {
   const std::string &kind = words.at(1), &address = words.at(2);
   const Endpoint at = parse_endpoint(address);
@@ -139,7 +178,7 @@ void run_socket_client(const std::vector<std::string>& words) {
     std::string what;
     in >> what;
     if (what == "connect") {
-      client.reset();  // the server serves one at a time
+      client.reset();
       io = std::make_unique<asio::io_context>(1);
       Socket socket = connect(*io, to);
       tune_bare(socket, settings_in(in));
@@ -153,8 +192,13 @@ void run_socket_client(const std::vector<std::string>& words) {
         sums += fmt::format("{:016x} ", checksum(client->fetch(m)));
       return sums;
     }
+    double rate = 0;
+    if (what == "pull-at") in >> rate;
     size_t trips = 0;
-    in >> trips;
+    uint64_t seed = 0;
+    in >> trips >> seed;
+    if (what == "pull-at")
+      return fmt::format("{:.4f}", fmt::join(client->trips_at(rate, trips, seed).all(), " "));
     return fmt::format("{}", client->trips(trips));
   });
 }

@@ -7,11 +7,12 @@
 //             processes of one host; the client reads every float of them
 //   asio      the same frames between two bare Asio programs, ready-made (sockets.h)
 //   blocking  the same with blocking send and recv
-//   rows, rows2, chunked, gather   bare servers that do what a server of rows cannot avoid: the limit
+//   rows, rows2, chunked, chunked2, gather
+//             bare servers that do what a server of rows cannot avoid: the limit
 // over a Unix socket and over TCP, 8 pulls outstanding. Bare programs have socket buffers of 64 KiB to 4 MiB,
 // all sides both scheduling policies. All sides have the same rows; their replies are compared by checksum
 // first, and their ends are looked at all the time. CPU per trip is that of both processes. Then the
-// latencies of two clients of one owner (latency.h).
+// latencies of two clients of one server (latency.h).
 //
 //   wire.unix_vs_asio, wire.tcp_vs_asio   ours over the better of asio and blocking
 //   wire.shared_vs_asio                   shared over the same, with Unix sockets
@@ -29,16 +30,15 @@
 #include "bench/wire/keys.h"
 #include "bench/wire/latency.h"
 #include "bench/wire/sockets.h"
-#include "schema/messages/codec.h"
 
 namespace embers {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array kBuffers{64 << 10, 256 << 10, 1 << 20, 4 << 20};  // bytes
 constexpr std::array kChunks{size_t{32} << 10, size_t{128} << 10, size_t{512} << 10};
-const std::vector<std::string> kBare{"asio", "blocking"}, kLimits{"rows", "rows2", "chunked", "gather"};
+const std::vector<std::string> kBare{"asio", "blocking"},
+    kLimits{"rows", "rows2", "chunked", "chunked2", "gather"};
 
 struct Length {
   size_t tries, rounds, trips;
@@ -46,14 +46,6 @@ struct Length {
   size_t latency_rounds;
 };
 const Length kFull{3, 31, 1000, 5, 5}, kQuick{1, 3, 500, 0.5, 1};
-
-TripSize trip_size() {
-  const std::vector<int64_t> keys(kBenchKeys);
-  const TableSlices slices{0, {KeyKind::kInt64, keys, {}, {}}, 0, {}};
-  const RowsShape shape{0, kBenchDim, kBenchKeys};
-  return {make_pull({}, wire::ReadMode::LATEST, false, {&slices, 1}).words().size(),
-          make_pull_reply(0, {&shape, 1}, [](size_t, std::span<float>) {}).words().size(), kBenchOutstanding};
-}
 
 std::string address(const std::string& socket, const std::string& name) {
   return socket == "unix" ? fmt::format("unix:@embers-bench-{}-{}", ::getpid(), name) : "127.0.0.1:0";
@@ -77,9 +69,8 @@ struct Side {
     return {seconds / n, (cpu_seconds() - begin) / n};
   }
   void connect(const SocketSettings& settings) {
-    const std::string words = fmt::format("{} {}", settings.buffer_bytes, settings.chunk_bytes);
-    server.ask(words);
-    client.ask("connect " + words);
+    server.ask(words_of(settings));
+    client.ask("connect " + words_of(settings));
   }
 };
 
@@ -93,11 +84,8 @@ std::unique_ptr<Side> ours(const std::string& name, const std::string& socket) {
 }
 
 std::unique_ptr<Side> bare(const std::string& kind, const std::string& socket) {
-  const TripSize size = trip_size();
-  const std::string request = std::to_string(size.request_words), reply = std::to_string(size.reply_words),
-                    outstanding = std::to_string(size.outstanding);
-  BenchChild server = BenchChild::part({"sockets", kind, address(socket, kind), request, reply, outstanding});
-  BenchChild client = BenchChild::part({"socket-client", kind, server.ready(), request, reply, outstanding});
+  BenchChild server = bare_server(kind, address(socket, kind));
+  BenchChild client = bare_client(kind, server);
   auto side = std::make_unique<Side>(Side{kind, std::move(server), std::move(client)});
   side->connect({});
   return side;
@@ -115,10 +103,11 @@ void add(
 }
 
 void add_bare(Contest& contest, Side& side, size_t trips) {
-  for (const int buffer : kBuffers)
+  for (const int buffer : kSocketBuffers)
     for (const size_t chunk : kChunks) {
-      if (side.name != "chunked" && chunk != kChunks[0]) continue;
-      const std::string of_chunks = side.name == "chunked" ? fmt::format(", chunks {} KiB", chunk >> 10) : "";
+      const bool in_chunks = side.name.starts_with("chunked");
+      if (!in_chunks && chunk != kChunks[0]) continue;
+      const std::string of_chunks = in_chunks ? fmt::format(", chunks {} KiB", chunk >> 10) : "";
       add(contest, side, trips, fmt::format("buffers {} KiB{}", buffer >> 10, of_chunks),
           [&side, buffer, chunk] {
             side.connect({buffer, chunk});
