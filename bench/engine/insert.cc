@@ -109,7 +109,7 @@ std::vector<int64_t> keys_from(uint64_t row) {
 
 // Memory comes back to the kernel as it is needed, which does not count; or at once, before. The latter on
 // two cores, where both ways are noisy and this one was less so (dim 64, fourteen fillings of each in a loop:
-// medians of 115 and about 175 ns of CPU).
+// medians of 115 and 179 ns of CPU).
 Cost insert_all(uint64_t rows, uint64_t bytes_per_row, bool at_once,
                 const std::function<void(std::span<const int64_t>)>& add) {
   WarmMemory memory(rows * bytes_per_row);
