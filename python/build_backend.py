@@ -43,10 +43,12 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     extension = build(config_settings)
+    kernels = os.path.join(os.path.dirname(extension), "libembers_cuda.so")  # where there is a CUDA compiler
     with Wheel(wheel_directory) as wheel:
         for path in package_files():
             wheel.add_file(path, f"{NAME}/{os.path.relpath(path, PACKAGE)}")
-        wheel.add_file(extension, f"{NAME}/{os.path.basename(extension)}")
+        for path in (extension, kernels) if os.path.exists(kernels) else (extension,):
+            wheel.add_file(path, f"{NAME}/{os.path.basename(path)}")
     return wheel.name
 
 
@@ -73,7 +75,10 @@ def build(config_settings):
         generator = []  # the one that it has
     run("cmake", "-S", TREE, "-B", folder, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DEMBERS_ONLY_PYTHON=ON",
         f"-DPython_EXECUTABLE={sys.executable}")
-    run("cmake", "--build", folder, "--target", "embers_python", "--parallel", str(jobs()))
+    with open(os.path.join(folder, "CMakeCache.txt"), encoding="utf-8") as cache:
+        has_cuda = re.search(r"^CMAKE_CUDA_COMPILER:\w+=/", cache.read(), re.MULTILINE)
+    targets = ["embers_python", "embers_cuda"] if has_cuda else ["embers_python"]
+    run("cmake", "--build", folder, "--target", *targets, "--parallel", str(jobs()))
     if not os.path.exists(extension):
         raise SystemExit(f"the build did not make {extension}")
     return extension

@@ -56,6 +56,8 @@ client/joining:       base schema job actors client/pipeline
 client/owner:         base schema job storage actors client/pipeline client/joining
 client:               base schema job storage actors
 worker:               base schema job data model actors storage client
+cuda:
+cuda/cpu:             base cuda
 apps/command_line:    base job
 apps/process:         base schema job storage actors client apps/command_line
 apps/shard:           base schema job storage actors client apps/command_line apps/process
@@ -97,6 +99,7 @@ LIBRARIES = {
     "Cap'n Proto": (r"(capnp|kj)/", r"schema/", r"(schema|actors|master|client|worker|apps|bench|python/src/jobs/cluster)"),
     "TOML": (r"toml", r"job/", r"job/"),
     "libmemcached": (r"libmemcached/", r"storage/external/memcached_server[.]cc$", r"$."),
+    "CUDA": (r"(cuda_runtime|cuda_fp16|cooperative_groups)", r"cuda/(gpu_lanes|device)[.]h$", r"cuda/"),
     "OpenSSL": (r"openssl/", r"actors/door/secret.cc$", r"$."),
     "hiredis": (r"hiredis/", r"storage/external/redis_server[.]cc$", r"$."),
     "pybind11": (r"pybind11/", r"python/src/", r"python/src/"),
@@ -215,6 +218,8 @@ def self_test():
         ("actors/transport.cc", "#include <boost/asio.hpp>", "Asio has no place"),
         ("storage/a.cc", "#include <capnp/message.h>", "Cap'n Proto has no place"),
         ("storage/a.cc", "#include <libmemcached/memcached.h>", "libmemcached has no place"),
+        ("cuda/cpu/lanes.cc", "#include <cuda_runtime.h>", "CUDA has no place"),
+        ("cuda/cpu/a.cc", '#include "base/philox.h"', ""),
         ("actors/a.cc", "#include <hiredis/hiredis.h>", "hiredis has no place"),
         ("actors/transport/server.cc", "#include <openssl/hmac.h>", "OpenSSL has no place"),
         ("apps/a.cc", "#include <toml++/toml.h>", "TOML has no place"),

@@ -17,6 +17,7 @@ except ImportError as e:
     raise ImportError("embers.torch needs PyTorch (apt-get install python3-torch, or pip install torch); without it, "
                       "job.minibatches() and table() of the package embers work with NumPy alone") from e
 
+from . import cuda
 from .collection import BagConfig, EmbeddingBagCollection, Jagged, Pooled
 from .job_model import Batch, Feature, ModelConfig
 from .keys import FeatureIds
@@ -25,4 +26,4 @@ from .optimizer import Optimizer
 from .pair_products import pair_products
 
 __all__ = ["BagConfig", "Batch", "Embedding", "EmbeddingBag", "EmbeddingBagCollection", "Feature", "FeatureIds", "Jagged",
-           "ModelConfig", "Optimizer", "Pooled", "pair_products"]
+           "ModelConfig", "Optimizer", "Pooled", "cuda", "pair_products"]

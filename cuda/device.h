@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+#include "cuda/lanes.h"
+
+// Memory and launches: the only file with calls of CUDA's runtime. Without nvcc, kernels run on the CPU
+// (cpu/lanes.h) and device memory is the process's.
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+
+#include <map>
+#include <mutex>
+#include <tuple>
+#else
+#include <cstdlib>
+#include <cstring>
+#endif
+
+namespace embers::cuda {
+
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Shape {
+  int blocks;
+  int threads;
+  size_t shared_bytes;
+};
+
+#if defined(__CUDACC__)
+
+inline void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();
+  throw Error(std::string(what) + ": " + cudaGetErrorString(status));
+}
+
+inline int processors() {
+  static const int count = [] {
+    int device = 0, n = 0;
+    check(cudaGetDevice(&device), "no GPU");
+    check(cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device), "the GPU's processors");
+    return n;
+  }();
+  return count;
+}
+
+inline void* allocate(size_t bytes) {
+  void* at = nullptr;
+  const std::string what = "allocating " + std::to_string(bytes) + " bytes on the device";
+  if (bytes > 0) check(cudaMalloc(&at, bytes), what.c_str());
+  return at;
+}
+inline void release(void* at) { cudaFree(at); }
+inline void copy(void* to, const void* from, size_t bytes, void* stream) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)), "copying");
+}
+inline void zero(void* at, size_t bytes, void* stream) {
+  check(cudaMemsetAsync(at, 0, bytes, static_cast<cudaStream_t>(stream)), "clearing");
+}
+inline void ones(void* at, size_t bytes, void* stream) {
+  check(cudaMemsetAsync(at, 0xff, bytes, static_cast<cudaStream_t>(stream)), "setting");
+}
+inline void wait(void* stream) {
+  check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the device");
+}
+// A number on the host that kernels can write.
+inline int* allocate_flag() {
+  void* at = nullptr;
+  check(cudaHostAlloc(&at, sizeof(int), cudaHostAllocMapped), "allocating on the host");
+  *static_cast<int*>(at) = 0;
+  return static_cast<int*>(at);
+}
+inline void release_flag(int* flag) { cudaFreeHost(flag); }
+
+// How many blocks of a kernel run at once. Asks the runtime once for each kernel and device.
+template <class Task>
+int blocks_at_once(void (*kernel)(Task), int threads, size_t shared_bytes) {
+  static std::mutex mutex;
+  static std::map<std::tuple<int, const void*, size_t>, int> known;
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  int device = 0;
+  check(cudaGetDevice(&device), "no GPU");
+  const std::lock_guard lock(mutex);
+  int& blocks = known[{device, function, shared_bytes}];
+  if (blocks > 0) return blocks;
+  if (shared_bytes > 48 << 10)
+    check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes)),
+          "shared memory");
+  int each = 0;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, function, threads, shared_bytes),
+        "a kernel's occupancy");
+  if (each == 0) throw Error("a kernel does not fit the device");
+  return blocks = each * processors();
+}
+
+template <class Task>
+void launch(void (*kernel)(Task), const Shape& shape, bool cooperative, void* stream, Task task,
+            const char* what) {
+  void* arguments[] = {&task};
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  const auto queue = static_cast<cudaStream_t>(stream);
+  const dim3 blocks(static_cast<unsigned>(shape.blocks)), threads(static_cast<unsigned>(shape.threads));
+  check(cooperative
+            ? cudaLaunchCooperativeKernel(function, blocks, threads, arguments, shape.shared_bytes, queue)
+            : cudaLaunchKernel(function, blocks, threads, arguments, shape.shared_bytes, queue),
+        what);
+}
+
+#else
+
+inline int processors() { return 3; }
+inline void* allocate(size_t bytes) { return std::malloc(bytes + 1); }
+inline void release(void* at) { std::free(at); }
+inline void copy(void* to, const void* from, size_t bytes, void*) { std::memcpy(to, from, bytes); }
+inline void zero(void* at, size_t bytes, void*) { std::memset(at, 0, bytes); }
+inline void ones(void* at, size_t bytes, void*) { std::memset(at, 0xff, bytes); }
+inline void wait(void*) {}
+inline int* allocate_flag() { return new int(0); }
+inline void release_flag(int* flag) { delete flag; }
+template <class Task>
+int blocks_at_once(void (*)(Task), int, size_t) {
+  return processors();
+}
+template <class Task>
+void launch(void (*kernel)(Task), const Shape& shape, bool cooperative, void*, Task task, const char*) {
+  cpu::Grid grid;
+  grid.blocks = shape.blocks;
+  grid.threads = shape.threads;
+  grid.shared_bytes = shape.shared_bytes;
+  grid.cooperative = cooperative;
+  grid.seed = cpu::next_seed();
+  cpu::run(grid, [&] { kernel(task); });
+}
+
+#endif
+
+}  // namespace embers::cuda

@@ -1,0 +1,306 @@
+#pragma once
+
+#include "cuda/grid.h"
+
+// Sorts items by key, by all blocks of one cooperative launch: a radix sort of each table's items by row,
+// from the lowest digit up. (They come in the order of tables.) Stable, so that the items of a row stay in
+// the order of the ids. Each block has a stretch of the items, and of each table the *piece* that lies in it.
+// In each pass a block counts the digits of its pieces, finds out where each of them goes, and moves its
+// items, tile by tile: a tile is put in order in shared memory first, so that neighbours are written
+// together.
+namespace embers::cuda {
+
+constexpr int kSortThreads = 256, kSortBlocks = 3;  // of a block, and blocks of a processor
+constexpr int kSortWarps = kSortThreads / kWarp;
+constexpr int kItemsPerThread = 16;
+constexpr int kTile = kSortThreads * kItemsPerThread;
+constexpr int kLeastDigitBits = 5, kMostDigitBits = 8;
+constexpr int kMostDigits = 1 << kMostDigitBits;
+
+struct SortPlan {
+  int passes;
+  int bits;  // of a digit
+};
+// For numbers below `most`.
+EMBERS_BOTH SortPlan sort_plan(uint64_t most) {
+  int all = kLeastDigitBits;
+  while (all < 32 && most > uint64_t{1} << all) ++all;
+  const int passes = (all + kMostDigitBits - 1) / kMostDigitBits, bits = (all + passes - 1) / passes;
+  return {passes, bits < kLeastDigitBits ? kLeastDigitBits : bits};
+}
+
+struct SortTask {
+  Model model;
+  embers_cuda_batch batch;
+  Item* items;  // to sort; with an even number of passes the result is here, else in `other`
+  Item* other;
+  int count;
+  int stretch;  // items of a block, but for the last ones
+  SortPlan plan;
+  // Of each piece one for each digit; then how many of the digit the pieces of the same table have that come
+  // before. The piece of block b and table t is number b + t.
+  unsigned* counts;
+  unsigned* totals;  // of each table one for each digit
+  // Where gradients are wanted: runs_before[u] becomes the number of rows whose runs begin before unit u, for
+  // all units and one more; *run_count that of all.
+  int* runs_before;
+  unsigned* block_runs;  // of each block
+  int64_t* run_count;
+  int shift;
+};
+
+struct SortMemory {
+  Item tile[kTile];
+  unsigned short
+      of_warp[kSortWarps * kMostDigits];  // how many a warp has of each digit; then those before it have
+  unsigned begin[kMostDigits];            // where a digit begins in the tile
+  unsigned base[kMostDigits];             // where the next item of it goes
+  unsigned to[kMostDigits];               // where the tile's first item of it goes, less `begin`
+  unsigned sums[kSortWarps][kWarp];
+};
+
+// Sum of x over the threads before this one, in the order of threads. By all threads of a block of
+// kSortThreads.
+EMBERS_DEVICE unsigned sum_before(unsigned x, SortMemory& memory, unsigned* all) {
+  const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
+  unsigned sum = x;
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const unsigned other = shuffle(kWholeWarp, sum, lane >= distance ? lane - distance : lane);
+    if (lane >= distance) sum += other;
+  }
+  if (lane == kWarp - 1) memory.sums[0][warp] = sum;
+  sync_block();
+  unsigned before = 0, total = 0;
+  for (int w = 0; w < kSortWarps; ++w) {
+    before += w < warp ? memory.sums[0][w] : 0;
+    total += memory.sums[0][w];
+  }
+  sync_block();
+  *all = total;
+  return before + sum - x;
+}
+
+struct Piece {
+  int number;
+  int begin, end;
+};
+// The pieces of this block. begins[t]: where a table's items begin; begins[table_count]: their end.
+template <class Use>
+EMBERS_DEVICE void each_piece(const SortTask& task, const int* begins, Use use) {
+  const int tables = task.model.table_count;
+  const int begin = block_index() * task.stretch < task.count ? block_index() * task.stretch : task.count;
+  const int end = begin + task.stretch < task.count ? begin + task.stretch : task.count;
+  if (begin == end) return;
+  for (int t = part_of(begins, tables, begin); t < tables && begins[t] < end; ++t) {
+    const Piece piece{block_index() + t, begins[t] > begin ? begins[t] : begin,
+                      begins[t + 1] < end ? begins[t + 1] : end};
+    if (piece.begin < piece.end) use(t, piece);
+  }
+}
+
+struct Digits {
+  uint32_t first_key;  // of the table
+  int low_bit, bits;
+  EMBERS_DEVICE unsigned of(Item item) const {
+    return (key_of(item) - first_key) >> low_bit & ((1u << bits) - 1);
+  }
+};
+
+EMBERS_DEVICE void count_digits(const SortTask& task, const Item* from, const Piece& piece,
+                                const Digits& digits, SortMemory& memory) {
+  unsigned* const count = memory.begin;
+  const int all = 1 << digits.bits;
+  for (int d = thread_index(); d < all; d += threads()) count[d] = 0;
+  sync_block();
+  // A thread takes some at a time, so that loads overlap.
+  constexpr int kAtOnce = 8;
+  for (int at = piece.begin + thread_index(); at < piece.end; at += kAtOnce * kSortThreads) {
+    Item item[kAtOnce];
+    EMBERS_UNROLL
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int mine = at + k * kSortThreads;
+      item[k] = read_shared_by_blocks(from + (mine < piece.end ? mine : piece.end - 1));
+    }
+    EMBERS_UNROLL
+    for (int k = 0; k < kAtOnce; ++k)
+      if (at + k * kSortThreads < piece.end) atomic_add(&count[digits.of(item[k])], 1u);
+  }
+  sync_block();
+  for (int d = thread_index(); d < all; d += threads())
+    task.counts[int64_t{piece.number} * all + d] = count[d];
+  sync_block();
+}
+
+// Each count becomes the sum of those of the table's pieces before; totals become those of all its pieces. A
+// block takes a table's next 32 digits, each of its warps a part of the pieces.
+EMBERS_DEVICE void add_up_pieces(const SortTask& task, const int* begins, SortMemory& memory) {
+  const int all = 1 << task.plan.bits, groups = all / kWarp;
+  const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
+  for (int i = block_index(); i < task.model.table_count * groups; i += blocks()) {
+    const int table = i / groups, digit = i % groups * kWarp + lane;
+    int first = 0, pieces = 0;
+    if (begins[table] < begins[table + 1]) {
+      first = begins[table] / task.stretch + table;
+      pieces = (begins[table + 1] - 1) / task.stretch + table - first + 1;
+    }
+    const int begin = first + pieces * warp / kSortWarps, end = first + pieces * (warp + 1) / kSortWarps;
+    unsigned sum = 0;
+    for (int p = begin; p < end; ++p) sum += read_shared_by_blocks(task.counts + int64_t{p} * all + digit);
+    memory.sums[warp][lane] = sum;
+    sync_block();
+    unsigned before = 0, total = 0;
+    for (int w = 0; w < kSortWarps; ++w) {
+      before += w < warp ? memory.sums[w][lane] : 0;
+      total += memory.sums[w][lane];
+    }
+    sync_block();
+    for (int p = begin; p < end; ++p) {
+      unsigned* const at = task.counts + int64_t{p} * all + digit;
+      const unsigned count = read_shared_by_blocks(at);
+      *at = before;
+      before += count;
+    }
+    if (warp == 0) task.totals[table * all + digit] = total;
+  }
+}
+
+// base[digit] for a piece of a table whose items begin at `region_begin`.
+EMBERS_DEVICE void find_bases(const SortTask& task, int table, const Piece& piece, int region_begin,
+                              SortMemory& memory) {
+  const int all = 1 << task.plan.bits, d = thread_index();
+  static_assert(kMostDigits <= kSortThreads);
+  unsigned total = 0, before_here = 0, ignored = 0;
+  if (d < all) {
+    total = read_shared_by_blocks(task.totals + table * all + d);
+    before_here = read_shared_by_blocks(task.counts + int64_t{piece.number} * all + d);
+  }
+  const unsigned before = sum_before(total, memory, &ignored);
+  if (d < all) memory.base[d] = static_cast<unsigned>(region_begin) + before + before_here;
+  sync_block();
+}
+
+// Lanes of the warp that have the same digit as this one. Lanes that have none (`live` false) have none in
+// common.
+EMBERS_DEVICE unsigned alike(unsigned digit, int bits, bool live) {
+  unsigned mask = ballot(kWholeWarp, live);
+  for (int i = 0; i < bits; ++i) {
+    const bool bit = digit >> i & 1;
+    const unsigned with = ballot(kWholeWarp, bit);
+    mask &= bit ? with : ~with;
+  }
+  return mask;
+}
+
+// Moves the items [tile_begin, tile_end) of a piece, at most kTile. kFull: exactly as many, so that no item
+// needs a question whether it is there.
+template <bool kFull>
+EMBERS_DEVICE void move_tile(const Item* from, Item* to, int tile_begin, int tile_end, Digits digits,
+                             SortMemory& memory) {
+  const int all = 1 << digits.bits, d = thread_index();
+  const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
+  const int first = tile_begin + warp * kWarp * kItemsPerThread + lane;
+  const auto is_there = [&](int k) { return kFull || first + k * kWarp < tile_end; };
+  Item item[kItemsPerThread];
+  EMBERS_UNROLL
+  for (int k = 0; k < kItemsPerThread; ++k)
+    item[k] = read_shared_by_blocks(from + (is_there(k) ? first + k * kWarp : tile_end - 1));
+  for (int i = thread_index(); i < kSortWarps * all / 2; i += kSortThreads)
+    reinterpret_cast<unsigned*>(memory.of_warp)[i] = 0;
+  sync_block();
+  forget(digits.low_bit);
+  // The place of each item among those of its digit in its warp.
+  unsigned short* const of_warp = memory.of_warp + warp * all;
+  unsigned places[kItemsPerThread / 2];  // two in a word, to save registers
+  EMBERS_UNROLL
+  for (int k = 0; k < kItemsPerThread; ++k) {
+    const bool live = is_there(k);
+    const unsigned digit = digits.of(item[k]);
+    const unsigned same = alike(digit, digits.bits, live);
+    const unsigned before = ones(same & ((1u << lane) - 1));
+    const unsigned place = of_warp[digit] + before;
+    sync_warp(kWholeWarp);
+    if (live && before == 0) of_warp[digit] = static_cast<unsigned short>(place + ones(same));
+    sync_warp(kWholeWarp);
+    places[k / 2] = k % 2 == 0 ? place : places[k / 2] | place << 16;
+  }
+  sync_block();
+  // Where digits begin in the tile, and in each warp's part of it.
+  unsigned count = 0, ignored = 0;
+  if (d < all) {
+    EMBERS_UNROLL
+    for (int w = 0; w < kSortWarps; ++w) {
+      unsigned short* const at = memory.of_warp + w * all + d;
+      const unsigned mine = *at;
+      *at = static_cast<unsigned short>(count);
+      count += mine;
+    }
+  }
+  const unsigned begin = sum_before(count, memory, &ignored);
+  if (d < all) {
+    memory.begin[d] = begin;
+    memory.to[d] = memory.base[d] - begin;
+    memory.base[d] += count;
+  }
+  sync_block();
+  forget(digits.low_bit);
+  EMBERS_UNROLL
+  for (int k = 0; k < kItemsPerThread; ++k) {
+    const unsigned digit = digits.of(item[k]);
+    const unsigned place = memory.begin[digit] + of_warp[digit] + (places[k / 2] >> 16 * (k % 2) & 0xffff);
+    if (is_there(k)) memory.tile[place] = item[k];
+  }
+  sync_block();
+  forget(digits.low_bit);
+  EMBERS_UNROLL
+  for (int k = 0; k < kItemsPerThread; ++k) {
+    const int i = k * kSortThreads + thread_index();
+    if (kFull || i < tile_end - tile_begin) {
+      const Item moved = memory.tile[i];
+      to[memory.to[digits.of(moved)] + static_cast<unsigned>(i)] = moved;
+    }
+  }
+  sync_block();
+}
+
+// Rows that begin at a place: the first items of runs, but for those of ids that do not count.
+EMBERS_DEVICE unsigned begins_row(const Item* sorted, int place) {
+  const Item item = read_shared_by_blocks(sorted + place);
+  if (source_of(item) == kNothing) return 0;
+  return place == 0 || key_of(read_shared_by_blocks(sorted + place - 1)) != key_of(item);
+}
+
+EMBERS_DEVICE void count_runs(const SortTask& task, const Item* sorted, SortMemory& memory) {
+  const int units = (task.count + (1 << task.shift) - 1) >> task.shift;
+  const int first = static_cast<int>(int64_t{units} * block_index() / blocks());
+  const int last = static_cast<int>(int64_t{units} * (block_index() + 1) / blocks());
+  unsigned sum = 0, all = 0;
+  for (int u = first; u < last; u += threads()) {
+    const int unit = u + thread_index();
+    unsigned runs = 0;
+    if (unit < last)
+      for (int i = unit << task.shift; i < (unit + 1) << task.shift && i < task.count; ++i)
+        runs += begins_row(sorted, i);
+    const unsigned before = sum_before(runs, memory, &all);
+    if (unit < last) task.runs_before[unit] = static_cast<int>(sum + before);
+    sum += all;
+  }
+  if (thread_index() == 0) task.block_runs[block_index()] = sum;
+  sync_grid();
+  unsigned before = 0, total = 0;
+  for (int b = 0; b < blocks(); b += threads()) {
+    const int block = b + thread_index();
+    const unsigned runs = block < blocks() ? read_shared_by_blocks(task.block_runs + block) : 0;
+    sum_before(block < block_index() ? runs : 0, memory, &all);
+    before += all;
+    sum_before(runs, memory, &all);
+    total += all;
+  }
+  for (int unit = first + thread_index(); unit < last; unit += threads())
+    task.runs_before[unit] += static_cast<int>(before);
+  if (block_index() == 0 && thread_index() == 0) {
+    task.runs_before[units] = static_cast<int>(total);
+    *task.run_count = total;
+  }
+}
+
+}  // namespace embers::cuda

@@ -1,0 +1,617 @@
+"""Embedding tables in the memory of a GPU, looked up and trained by fused kernels (cuda/ of embers' tree).
+
+    import embers, embers.torch as et
+    bag = et.cuda.EmbeddingBag(1_000_000, 64, mode="mean", optimizer=embers.Adam(1e-3), device="cuda")
+    loss_of(bag(ids, offsets)).backward()       # the rows have changed when backward() is done
+
+A model's columns go into one launch together:
+
+    bags = et.cuda.EmbeddingBagCollection(
+        [et.cuda.Table(1_000_000, 64), et.cuda.Table(10_000, 16)],
+        [et.cuda.Column(table=0, mode="sum"), et.cuda.Column(table=1, mode="mean", default_id=0)],
+        optimizer=embers.Adam(1e-3))
+    pooled = bags(ids, offsets)                 # (bags, 64 + 16)
+
+Needs the library libembers_cuda.so, which is built where CMake finds a CUDA compiler."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import torch
+
+from ..errors import BadInput, UsageError
+from ..optimizers import SGD, Adagrad, Adam, RowwiseAdagrad, UpdateRule
+
+__all__ = ["Column", "EmbeddingBag", "EmbeddingBagCollection", "Index", "Table"]
+
+_COMBINERS = {"sum": 1, "mean": 2, "sqrtn": 3}
+_NUMBER_TYPES = {torch.float32: 0, torch.float16: 1}
+_GRADIENTS, _SGD, _ADAGRAD, _ADAM, _ROWWISE_ADAGRAD = range(5)
+_RULES: Dict[type, Tuple[int, int]] = {  # number in embers_cuda.h, slots
+    SGD: (_SGD, 0), Adagrad: (_ADAGRAD, 1), Adam: (_ADAM, 2), RowwiseAdagrad: (_ROWWISE_ADAGRAD, 1)}
+
+
+class _Table(ctypes.Structure):
+    _fields_ = [("rows", ctypes.c_void_p), ("slots", ctypes.c_void_p * 2), ("count", ctypes.c_int64),
+                ("row_stride", ctypes.c_int64), ("slot_stride", ctypes.c_int64), ("dim", ctypes.c_int32),
+                ("max_norm", ctypes.c_float), ("partitions", ctypes.c_int32), ("strategy", ctypes.c_int32),
+                ("counted", ctypes.c_int32), ("first", ctypes.c_void_p)]
+
+
+class _Column(ctypes.Structure):
+    _fields_ = [("table", ctypes.c_int32), ("combiner", ctypes.c_int32), ("prune_ids", ctypes.c_int32),
+                ("prune_weights", ctypes.c_int32), ("has_default", ctypes.c_int32), ("out_column", ctypes.c_int32),
+                ("default_id", ctypes.c_int64)]
+
+
+class _Model(ctypes.Structure):
+    _fields_ = [("tables", ctypes.POINTER(_Table)), ("table_count", ctypes.c_int32),
+                ("columns", ctypes.POINTER(_Column)), ("column_count", ctypes.c_int32), ("number_type", ctypes.c_int32)]
+
+
+class _Batch(ctypes.Structure):
+    _fields_ = [("ids", ctypes.c_void_p), ("offsets", ctypes.c_void_p), ("weights", ctypes.c_void_p),
+                ("id_count", ctypes.c_int64), ("bags", ctypes.c_int64)]
+
+
+class _Update(ctypes.Structure):
+    _fields_ = [("rule", ctypes.c_int32), ("weight_decay", ctypes.c_float), ("learning_rate", ctypes.c_double),
+                ("beta_1", ctypes.c_double), ("beta_2", ctypes.c_double), ("epsilon", ctypes.c_double),
+                ("step", ctypes.c_int64)]
+
+
+class _Problems(ctypes.Structure):
+    _fields_ = [("bad_ids", ctypes.c_int64), ("position", ctypes.c_int64), ("bag", ctypes.c_int64),
+                ("bad_gradients", ctypes.c_int64)]
+
+
+class _IndexOptions(ctypes.Structure):
+    _fields_ = [("number_type", ctypes.c_int32), ("dim", ctypes.c_int32), ("slot_count", ctypes.c_int32),
+                ("slot_dim", ctypes.c_int32), ("slot_values", ctypes.c_float * 2), ("low", ctypes.c_double),
+                ("high", ctypes.c_double), ("stream", ctypes.c_uint64), ("capacity", ctypes.c_int64)]
+
+
+class _Library:
+    """libembers_cuda.so; or, for tests, its kernels on the CPU (EMBERS_CUDA_LIBRARY)."""
+
+    def __init__(self) -> None:
+        path = os.environ.get("EMBERS_CUDA_LIBRARY") or os.path.join(os.path.dirname(os.path.dirname(__file__)),
+                                                                     "libembers_cuda.so")
+        try:
+            self.calls = ctypes.CDLL(path)
+        except OSError as e:
+            raise UsageError(f"et.cuda needs {path}, which is built where CMake finds a CUDA compiler: {e}") from e
+        self.calls.embers_cuda_error.restype = ctypes.c_char_p
+        p, n, i = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+        for name, arguments in {
+                "lookup_create": [p, p], "lookup_destroy": [p], "lookup_memory": [p] * 5, "lookup_problems": [p] * 3,
+                "lookup_has_problems": [p], "lookup_forward": [p, p, p, n, p, p, p, p],
+                "lookup_update": [p, p, p, p, n, p, p, p, p],
+                "lookup_gradients": [p, p, p, n, p, p, p, p, p, n, p, p], "lookup_weight_gradient": [p, p, p, n, p, p, p],
+                "index_create": [p, p], "index_destroy": [p], "index_find": [p, p, n, i, p, p],
+                "index_find_or_create": [p, p, n, i, p, p], "index_table": [p, p], "index_size": [p, p, p],
+                "index_export": [p, n, n, p, p, p, p, p], "index_import": [p, p, n, p, p, p, p]}.items():
+            getattr(self.calls, "embers_cuda_" + name).argtypes = arguments
+        self.on_cpu = hasattr(self.calls, "embers_cuda_runs_on_the_cpu")
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        if getattr(self.calls, "embers_cuda_" + name)(*arguments) != 0:
+            raise BadInput(self.calls.embers_cuda_error().decode())
+
+    def check_device(self, device: torch.device) -> None:
+        wanted = "cpu" if self.on_cpu else "cuda"
+        if device.type != wanted:
+            raise BadInput(f"et.cuda works on tensors on the device {wanted}, not on {device}")
+
+
+_library: Optional[_Library] = None
+
+
+def library() -> _Library:
+    global _library
+    if _library is None:
+        _library = _Library()
+    return _library
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of num_embeddings rows of embedding_dim (1 to 1024) numbers.
+
+    num_embeddings=None: any int64 is a key, and rows are created when their keys are first seen, in memory that grows;
+        only with an optimizer, and as the only table. Rows begin uniform over `initial`, by random numbers that depend on
+        `seed`, the key and the column alone. There is memory for `capacity` rows in the beginning.
+    max_norm: rows whose L2 norm is larger are scaled to it when they are looked up (tf.clip_by_norm, which has a
+        gradient; torch.nn.EmbeddingBag changes the table instead).
+    partitions: sizes of parts of the table; ids are spread over them by `strategy` "div" or "mod", as
+        tf.nn.embedding_lookup does; with counted=True, "div" goes by the sizes. By default id i is row i."""
+
+    num_embeddings: Optional[int]
+    embedding_dim: int
+    max_norm: Optional[float] = None
+    partitions: Optional[Sequence[int]] = None
+    strategy: str = "div"
+    counted: bool = False
+    initial: Tuple[float, float] = (-0.05, 0.05)
+    seed: int = 0
+    capacity: int = 1 << 16
+
+
+@dataclass(frozen=True)
+class Column:
+    """A feature: bags of ids of a table (its number).
+
+    mode: "sum", "mean" (divided by the sum of weights) or "sqrtn" (by the root of the sum of squared weights).
+    default_id: the row of bags that have no id; without it they give zeros.
+    prune_invalid_ids: ids < 0 do not count, nor, unless the mode is "sum", ids whose weight is not > 0. Otherwise they are errors,
+        and weights may have any sign.
+    prune_weights: False: weights are not looked at."""
+
+    table: int = 0
+    mode: str = "sum"
+    default_id: Optional[int] = None
+    prune_invalid_ids: bool = False
+    prune_weights: bool = True
+
+
+def _on(device: torch.device) -> Any:
+    """Makes a GPU the current one, as the library expects."""
+    return contextlib.nullcontext() if device.type == "cpu" else torch.cuda.device(device)
+
+
+def _stream(device: torch.device) -> Optional[int]:
+    return None if device.type == "cpu" else torch.cuda.current_stream(device).cuda_stream
+
+
+def _pointer(tensor: Optional[torch.Tensor]) -> Optional[int]:
+    return None if tensor is None else tensor.data_ptr()
+
+
+class Index:
+    """Keys of a table with num_embeddings=None, with their rows and slots, in the device's memory."""
+
+    def __init__(self, table: Table, dtype: torch.dtype, slots: int, slot_dim: int, slot_value: float,
+                 device: torch.device):
+        self.device, self.dim, self.slot_dim, self.slots = device, table.embedding_dim, slot_dim, slots
+        options = _IndexOptions(_NUMBER_TYPES[dtype], table.embedding_dim, slots, slot_dim, (slot_value, slot_value),
+                                table.initial[0], table.initial[1], table.seed & (1 << 64) - 1, table.capacity)
+        self._handle: Optional[ctypes.c_void_p] = ctypes.c_void_p()
+        with _on(device):
+            library()("index_create", ctypes.byref(options), ctypes.byref(self._handle))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            library()("index_destroy", self._handle)
+            self._handle = None
+
+    def rows_of(self, keys: torch.Tensor, create: bool, skip_negative: bool) -> torch.Tensor:
+        """The row of each key, int64 (keys,); -1 for keys that have none."""
+        found = torch.empty_like(keys)
+        library()("index_find_or_create" if create else "index_find", self._handle, keys.data_ptr(),
+                  len(keys), skip_negative, found.data_ptr(),
+                  _stream(self.device))
+        return found
+
+    def describe(self, to: _Table) -> None:
+        library()("index_table", self._handle, ctypes.byref(to))
+
+    def __len__(self) -> int:
+        count = ctypes.c_int64()
+        library()("index_size", self._handle, ctypes.byref(count), _stream(self.device))
+        return count.value
+
+    def export(self, first: int = 0, count: Optional[int] = None) -> Tuple[torch.Tensor, torch.Tensor, List[torch.Tensor]]:
+        """Keys int64 (rows,), rows float32 (rows, dim) and slots, each float32 (rows, dim); of `count` rows, all by default."""
+        count = len(self) - first if count is None else count
+        if count < 0:
+            raise BadInput(f"rows from {first} on cannot be exported")
+        keys = torch.empty(count, dtype=torch.int64, device=self.device)
+        rows = torch.empty(count, self.dim, dtype=torch.float32, device=self.device)
+        slots = [torch.empty(count, self.slot_dim, dtype=torch.float32, device=self.device) for _ in range(self.slots)]
+        library()("index_export", self._handle, first, count,
+                  *(t.data_ptr() for t in (keys, rows)),
+                  *(_pointer(slots[s]) if s < self.slots else None for s in range(2)), _stream(self.device))
+        return keys, rows, slots
+
+    def import_(self, keys: torch.Tensor, rows: torch.Tensor, slots: Sequence[torch.Tensor] = ()) -> None:
+        """Sets the rows of unique keys, and creates those that there are not. Slots that are not given stay."""
+        if tuple(rows.shape) != (len(keys), self.dim):
+            raise BadInput(f"rows of shape {tuple(rows.shape)} for {len(keys)} keys of dim {self.dim}")
+        for slot in slots:
+            if tuple(slot.shape) != (len(keys), self.slot_dim):
+                raise BadInput(f"slots of shape {tuple(slot.shape)} for {len(keys)} keys: give {self.slot_dim} floats each")
+        if len(slots) > self.slots:
+            raise BadInput(f"{len(slots)} slots were given; the update rule keeps {self.slots}")
+        if len(torch.unique(keys)) != len(keys):
+            raise BadInput("keys to import must be unique")
+        given = [keys.to(self.device, torch.int64).contiguous()]
+        given += [t.to(self.device, torch.float32).contiguous() for t in (rows, *slots)]
+        places = [t.data_ptr() for t in given] + [None] * (2 - len(slots))
+        library()("index_import", self._handle, places[0], len(keys), *places[1:], _stream(self.device))
+
+
+class _Pass:
+    """A forward pass, kept for its backward pass."""
+
+    def __init__(self, batch: _Batch, kept: Tuple[Optional[torch.Tensor], ...], state: Optional[torch.Tensor]):
+        self.batch, self.kept, self.state = batch, kept, state
+
+
+class _Lookup(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, bags: "EmbeddingBagCollection", wanted: bool, ids: torch.Tensor, offsets: torch.Tensor,
+                weights: Optional[torch.Tensor], *tables: torch.Tensor) -> torch.Tensor:
+        ctx.bags = bags
+        ctx.dtype = None if weights is None else weights.dtype
+        out, ctx.passed = bags._forward(ids, offsets, weights, wanted)
+        ctx.tables = tables
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
+        if ctx.passed.state is None:
+            raise UsageError("et.cuda: a second backward pass over one lookup")
+        if gradient.dtype != torch.float32 or gradient.dim() != 2 or gradient.stride(1) != 1:
+            gradient = gradient.to(torch.float32).contiguous()
+        of_weights = ctx.bags._weight_gradient(ctx.passed, gradient) if ctx.needs_input_grad[4] else None
+        if of_weights is not None:
+            of_weights = of_weights.to(ctx.dtype)
+        of_tables: Sequence[Optional[torch.Tensor]] = [None] * len(ctx.tables)
+        if ctx.bags.optimizer is not None:
+            ctx.bags._update(ctx.passed, gradient)
+            ctx.passed.state = None
+        elif any(ctx.needs_input_grad[5:]):
+            of_tables = ctx.bags._gradients(ctx.passed, gradient)
+        return (None, None, None, None, of_weights, *of_tables)
+
+
+class EmbeddingBagCollection(torch.nn.Module):
+    """All columns of a model, looked up by one launch and trained by two more.
+
+    tables, columns: Table and Column; columns in the order of their tables.
+    optimizer: embers.SGD, Adagrad, Adam or RowwiseAdagrad: backward() then applies it to the rows, as torch's
+        SparseAdam would in step(); rows without a gradient do not change. Without one, the tables are parameters,
+        whose gradients are sparse tensors, coalesced (sparse=False: dense).
+    dtype: of rows, float32 or float16. Results and gradients are float32.
+    check: "later" finds ids that are no row when it costs nothing: at a later call. Such ids are left out. check_errors() asks
+        at any time. "now" waits for the device in every forward pass, and looks into the offsets, too, which are trusted
+        otherwise.
+
+    forward(ids, offsets, weights=None): int64 (ids,); int64 (columns x bags + 1,), from 0 to the number of ids, column
+    after column; float32 (ids,). On the device of the tables. Returns float32 (bags, sum of the columns' dims).
+    Raises BadInput for ids, offsets and weights that do not fit."""
+
+    def __init__(self, tables: Sequence[Table], columns: Sequence[Column], optimizer: Optional[UpdateRule] = None, *,
+                 dtype: torch.dtype = torch.float32, device: Union[str, torch.device, None] = None, sparse: bool = True,
+                 check: str = "later"):
+        super().__init__()
+        if check not in ("later", "now"):
+            raise BadInput(f'check="{check}" is none of "later" and "now"')
+        if dtype not in _NUMBER_TYPES:
+            raise BadInput(f"rows are float32 or float16, not {dtype}")
+        rule = _RULES.get(type(optimizer)) if optimizer is not None else (_GRADIENTS, 0)
+        if rule is None:
+            raise BadInput(f"{type(optimizer).__name__} has no fused kernel: use SGD, Adagrad, Adam or RowwiseAdagrad")
+        for name in ("momentum", "nesterov", "amsgrad", "schedule", "clipvalue", "clipnorm", "global_clipnorm"):
+            if getattr(optimizer, name, None):
+                raise BadInput(f"{type(optimizer).__name__}: {name} has no fused kernel")
+        self.tables, self.columns = list(tables), list(columns)
+        self.optimizer, self.sparse, self.check = optimizer, sparse, check
+        self.learning_rate = getattr(optimizer, "learning_rate", 0.0)  # may be changed between steps
+        self.step = 0
+        self._rule, self._slot_count = rule
+        self._dtype = dtype
+        device = torch.device(device or ("cpu" if library().on_cpu else "cuda"))
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        library().check_device(device)
+        keyed = [n for n, table in enumerate(self.tables) if table.num_embeddings is None]
+        if keyed and (optimizer is None or len(self.tables) > 1):
+            raise BadInput(f"table {keyed[0]}: num_embeddings=None needs an optimizer, and no other table beside it")
+        self.index: Optional[Index] = None
+        for n, table in enumerate(self.tables):
+            slot_dim = 1 if self._rule == _ROWWISE_ADAGRAD else table.embedding_dim
+            slot_value = getattr(optimizer, "initial_accumulator_value", 0.0)
+            if table.num_embeddings is None:
+                self.index = Index(table, dtype, self._slot_count, slot_dim, slot_value, device)
+                continue
+            rows = torch.empty(table.num_embeddings, table.embedding_dim, dtype=dtype, device=device)
+            if rows.numel():
+                torch.nn.init.normal_(rows)
+            if optimizer is None:
+                self.register_parameter(f"weight_{n}", torch.nn.Parameter(rows))
+            else:
+                self.register_buffer(f"weight_{n}", rows)
+            for s in range(self._slot_count):
+                slot = torch.full((table.num_embeddings, slot_dim), slot_value, dtype=torch.float32, device=device)
+                self.register_buffer(f"slot_{n}_{s}", slot)
+            if table.partitions is not None:
+                first = torch.tensor([0, *table.partitions], dtype=torch.int64).cumsum(0)
+                self.register_buffer(f"first_{n}", first.to(device), persistent=False)
+        self._device = device
+        self._anchor = [torch.zeros((), requires_grad=True)]  # in a list: no parameter of the module
+        self._handle: Optional[ctypes.c_void_p] = None
+        self._prepared: Any = None
+        self._workspace: List[torch.Tensor] = []
+        self._defaults: List[int] = []
+        self._sizes: Dict[Any, Tuple[int, ...]] = {}  # of memory, by the shape of a batch
+        self._width = 0
+        self.dims = [self.tables[c.table].embedding_dim if 0 <= c.table < len(self.tables) else 0 for c in self.columns]
+        self._width = sum(self.dims)
+        self._prepare()
+
+    @property
+    def device(self) -> torch.device:
+        return self._device if self.index is not None else self.weight(0).device
+
+    def weight(self, table: int) -> torch.Tensor:
+        """The rows of a table: (num_embeddings, embedding_dim)."""
+        found: torch.Tensor = getattr(self, f"weight_{table}")
+        return found
+
+    def slot(self, table: int, number: int) -> torch.Tensor:
+        """What the update rule keeps of each row: Adam's m and v, Adagrad's sum."""
+        found: torch.Tensor = getattr(self, f"slot_{table}_{number}")
+        return found
+
+    def get_extra_state(self) -> Any:
+        return {"step": self.step, "learning_rate": self.learning_rate}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.step, self.learning_rate = state["step"], state["learning_rate"]
+
+    def __del__(self) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            library()("lookup_destroy", self._handle)
+            self._handle = None
+
+    def __getstate__(self) -> Dict[str, Any]:  # copies and pickles prepare themselves anew
+        return dict(self.__dict__, _handle=None, _prepared=None, _workspace=[])
+
+    def _describe(self, n: int, to: _Table) -> None:
+        table = self.tables[n]
+        if table.strategy not in ("div", "mod"):
+            raise BadInput(f'strategy "{table.strategy}" is none of "div" and "mod"')
+        if table.max_norm is not None:
+            if not table.max_norm > 0 or table.max_norm == float("inf"):
+                raise BadInput(f"max_norm is {table.max_norm}: it must be positive and finite")
+            to.max_norm = table.max_norm
+        if self.index is not None:
+            return self.index.describe(to)
+        rows = self.weight(n)
+        library().check_device(rows.device)
+        if rows.dtype != self._dtype or not rows.is_contiguous():
+            raise BadInput(f"table {n}: rows must be contiguous and {self._dtype}, not {rows.dtype}")
+        to.rows, to.count, to.dim, to.row_stride = _pointer(rows), len(rows), table.embedding_dim, table.embedding_dim
+        for s in range(self._slot_count):
+            to.slots[s] = _pointer(self.slot(n, s))
+            to.slot_stride = self.slot(n, s).shape[1]
+        if table.partitions is not None:
+            if sum(table.partitions) != len(rows) or min(table.partitions) < 0:
+                raise BadInput(f"table {n}: partitions of {list(table.partitions)} rows are not its {len(rows)} rows")
+            to.partitions, to.first = len(table.partitions), _pointer(getattr(self, f"first_{n}"))
+            to.strategy, to.counted = int(table.strategy == "mod"), int(table.counted)
+
+    def _default_of(self, column: Column) -> int:
+        if column.default_id is None or self.index is None:
+            return column.default_id or 0
+        key = torch.tensor([column.default_id], device=self.device)
+        return int(self.index.rows_of(key, create=True, skip_negative=False))
+
+    def _prepare(self) -> None:
+        """The library's description of the tables, made anew where they have moved."""
+        if self.index is None:
+            places: Any = [t.data_ptr() for held in (self._parameters, self._buffers) for t in held.values() if t is not None]
+            if places == self._prepared:
+                return
+        defaults = self._defaults if self._prepared is not None else [self._default_of(c) for c in self.columns]
+        tables = (_Table * len(self.tables))()
+        for n, table in enumerate(tables):
+            self._describe(n, table)
+        if self.index is not None:
+            places = bytes(tables)
+            if places == self._prepared:
+                return
+        self._release()
+        columns, out = (_Column * len(self.columns))(), 0
+        for c, column, dim, default in zip(columns, self.columns, self.dims, defaults):
+            if column.mode not in _COMBINERS:
+                raise BadInput(f'mode "{column.mode}" is none of "sum", "mean" and "sqrtn"')
+            c.table, c.combiner, c.out_column = column.table, _COMBINERS[column.mode], out
+            c.prune_ids, c.prune_weights = int(column.prune_invalid_ids), int(column.prune_invalid_ids and column.prune_weights)
+            c.has_default, c.default_id = int(column.default_id is not None), default
+            out += dim
+        model = _Model(tables, len(tables), columns, len(columns), _NUMBER_TYPES[self._dtype])
+        handle = ctypes.c_void_p()
+        with _on(self.device):
+            library()("lookup_create", ctypes.byref(model), ctypes.byref(handle))
+        self._handle, self._prepared, self._defaults = handle, places, defaults
+        self._sizes.clear()
+
+    def forward(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor] = None) -> torch.Tensor:
+        if self.optimizer is None:
+            tables = [self.weight(n) for n in range(len(self.tables))]
+        else:
+            tables = self._anchor
+        out: torch.Tensor = _Lookup.apply(self, torch.is_grad_enabled(), ids, offsets, weights, *tables)
+        return out
+
+    def _batch(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor]) -> Tuple[_Batch, Any]:
+        device = self.device
+        for name, tensor, dtypes in (("ids", ids, (torch.int64,)), ("offsets", offsets, (torch.int64,)),
+                                     ("weights", weights, (torch.float32, torch.float16))):
+            if tensor is None:
+                continue
+            if tensor.dim() != 1:
+                raise BadInput(f"{name} of shape {tuple(tensor.shape)} must have one dimension")
+            if tensor.dtype not in dtypes:
+                raise BadInput(f"{name} are {tensor.dtype}: they must be {dtypes[0]}")
+            if tensor.device != device:
+                raise BadInput(f"{name} are on {tensor.device}, the tables on {device}")
+        if weights is not None and len(weights) != len(ids):
+            raise BadInput(f"there are {len(weights)} weights for {len(ids)} ids: give one for each id")
+        if len(offsets) == 0 or (len(offsets) - 1) % len(self.columns) != 0:
+            raise BadInput(f"{len(offsets)} offsets for {len(self.columns)} columns: give one for each bag, and the end")
+        ids, offsets = ids.contiguous(), offsets.contiguous()
+        if self.check == "now":
+            right = (offsets[0] == 0) & (offsets[-1] == len(ids)) & (offsets[1:] >= offsets[:-1]).all()
+            if not bool(right):
+                raise BadInput(f"the offsets of {len(ids)} ids must go from 0 to {len(ids)} in order")
+        weights = None if weights is None else weights.to(torch.float32).contiguous()
+        batch = _Batch(_pointer(ids), _pointer(offsets), _pointer(weights), len(ids), (len(offsets) - 1) // len(self.columns))
+        return batch, (ids, offsets, weights)
+
+    def _memory(self, batch: _Batch) -> Tuple[int, List[torch.Tensor]]:
+        shape = (batch.id_count, batch.bags, batch.weights is None)
+        if shape not in self._sizes:
+            sizes = [ctypes.c_size_t() for _ in range(3)]
+            library()("lookup_memory", self._handle, ctypes.byref(batch), *(ctypes.byref(s) for s in sizes))
+            if len(self._sizes) > 1000:
+                self._sizes.clear()
+            self._sizes[shape] = tuple(s.value for s in sizes)
+        state, workspace, counters = self._sizes[shape]
+        device = self.device
+        if not self._workspace or len(self._workspace[0]) < workspace:
+            self._workspace[:1] = [torch.empty(workspace, dtype=torch.uint8, device=device)]
+        if len(self._workspace) < 2 or len(self._workspace[1]) < counters:
+            self._workspace[1:] = [torch.zeros(counters, dtype=torch.uint8, device=device)]
+        return state, self._workspace
+
+    def _forward(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor],
+                 wanted: bool) -> Tuple[torch.Tensor, _Pass]:
+        if library().calls.embers_cuda_lookup_has_problems(self._handle):
+            self.check_errors()
+        batch, kept = self._batch(ids, offsets, weights)
+        if self.index is not None:
+            rows = self.index.rows_of(kept[0], wanted, any(c.prune_invalid_ids for c in self.columns))
+            kept = (rows, *kept[1:])
+            batch.ids = _pointer(rows)
+        self._prepare()
+        state_bytes, workspace = self._memory(batch)
+        device = self.device
+        out = torch.empty(batch.bags, self._width, dtype=torch.float32, device=device)
+        state = torch.empty(state_bytes, dtype=torch.uint8, device=device) if wanted else None
+        library()("lookup_forward", self._handle, ctypes.byref(batch), out.data_ptr(),
+                  out.stride(0), _pointer(state),
+                  *(w.data_ptr() for w in workspace), _stream(self.device))
+        if self.check == "now":
+            self.check_errors(kept[0])
+        return out, _Pass(batch, kept, state)
+
+    def _backward_arguments(self, passed: _Pass, gradient: torch.Tensor) -> Tuple[Any, ...]:
+        assert passed.state is not None
+        _, workspace = self._memory(passed.batch)
+        return (gradient.data_ptr(), gradient.stride(0),
+                passed.state.data_ptr(), *(w.data_ptr() for w in workspace))
+
+    def _update(self, passed: _Pass, gradient: torch.Tensor) -> None:
+        o = self.optimizer
+        self.step += 1
+        update = _Update(self._rule, getattr(o, "weight_decay", 0.0), self.learning_rate, getattr(o, "beta_1", 0.0),
+                         getattr(o, "beta_2", 0.0), getattr(o, "epsilon", 0.0), self.step)
+        library()("lookup_update", self._handle, ctypes.byref(passed.batch), ctypes.byref(update),
+                  *self._backward_arguments(passed, gradient), _stream(self.device))
+
+    def _weight_gradient(self, passed: _Pass, gradient: torch.Tensor) -> torch.Tensor:
+        of_weights = torch.empty(passed.batch.id_count, dtype=torch.float32, device=gradient.device)
+        library()("lookup_weight_gradient", self._handle, ctypes.byref(passed.batch),
+                  *self._backward_arguments(passed, gradient)[:3], of_weights.data_ptr(), _stream(self.device))
+        return of_weights
+
+    def _gradients(self, passed: _Pass, gradient: torch.Tensor) -> List[Optional[torch.Tensor]]:
+        defaults = sum(c.default_id is not None for c in self.columns)
+        most, device = passed.batch.id_count + defaults * passed.batch.bags, gradient.device
+        dim = max(t.embedding_dim for t in self.tables)
+        rows = torch.empty(most, dtype=torch.int64, device=device)
+        values = torch.empty(most, dim, dtype=torch.float32, device=device)
+        count = torch.zeros(1, dtype=torch.int64, device=device)
+        if most > 0:
+            library()("lookup_gradients", self._handle, ctypes.byref(passed.batch),
+                      *self._backward_arguments(passed, gradient), rows.data_ptr(),
+                      values.data_ptr(), dim, count.data_ptr(),
+                      _stream(self.device))
+        rows = rows[:int(count)]
+        sizes = torch.tensor([0] + [len(self.weight(n)) for n in range(len(self.tables))]).cumsum(0)
+        bounds = torch.searchsorted(rows, sizes.to(device)).tolist()
+        found: List[Optional[torch.Tensor]] = []
+        for n, table in enumerate(self.tables):
+            weight, begin, end = self.weight(n), bounds[n], bounds[n + 1]
+            at = rows[begin:end] - int(sizes[n])
+            each = torch.empty(end - begin, table.embedding_dim, dtype=weight.dtype, device=device)
+            each.copy_(values[begin:end, :table.embedding_dim])
+            if self.sparse:
+                of_table = torch.sparse_coo_tensor(at.unsqueeze(0), each, weight.shape)
+                found.append(of_table._coalesced_(True))
+            else:
+                found.append(torch.zeros_like(weight).index_copy_(0, at, each))
+        return found
+
+    def check_errors(self, ids: Optional[torch.Tensor] = None) -> None:
+        """Waits for the device. Raises BadInput if any id since the last check was no row, or any row's gradient was not
+        finite; they were left out. `ids`: of the forward pass, for the message."""
+        problems = _Problems()
+        library()("lookup_problems", self._handle, ctypes.byref(problems), _stream(self.device))
+        if problems.bad_ids:
+            if ids is not None:
+                self._fail_id(problems, ids)
+            raise BadInput(f"{problems.bad_ids} ids are no rows of their tables; the first is number {problems.position} of "
+                           f"the ids, in bag {problems.bag} of all columns' bags. They were left out")
+        if problems.bad_gradients:
+            raise BadInput(f"the gradients of {problems.bad_gradients} rows were not finite: these rows did not change")
+
+    def _fail_id(self, problems: _Problems, ids: torch.Tensor) -> None:
+        for table in {c.table for c in self.columns}:
+            rows, parts = len(self.weight(table)), len(self.tables[table].partitions or [0])
+            of = f"the table has {rows} rows in {parts} {'partition' if parts == 1 else 'partitions'}"
+            if problems.position < 0:
+                default = [c.default_id for c in self.columns if c.default_id is not None]
+                raise BadInput(f"default_id {default[0]} is not a row of the table, which has {rows} rows")
+            bad = int(ids[problems.position])
+            if bad < 0:
+                raise BadInput(f"id {bad} (number {problems.position} of the ids) is negative: leave such ids out with prune_invalid_ids=True")
+            raise BadInput(f"id {bad} (number {problems.position} of the ids) is out of range: {of}")
+
+
+class EmbeddingBag(EmbeddingBagCollection):
+    """torch.nn.EmbeddingBag with a fused backward pass: one table and one column of an EmbeddingBagCollection, whose
+    other arguments it takes, too.
+
+    mode: "sum", "mean", or "sqrtn".
+    forward(input, offsets=None, per_sample_weights=None): as torch's. `input` is int64, (bags, ids) or, with the first
+    place of each bag in `offsets`, (ids,); with include_last_offset=True offsets have the end, too. Weights go with all
+    modes. Returns float32, (bags, embedding_dim)."""
+
+    def __init__(self, num_embeddings: Optional[int], embedding_dim: int, max_norm: Optional[float] = None, *, mode: str = "mean",
+                 default_id: Optional[int] = None, prune_invalid_ids: bool = False, prune_weights: bool = True,
+                 include_last_offset: bool = False, optimizer: Optional[UpdateRule] = None,
+                 dtype: torch.dtype = torch.float32, device: Union[str, torch.device, None] = None, sparse: bool = True,
+                 check: str = "later"):
+        super().__init__([Table(num_embeddings, embedding_dim, max_norm)], [Column(0, mode, default_id, prune_invalid_ids, prune_weights)],
+                         optimizer, dtype=dtype, device=device, sparse=sparse, check=check)
+        self.include_last_offset = include_last_offset
+
+    def forward(self, input: torch.Tensor, offsets: Optional[torch.Tensor] = None,
+                per_sample_weights: Optional[torch.Tensor] = None) -> torch.Tensor:
+        if input.dim() == 2:
+            if offsets is not None:
+                raise BadInput("input of two dimensions has a bag in each row: leave out offsets")
+            bags, length = input.shape
+            bounds = torch.arange(bags + 1, device=input.device) * length
+            if per_sample_weights is not None:
+                per_sample_weights = per_sample_weights.reshape(-1)
+        elif input.dim() != 1:
+            raise BadInput(f"input of shape {tuple(input.shape)} must have one or two dimensions")
+        elif offsets is None:
+            raise BadInput("input of one dimension needs offsets, the first place of each bag")
+        elif self.include_last_offset:
+            bounds = offsets
+        else:
+            bounds = torch.cat([offsets, torch.full((1,), len(input), dtype=offsets.dtype, device=offsets.device)])
+        return super().forward(input.reshape(-1), bounds, per_sample_weights)

@@ -1,0 +1,590 @@
+"""et.cuda: on the CPU with the kernels that tests compile for it, or on a GPU where EMBERS_CUDA_LIBRARY is a library for one.
+
+EMBERS_CUDA_RANDOM_CASES=[FIRST:]COUNT: which random lookups are compared with the published definitions (reference.py of
+tests/conformance/)."""
+import collections
+import json
+import math
+import os
+import random
+import sys
+
+import pytest
+import torch
+
+import embers
+from embers.errors import BadInput, UsageError
+from embers.torch import cuda
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CASES = os.path.join(ROOT, "tests", "conformance")
+sys.path.insert(0, CASES)
+import reference  # noqa: E402
+
+if not os.path.exists(os.environ.get("EMBERS_CUDA_LIBRARY", "")):
+    pytest.skip("EMBERS_CUDA_LIBRARY names no library", allow_module_level=True)
+DEVICE = "cpu" if cuda.library().on_cpu else "cuda"
+TOLERANCE = 1e-5
+
+
+def tensor(values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype, device=DEVICE)
+
+
+# --- the operators' cases --------------------------------------------------------------------------------------------
+
+
+def by_row_numbers(case):
+    """The case with raw keys replaced by the numbers of their rows."""
+    if case.get("keys") is None:
+        return case
+    numbers = {k: i for i, k in enumerate(k for part in case["keys"] for k in part)}
+    number = lambda k: -1 if k == "" else numbers[k]
+    case = dict(case, keys=None, partition_strategy="div", blocknums=[len(p) for p in case["params"]])
+    if "ids" in case:
+        case["ids"] = reference.reshape([number(k) for k in reference.flatten(case["ids"])], reference.shape_of(case["ids"]))
+    else:
+        case["values"] = [number(k) for k in case["values"]]
+    if case.get("default_id") is not None:
+        case["default_id"] = number(case["default_id"])
+    return case
+
+
+def look_up(case, dtype=torch.float32):
+    """What the operator of a case gives, by et.cuda: {"output", "grads"}."""
+    case = by_row_numbers(case)
+    params, blocks = case["params"], case.get("blocknums")
+    if blocks is not None:
+        params = [p[:n] for p, n in zip(params, blocks)]
+    dim = reference.dim_of(case["params"])
+    sizes = [len(p) for p in params]
+    sparse = case["op"] != "embedding_lookup"
+    weights = case.get("weights")
+    if "ids" in case:
+        shape = reference.shape_of(case["ids"])
+        ids = reference.flatten(case["ids"])
+        width = shape[-1] if sparse else 1
+        offsets = list(range(0, len(ids) + 1, max(width, 1)))
+        out_shape = (shape[:-1] if sparse else shape) + [dim]
+        weights = reference.flatten(weights) if weights is not None else None
+    else:
+        shape, ids = case["dense_shape"], case["values"]
+        lengths = [0] * math.prod(shape[:-1])
+        for index in case["indices"]:
+            bag = 0
+            for size, i in list(zip(shape, index))[:-1]:
+                bag = bag * size + i
+            lengths[bag] += 1
+        offsets = [0]
+        for n in lengths:
+            offsets.append(offsets[-1] + n)
+        out_shape = shape[:-1] + [dim]
+    prune = case.get("prune_invalid_ids")
+    if prune is None:
+        prune = "safe" in case["op"]
+    max_norm = case.get("max_norm")
+    table = cuda.Table(sum(sizes), dim, None if max_norm is None else float(max_norm), sizes if len(sizes) > 1 else None,
+                       case.get("partition_strategy") or "div", blocks is not None)
+    bags = cuda.EmbeddingBagCollection([table], [cuda.Column(0, case["combiner"] if sparse else "sum",
+                                                             case.get("default_id"), prune)],
+                                       dtype=dtype, device=DEVICE, check="now")
+    with torch.no_grad():
+        bags.weight(0).copy_(tensor([[float(x) for x in row] for p in params for row in p]).reshape(-1, dim))
+    out = bags(tensor(ids, torch.int64), tensor(offsets, torch.int64),
+               None if weights is None else tensor([float(w) for w in weights]))
+    grads = []
+    if case.get("grad") is not None:
+        out.backward(tensor([[float(x) for x in row] for row in reference.rows_of(case["grad"], dim)]).reshape(-1, dim))
+        gradient = bags.weight(0).grad
+        rows, values = gradient._indices()[0].tolist(), gradient._values().float().tolist()
+        first = 0
+        for p, size in enumerate(sizes):
+            of_part = [(r - first, v) for r, v in zip(rows, values) if first <= r < first + size]
+            if of_part:
+                grads.append({"partition": p, "ids": [r for r, _ in of_part], "values": [v for _, v in of_part]})
+            first += size
+    return {"output": reference.reshape([x for row in out.tolist() for x in row], out_shape), "grads": grads}
+
+
+def difference(got, want, place="result", tolerance=TOLERANCE):
+    """"" when alike, else the first place that differs."""
+    if isinstance(want, dict):
+        return next((d for k in want for d in [difference(got[k], want[k], f"{place}.{k}", tolerance)] if d), "")
+    if isinstance(want, list):
+        if len(got) != len(want):
+            return f"{place} has length {len(got)}, expected {len(want)}"
+        return next((d for i, (g, w) in enumerate(zip(got, want)) for d in [difference(g, w, f"{place}[{i}]", tolerance)] if d), "")
+    got, want = float(got), float(want)
+    same = (math.isnan(got) and math.isnan(want)) or got == want or abs(got - want) <= tolerance * max(1, abs(want))
+    return "" if same else f"{place} is {got}, expected {want}"
+
+
+def cases_of(name):
+    with open(os.path.join(CASES, name + ".json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+GOOD = ["embedding_lookup", "embedding_lookup_sparse", "safe_embedding_lookup_sparse", "fused_embedding_lookup_sparse",
+        "fused_safe_embedding_lookup_sparse", "embedding_bag", "not_finite", "raw_keys"]
+
+
+@pytest.mark.parametrize("file", GOOD)
+def test_every_conformance_case(file):
+    ran = 0
+    for entry in cases_of(file):
+        ran += 1
+        assert difference(look_up(entry["case"]), entry["expect"]) == "", entry["name"]
+    assert ran >= 6
+
+
+# Cases of bad input that are the operators', not those of JSON.
+BAD = ["id above the table", "id above the table, sparse", "id above the table, pruning", "id above all partitions, div",
+       "id above all partitions, mod", "partitions that do not fit div", "id above the blocks", "the largest id",
+       "the smallest id", "negative id", "negative id, sparse", "negative id, fused without pruning",
+       "negative id, safe told not to prune", "unknown combiner", "too few weights", "too many weights",
+       "default_id out of range", "default_id negative", "max_norm 0", "max_norm negative", "max_norm nan",
+       "unknown partition_strategy"]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    entry = next(e for e in cases_of("bad_input") if e["name"] == name)
+    with pytest.raises(BadInput) as caught:
+        look_up(entry["case"])
+    for part in entry["expect"]["error"]:
+        assert part.strip("'") in str(caught.value)
+
+
+def random_case(rng):
+    number = lambda: rng.randint(-16, 16) / 8
+    dim = rng.choice([1, 2, 3, 4, 5, 8, 12, 16, 20, 32, 64, 100, 128, 130, 256, 260, 512, 1000, 1024])
+    small = dim <= 64
+    rows = rng.choice([1, 3, 7, 50, 300 if small else 20])
+    prune = rng.random() < 0.5
+    lengths = [rng.choice([0, 1, 2, 5, 20, rng.choice([30, 100, 700 if dim <= 16 else 40])])
+               for _ in range(rng.randint(1, 30 if small else 10))]
+    hot = rng.random()
+    ids = [[rng.randint(-2 if prune else 0, rows - 1) if rng.random() > hot else 0 for _ in range(n)] for n in lengths]
+    flat = [i for bag in ids for i in bag]
+    parts, strategy = min(rng.choice([1, 1, 2, 3]), rows), rng.choice(["div", "mod"])
+    table = [[number() for _ in range(dim)] for _ in range(rows)]
+    if strategy == "mod":
+        params = [table[p::parts] for p in range(parts)]
+    else:
+        sizes = [rows // parts + (p < rows % parts) for p in range(parts)]
+        params = [table[sum(sizes[:p]):sum(sizes[:p + 1])] for p in range(parts)]
+    return {"op": "fused_embedding_lookup_sparse", "params": params, "values": flat,
+            "indices": [[b, k] for b, bag in enumerate(ids) for k in range(len(bag))],
+            "dense_shape": [len(ids), max(lengths + [1])], "combiner": rng.choice(["sum", "mean", "sqrtn"]),
+            "default_id": rng.choice([None, 0, rows - 1]), "max_norm": rng.choice([None, 0.5, 1.5, 3.0]),
+            "prune_invalid_ids": prune, "partition_strategy": strategy,
+            "weights": [number() for _ in flat] if rng.random() < 0.5 else None,
+            "grad": [[number() for _ in range(dim)] for _ in ids]}
+
+
+def tolerance_of(case):
+    """1e-5, but for what float32 cannot hold: sums of hundreds of numbers of both signs, and weights that nearly cancel, so that
+    a divisor is small beside what it is a sum of."""
+    bags, rows = collections.Counter(b for b, _ in case["indices"]), collections.Counter(case["values"])
+    tolerance = TOLERANCE * max(1, max([0, *bags.values(), *rows.values()]) / 256)
+    if case["weights"] is None or case["combiner"] != "mean":
+        return tolerance
+    sums, sizes = {}, {}
+    for (bag, _), w in zip(case["indices"], case["weights"]):
+        sums[bag], sizes[bag] = sums.get(bag, 0) + w, sizes.get(bag, 0) + abs(w)
+    return tolerance * max([1] + [sizes[b] / abs(s) for b, s in sums.items() if s != 0])
+
+
+def test_random_cases():
+    first, _, count = os.environ.get("EMBERS_CUDA_RANDOM_CASES", "0:40").rpartition(":")
+    for seed in range(int(first or 0), int(first or 0) + int(count)):
+        case = random_case(random.Random(seed))
+        assert difference(look_up(case), reference.expected(case), tolerance=tolerance_of(case)) == "", f"seed {seed}"
+
+
+def test_the_comparison_sees_what_differs():
+    case = random_case(random.Random(3))
+    want = reference.expected(case)
+    want["output"][0][0] += 0.001
+    assert difference(look_up(case), want, tolerance=tolerance_of(case)) != ""
+
+
+# --- update rules ----------------------------------------------------------------------------------------------------
+
+RULES = {"sgd": embers.SGD, "adagrad": embers.Adagrad, "adam": embers.Adam, "rowwise_adagrad": embers.RowwiseAdagrad}
+
+
+def rule_cases():
+    with open(os.path.join(CASES, "optimizers", "optimizers.json"), encoding="utf-8") as file:
+        found = json.load(file)
+    found["cases"] = [c for c in found["cases"] if c["optimizer"] in RULES
+                      and not {"momentum", "amsgrad", "clipvalue", "clipnorm", "global_clipnorm"} & set(c["params"])]
+    return found
+
+
+def test_update_rules():
+    cases = rule_cases()
+    keys = list(cases["rows"])
+    assert len(cases["cases"]) >= 9
+    for case in cases["cases"]:
+        bag = cuda.EmbeddingBag(len(keys), 5, mode="sum", optimizer=RULES[case["optimizer"]](**case["params"]), device=DEVICE)
+        bag.weight(0).copy_(tensor([cases["rows"][k] for k in keys]))
+        expected = {e["step"]: e["rows"] for e in case["expect"]}
+        for number, step in enumerate(cases["steps"][:100 if DEVICE == "cuda" else 10], 1):
+            bag.learning_rate = step["lr"]
+            bag(tensor([[keys.index(k)] for k in step["keys"]], torch.int64)).backward(tensor(step["grads"]))
+            if number in expected:
+                got = dict(zip(keys, bag.weight(0).tolist()))
+                assert difference(got, expected[number], tolerance=1e-5) == "", (case["optimizer"], case["params"], number)
+
+
+def test_refuses_what_has_no_kernel():
+    for rule in (embers.SGD(0.1, momentum=0.9), embers.Adam(amsgrad=True), embers.Ftrl(), embers.Adam(clipnorm=1.0)):
+        with pytest.raises(BadInput, match="kernel"):
+            cuda.EmbeddingBag(3, 4, optimizer=rule, device=DEVICE)
+
+
+# --- several columns -------------------------------------------------------------------------------------------------
+
+
+def bags_of(rng, rows, count, longest):
+    lengths = [rng.choice([0, 1, 3, longest]) for _ in range(count)]
+    return lengths, [rng.randrange(rows) if rng.random() < 0.5 else 0 for _ in range(sum(lengths))]
+
+
+def collection(rule, dtype=torch.float32, **more):
+    torch.manual_seed(5)
+    return cuda.EmbeddingBagCollection(
+        [cuda.Table(40, 16), cuda.Table(5, 4, max_norm=1.5), cuda.Table(9, 1)],
+        [cuda.Column(0, "mean"), cuda.Column(0, "sum", default_id=3), cuda.Column(1, "sqrtn"), cuda.Column(2, "sum")],
+        rule, dtype=dtype, device=DEVICE, **more)
+
+
+def random_batch(rng, bags):
+    offsets, ids = [0], []
+    for rows, longest in ((40, 9), (40, 300), (5, 4), (9, 2)):
+        lengths, found = bags_of(rng, rows, bags, longest)
+        for n in lengths:
+            offsets.append(offsets[-1] + n)
+        ids += found
+    return tensor(ids, torch.int64), tensor(offsets, torch.int64)
+
+
+def by_definition(bags, ids, offsets, gradient):
+    """Outputs and gradients of all columns, each by reference.py."""
+    outputs, grads, count = [], [{} for _ in bags.tables], (len(offsets) - 1) // len(bags.columns)
+    at = 0
+    for c, column in enumerate(bags.columns):
+        table, bounds = bags.tables[column.table], offsets[c * count:(c + 1) * count + 1].tolist()
+        dim = table.embedding_dim
+        rows = [list(range(a, b)) for a, b in zip(bounds, bounds[1:])]
+        flat = ids.tolist()
+        case = {"op": "fused_embedding_lookup_sparse", "params": [bags.weight(column.table).float().tolist()],
+                "indices": [[b, k] for b, r in enumerate(rows) for k in range(len(r))],
+                "values": [flat[i] for r in rows for i in r], "dense_shape": [count, max(map(len, rows)) or 1],
+                "combiner": column.mode, "default_id": column.default_id, "max_norm": table.max_norm,
+                "prune_invalid_ids": column.prune_invalid_ids, "grad": gradient[:, at:at + dim].tolist()}
+        want = reference.expected(case)
+        outputs.append(want["output"])
+        for part in want["grads"]:
+            for row, value in zip(part["ids"], part["values"]):
+                reference.add_slices(grads[column.table], row, value)
+        at += dim
+    return [[x for out in outputs for x in out[b]] for b in range(count)], grads
+
+
+def test_columns_of_several_tables_in_one_launch():
+    rng = random.Random(1)
+    for trial in range(4):
+        bags = collection(None, sparse=trial % 2 == 0)
+        ids, offsets = random_batch(rng, rng.choice([1, 3, 17]))
+        out = bags(ids, offsets)
+        gradient = tensor([[rng.randint(-16, 16) / 8 for _ in range(out.shape[1])] for _ in range(out.shape[0])])
+        out.backward(gradient)
+        want, grads = by_definition(bags, ids, offsets, gradient)
+        assert difference(out.tolist(), want) == ""
+        for n in range(3):
+            got = bags.weight(n).grad
+            if trial % 2 == 0:
+                assert got._indices()[0].tolist() == sorted(grads[n])
+                got = got.to_dense()
+            dense = [grads[n].get(r, [0.0] * bags.tables[n].embedding_dim) for r in range(bags.tables[n].num_embeddings)]
+            assert difference(got.tolist(), dense) == ""
+
+
+def test_an_update_is_that_of_its_gradients():
+    rng = random.Random(2)
+    for rule in (embers.SGD(0.25), embers.Adam(0.01), embers.RowwiseAdagrad(0.1)):
+        fused, plain = collection(rule), collection(None)
+        ids, offsets = random_batch(rng, 7)
+        for n in range(3):
+            assert torch.equal(fused.weight(n), plain.weight(n))
+        out, other = fused(ids, offsets), plain(ids, offsets)
+        assert torch.equal(out, other)
+        gradient = torch.randn_like(out)
+        out.backward(gradient)
+        other.backward(gradient)
+        for n, table in enumerate(fused.tables):
+            g = plain.weight(n).grad.to_dense().double()
+            if isinstance(rule, embers.SGD):
+                step = 0.25 * g
+            elif isinstance(rule, embers.Adam):
+                step = 0.01 * (0.1 * g) * math.sqrt(1 - 0.999) / (1 - 0.9) / ((0.001 * g * g).sqrt() + 1e-7)
+            else:
+                step = 0.1 * g / ((g * g).mean(1, keepdim=True).sqrt() + 1e-10)
+            want = plain.weight(n).detach().double() - step
+            assert difference(fused.weight(n).tolist(), want.tolist()) == ""
+
+
+def test_the_same_bits_every_time():
+    rng = random.Random(4)
+    ids, offsets = random_batch(rng, 29)
+    found = []
+    for _ in range(3):
+        bags = collection(embers.Adam(0.01))
+        torch.manual_seed(6)
+        for _ in range(2):
+            out = bags(ids, offsets)
+            out.backward(torch.randn(out.shape).to(DEVICE))
+        found.append([bags.weight(n).clone() for n in range(3)])
+    for again in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], again))
+
+
+def test_float16_rows():
+    rng = random.Random(8)
+    bags, wide = collection(embers.SGD(0.5), torch.float16), collection(None)
+    with torch.no_grad():
+        for n in range(3):
+            wide.weight(n).copy_(bags.weight(n).float())
+    ids, offsets = random_batch(rng, 11)
+    out, other = bags(ids, offsets), wide(ids, offsets)
+    assert out.dtype == torch.float32 and torch.equal(out, other)
+    gradient = torch.randn_like(out)
+    out.backward(gradient)
+    other.backward(gradient)
+    for n in range(3):
+        want = wide.weight(n).detach() - 0.5 * wide.weight(n).grad.to_dense()
+        assert ((bags.weight(n).float() - want).abs() <= 2 ** -11 * want.abs() + 1e-6).all()
+
+
+def test_weights_have_gradients():
+    rng = random.Random(9)
+    for mode in ("sum", "mean", "sqrtn"):
+        for max_norm in (None, 1.0):
+            bag = cuda.EmbeddingBag(12, 8, max_norm, mode=mode, prune_invalid_ids=True, device=DEVICE)
+            lengths, ids = bags_of(rng, 12, 9, 30)
+            offsets = tensor([sum(lengths[:b]) for b in range(len(lengths))], torch.int64)
+            ids = tensor([-1 if i == 0 else i for i in ids], torch.int64)
+            weights = (torch.rand(len(ids)) + 0.25).to(DEVICE).requires_grad_()
+            out = bag(ids, offsets, weights)
+            gradient = torch.randn_like(out)
+            out.backward(gradient)
+            # The same by torch's own operators.
+            w = weights.detach().double().requires_grad_()
+            rows = bag.weight(0).detach().double()[ids.clamp(min=0)]
+            if max_norm is not None:
+                rows = rows * (max_norm / rows.norm(dim=1, keepdim=True).clamp(min=max_norm))
+            counted = torch.where(ids >= 0, w, torch.zeros_like(w))
+            bag_of_id = torch.repeat_interleave(tensor(lengths, torch.int64))
+            sums = torch.zeros(len(lengths), 8, dtype=torch.float64, device=DEVICE).index_add(0, bag_of_id, rows * counted.unsqueeze(1))
+            if mode != "sum":
+                parts = counted if mode == "mean" else counted * counted
+                divisors = torch.zeros(len(lengths), dtype=torch.float64, device=DEVICE).index_add(0, bag_of_id, parts)
+                kept = divisors > 0
+                divisors = torch.where(kept, divisors if mode == "mean" else torch.where(kept, divisors, torch.ones_like(divisors)).sqrt(),
+                                       torch.ones_like(divisors))
+                sums = sums / divisors.unsqueeze(1)
+            assert difference(out.tolist(), sums.tolist()) == ""
+            sums.backward(gradient.double())
+            assert difference(weights.grad.tolist(), w.grad.tolist()) == ""
+
+
+# --- use and misuse --------------------------------------------------------------------------------------------------
+
+
+def test_a_bag_as_torchs():
+    ours = cuda.EmbeddingBag(30, 6, mode="mean", device=DEVICE)
+    theirs = torch.nn.EmbeddingBag(30, 6, mode="mean", sparse=True).to(DEVICE)
+    with torch.no_grad():
+        ours.weight(0).copy_(theirs.weight)
+    ids = torch.randint(0, 30, (5, 7)).to(DEVICE)
+    flat, offsets = torch.randint(0, 30, (20,)).to(DEVICE), tensor([0, 4, 4, 19], torch.int64)
+    for arguments in ((ids,), (flat, offsets)):
+        a, b = ours(*arguments), theirs(*arguments)
+        assert difference(a.tolist(), b.tolist()) == ""
+        ours.zero_grad()
+        theirs.zero_grad()
+        gradient = torch.randn_like(a)
+        a.backward(gradient)
+        b.backward(gradient)
+        assert difference(ours.weight(0).grad.to_dense().tolist(), theirs.weight.grad.to_dense().tolist()) == ""
+    ours_adam, theirs_adam = torch.optim.SparseAdam(list(ours.parameters())), torch.optim.SparseAdam(list(theirs.parameters()))
+    ours_adam.step()
+    theirs_adam.step()
+    assert difference(ours.weight(0).tolist(), theirs.weight.tolist()) == ""
+
+
+def test_a_gradient_with_strides():
+    bag = cuda.EmbeddingBag(9, 4, mode="sum", optimizer=embers.SGD(1.0), device=DEVICE)
+    before = bag.weight(0).clone()
+    ids = tensor([[1, 2], [2, 3]], torch.int64)
+    out = bag(ids)
+    wide = torch.randn(2, 9).to(DEVICE)
+    (torch.cat([out, torch.ones(2, 5).to(DEVICE)], 1) * wide).sum().backward()
+    want = before.clone().index_add_(0, ids.reshape(-1), -wide[:, :4].repeat_interleave(2, 0))
+    assert difference(bag.weight(0).tolist(), want.tolist()) == ""
+
+
+def test_nothing_at_all():
+    for rule in (None, embers.Adam()):
+        bag = cuda.EmbeddingBag(4, 4, mode="mean", optimizer=rule, device=DEVICE)
+        before = bag.weight(0).clone()
+        for ids, offsets in (([], []), ([], [0]), ([], [0, 0, 0])):
+            out = bag(tensor(ids, torch.int64), tensor(offsets, torch.int64))
+            assert out.shape == (len(offsets), 4) and (out == 0).all()
+            out.sum().backward()
+        assert torch.equal(bag.weight(0), before)
+
+
+def test_bad_ids_are_left_out_and_found_later():
+    bag = cuda.EmbeddingBag(4, 4, mode="sum", optimizer=embers.SGD(1.0), device=DEVICE)
+    before = bag.weight(0).clone()
+    out = bag(tensor([[1, 4], [-7, 2]], torch.int64))
+    assert torch.equal(out, before[tensor([1, 2], torch.int64)])
+    out.sum().backward()
+    with pytest.raises(BadInput, match="2 ids .* number 1 "):
+        bag.check_errors()
+    bag.check_errors()
+    want = before.clone()
+    want[1:3] -= 1
+    assert torch.equal(bag.weight(0), want)
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing():
+    bag = cuda.EmbeddingBag(4, 8, mode="sum", optimizer=embers.Adam(), device=DEVICE)
+    before = bag.weight(0).clone()
+    gradient = torch.ones(2, 8).to(DEVICE)
+    gradient[0, 5] = float("nan")
+    bag(tensor([[1, 1], [2, 2]], torch.int64)).backward(gradient)
+    with pytest.raises(BadInput, match="1 rows"):
+        bag.check_errors()
+    assert torch.equal(bag.weight(0)[:2], before[:2]) and not torch.equal(bag.weight(0)[2], before[2])
+    assert (bag.slot(0, 0)[1] == 0).all()
+
+
+def test_a_second_backward_pass():
+    bag = cuda.EmbeddingBag(4, 4, optimizer=embers.SGD(), device=DEVICE)
+    out = bag(tensor([[1]], torch.int64)).sum()
+    out.backward(retain_graph=True)
+    with pytest.raises(UsageError, match="second"):
+        out.backward()
+
+
+def test_offsets_are_checked_now():
+    bag = cuda.EmbeddingBagCollection([cuda.Table(4, 4)], [cuda.Column()], check="now", device=DEVICE)
+    ids = tensor([1, 2, 3], torch.int64)
+    for offsets in ([1, 3], [0, 2], [0, 2, 1, 3], [0, 4, 3], [-1, 3]):
+        with pytest.raises(BadInput, match="offsets"):
+            bag(ids, tensor(offsets, torch.int64))
+
+
+def test_mistakes():
+    make = lambda *a, **k: cuda.EmbeddingBag(*a, device=DEVICE, **k)
+    for wrong, part in ((lambda: make(4, 1025), "1024"), (lambda: make(4, 0), "dim 0"), (lambda: make(4, 4, dtype=torch.float64), "float64"),
+                        (lambda: make(4, 4, mode="max"), "max"), (lambda: make(None, 4), "optimizer"),
+                        (lambda: cuda.EmbeddingBagCollection([cuda.Table(4, 4)] * 2, [cuda.Column(1), cuda.Column(0)], device=DEVICE), "order"),
+                        (lambda: cuda.EmbeddingBagCollection([cuda.Table(4, 4)], [cuda.Column(2)], device=DEVICE), "no table 2")):
+        with pytest.raises(BadInput, match=part):
+            wrong()
+    bag = make(4, 4, check="now")
+    ids = tensor([1, 2], torch.int64)
+    for wrong, part in ((lambda: bag(ids), "offsets"), (lambda: bag(ids.reshape(1, 2), ids), "two dimensions"),
+                        (lambda: bag(ids.float(), tensor([0], torch.int64)), "float32"),
+                        (lambda: bag(ids, tensor([0], torch.int64), tensor([1.0])), "1 weights for 2 ids")):
+        with pytest.raises(BadInput, match=part):
+            wrong()
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def keyed(rule=None, **more):
+    return cuda.EmbeddingBag(None, 8, mode="sum", optimizer=rule or embers.Adagrad(0.1), device=DEVICE, **more)
+
+
+def test_rows_are_created_when_keys_are_seen():
+    bag = keyed()
+    keys = tensor([[5, -2 ** 63, 10 ** 12, 5, -1], [7, 8, 9, 10, 2 ** 63 - 1]], torch.int64)
+    first = bag(keys)
+    assert len(bag.index) == 9
+    assert torch.equal(bag(keys), first)
+    first.sum().backward()
+    found, rows, slots = bag.index.export()
+    assert sorted(found.tolist()) == sorted(set(keys.reshape(-1).tolist()))
+    five = found.tolist().index(5)
+    assert difference(slots[0][five].tolist(), [0.1 + 4] * 8) == ""  # seen twice: (1 + 1)^2
+    assert difference(slots[0][found.tolist().index(7)].tolist(), [0.1 + 1] * 8) == ""
+    with torch.no_grad():
+        before = len(bag.index)
+        assert bag(tensor([[123456]], torch.int64)).tolist() == [[0.0] * 8]
+        assert len(bag.index) == before  # nothing is created without a gradient
+
+
+def test_first_values_depend_on_seed_and_key_alone():
+    def rows(order, seed, capacity):
+        bag = cuda.EmbeddingBagCollection([cuda.Table(None, 8, seed=seed, capacity=capacity, initial=(-1, 1))], [cuda.Column()],
+                                          embers.SGD(), device=DEVICE)
+        keys = tensor(order, torch.int64)
+        out = bag(keys, torch.arange(len(order) + 1, device=DEVICE))
+        return {k: out[i].tolist() for i, k in enumerate(order)}
+
+    some = rows([1, 2, 3, 4, 5, 6], 3, 1)
+    assert some == rows([6, 4, 2, 1, 3, 5], 3, 1000)
+    assert some != rows([1, 2, 3, 4, 5, 6], 4, 1)
+    flat = [x for r in some.values() for x in r]
+    assert len(set(flat)) == len(flat) and all(-1 <= x < 1 for x in flat)
+
+
+def test_an_index_grows_and_keeps_what_it_has():
+    bag = keyed()
+    rng = random.Random(10)
+    keys = [rng.randrange(-10 ** 15, 10 ** 15) for _ in range(3000)]
+    small = cuda.Index(cuda.Table(None, 8, capacity=2), torch.float32, 1, 8, 0.1, torch.device(DEVICE))
+    seen = {}
+    for begin in range(0, len(keys), 500):
+        some = tensor(keys[begin:begin + 500] + keys[:begin // 2], torch.int64)
+        for key, row in zip(some.tolist(), small.rows_of(some, True, False).tolist()):
+            assert seen.setdefault(key, row) == row
+    assert sorted(seen.values()) == list(range(len(set(keys)))) and len(small) == len(seen)
+    found, rows, slots = small.export()
+    assert all(seen[k] == i for i, k in enumerate(found.tolist()))
+    assert len(set(map(tuple, rows.tolist()))) == len(seen) and (slots[0] == 0.1).all()
+    assert small.rows_of(tensor([keys[0], 1, -1], torch.int64), False, True).tolist()[1:] == [-1, -1]
+    del bag
+
+
+def test_export_and_import():
+    bag, other = keyed(embers.Adam(0.1)), keyed(embers.Adam(0.1))
+    keys = tensor([[3, 1], [4, 1], [5, -9]], torch.int64)
+    bag(keys).sum().backward()
+    found, rows, slots = bag.index.export()
+    other.index.import_(found.flip(0), rows.flip(0), [s.flip(0) for s in slots])
+    other.step = bag.step
+    for b in (bag, other):
+        b(keys).sum().backward()
+    assert torch.equal(bag(keys), other(keys))
+    part = bag.index.export(1, 2)
+    assert torch.equal(part[0], found[1:3])
+    for wrong in (lambda: bag.index.export(0, 100), lambda: bag.index.import_(found, rows[:1]),
+                  lambda: bag.index.import_(tensor([1, 1], torch.int64), rows[:2])):
+        with pytest.raises(BadInput):
+            wrong()
+
+
+def test_a_default_key():
+    bag = keyed(default_id=77, prune_invalid_ids=True)
+    out = bag(tensor([1, -5], torch.int64), tensor([0, 1, 2], torch.int64))
+    row = dict(zip(bag.index.export()[0].tolist(), bag.index.export()[1].tolist()))
+    assert sorted(row) == [1, 77]
+    assert out.tolist() == [row[1], row[77], row[77]]
