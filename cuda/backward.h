@@ -37,7 +37,6 @@ struct TableView {
   TableRows<Number> rows;
   Region region;
   uint32_t first_key;
-  uint32_t nothing;  // the key of no row
   int number;
   bool factors;               // gradients of bags are multiplied by something
   int first_bag, out_column;  // of its first column
@@ -49,7 +48,6 @@ struct TableView {
         rows(table),
         region(region_of(t.batch, table)),
         first_key(table.first_key),
-        nothing(first_key + static_cast<uint32_t>(table.is.count)),
         number(n),
         factors(t.scaled || t.state.shares != nullptr),
         first_bag(table.first_column * static_cast<int>(t.batch.bags)),
@@ -65,7 +63,7 @@ struct TableView {
 // Items that the lanes of a group hold, one each: those from `begin` on.
 struct Window {
   int begin;
-  uint32_t key;
+  uint32_t key;       // kNothing: of an id that does not count
   uint32_t gradient;  // where its bag's gradient begins, in units of kWide numbers
   float factor;       // what that is multiplied by
 };
@@ -99,7 +97,10 @@ class Windows {
     const BackwardTask& task = view_.task;
     Window window{begin, key_of(item), 0, 0};
     const uint32_t source = source_of(item);
-    if (source == kNothing) return window;
+    if (source == kNothing) {
+      window.key = kNothing;
+      return window;
+    }
     auto bag = static_cast<int>(source);
     window.factor = 1;
     if (!kPlain && task.state.shares != nullptr) {
@@ -170,9 +171,9 @@ EMBERS_DEVICE void finish_row(const Group& group, bool have, const TableView<Num
     if (group.lane == 0) task.rows[run] = static_cast<int64_t>(key) - view.number;
     return;
   }
-  const bool finite = is_finite(group, gradient);
-  if (have && !finite && group.lane == 0) report_bad_gradient(task.reports);
-  update_row<kRule>(group, have && finite, view.rows, key - view.first_key, task.rule, gradient, of);
+  const bool usable = is_usable(group, gradient);
+  if (have && !usable && group.lane == 0) report_bad_gradient(task.reports);
+  update_row<kRule>(group, have && usable, view.rows, key - view.first_key, task.rule, gradient, of);
 }
 
 // By all lanes of a warp: the largest distance up to `most` at which `holds`; it does at 0, and nowhere
@@ -257,7 +258,7 @@ EMBERS_DEVICE void backward_units(const Group& group, bool have, const TableView
   // A run that began before: a piece of it, if it is long; else whoever owns it follows it.
   if (have && place > region.begin) {
     key = view.key_at(place);
-    if (view.has(place - 1, key) && key != view.nothing) {
+    if (view.has(place - 1, key) && source_of(view.task.sorted[place]) != kNothing) {
       within = piece = view.has(from - size - 1, key) || view.has(to, key);
       begins = false;
       limit = end;
@@ -272,7 +273,7 @@ EMBERS_DEVICE void backward_units(const Group& group, bool have, const TableView
     const uint32_t next_key = from_lane(group, window.key, (place - window.begin) & (group.lanes - 1));
     if (!within && place < end) {
       key = next_key;
-      if (key == view.nothing) {
+      if (key == kNothing) {
         place = end;  // these are the last of the table
       } else {
         within = begins = true;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -39,13 +40,30 @@ inline void check(cudaError_t status, const char* what) {
   throw Error(std::string(what) + ": " + cudaGetErrorString(status));
 }
 
+inline int current_device() {
+  int device = 0;
+  check(cudaGetDevice(&device), "no GPU");
+  return device;
+}
+
+// Makes a device the current one, and afterwards the one that was before.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) : before_(current_device()) {
+    if (device != before_) check(cudaSetDevice(device), "the GPU");
+  }
+  ~OnDevice() { cudaSetDevice(before_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_;
+};
+
 inline int processors() {
-  static const int count = [] {
-    int device = 0, n = 0;
-    check(cudaGetDevice(&device), "no GPU");
-    check(cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device), "the GPU's processors");
-    return n;
-  }();
+  int count = 0;
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, current_device()),
+        "the GPU's processors");
   return count;
 }
 
@@ -83,15 +101,15 @@ int blocks_at_once(void (*kernel)(Task), int threads, size_t shared_bytes) {
   static std::mutex mutex;
   static std::map<std::tuple<int, const void*, size_t>, int> known;
   const auto* const function = reinterpret_cast<const void*>(kernel);
-  int device = 0;
-  check(cudaGetDevice(&device), "no GPU");
+  const int device = current_device();
   const std::lock_guard lock(mutex);
   int& blocks = known[{device, function, shared_bytes}];
   if (blocks > 0) return blocks;
-  if (shared_bytes > 48 << 10)
-    check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes)),
-          "shared memory");
+  if (shared_bytes > 48 << 10) {
+    int most = 0;
+    check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "shared memory");
+    check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, most), "shared memory");
+  }
   int each = 0;
   check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, function, threads, shared_bytes),
         "a kernel's occupancy");
@@ -114,6 +132,10 @@ void launch(void (*kernel)(Task), const Shape& shape, bool cooperative, void* st
 
 #else
 
+inline int current_device() { return 0; }
+struct OnDevice {
+  explicit OnDevice(int) {}
+};
 inline int processors() { return 3; }
 inline void* allocate(size_t bytes) { return std::malloc(bytes + 1); }
 inline void release(void* at) { std::free(at); }
@@ -139,5 +161,11 @@ void launch(void (*kernel)(Task), const Shape& shape, bool cooperative, void*, T
 }
 
 #endif
+
+struct Release {
+  void operator()(void* at) const { release(at); }
+};
+using Memory = std::unique_ptr<void, Release>;
+inline Memory memory(size_t bytes) { return Memory(allocate(bytes)); }
 
 }  // namespace embers::cuda

@@ -6,9 +6,10 @@
    is allocated and nothing waits for the device, except where a function says so. Semantics are those of
    embers' lookup operators and update rules on the CPU (model/README.md, docs/optimizers.md).
 
-   Functions return 0, or EMBERS_CUDA_ERROR with the reason in embers_cuda_error(). All pointers but those to
-   the structs below are device pointers. Streams are cudaStream_t. *Thread safety*: calls that share a
-   workspace or a table must be on one stream. */
+   Functions return 0, or EMBERS_CUDA_ERROR with the reason in embers_cuda_error(). All pointers are device
+   pointers but those to structs of this file, to handles, and to sizes and counts that a function returns.
+   Streams are cudaStream_t. *Thread safety*: calls that share a workspace or a table must be on one stream.
+ */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -76,7 +77,7 @@ typedef struct {
   const int64_t* ids;
   const int64_t* offsets; /* column_count x bags + 1, from 0 to id_count, not descending */
   const float* weights;   /* of each id, or null: 1 */
-  int64_t id_count;       /* with defaults' bags below 2^31 */
+  int64_t id_count;       /* with (column_count + 1) x bags at most 2^31 - 2^12 */
   int64_t bags;           /* of each column */
 } embers_cuda_batch;
 
@@ -113,9 +114,10 @@ int embers_cuda_lookup_update(const embers_cuda_lookup* lookup, const embers_cud
                               int64_t gradient_stride, void* state, void* workspace, void* counters,
                               void* stream);
 
-/* The same with gradients as the result: rows[k] is the number of a row, over all tables one after another,
-   and values[k x value_stride] its gradient; ascending. Room for at least as many as there are ids and
-   default bags. *count, on the device, becomes their number. Two launches. */
+/* The same with gradients as the result; may be called again for the same state: rows[k] is the number of a
+   row, over all tables one after another, and values[k x value_stride] its gradient; ascending. Room for at
+   least as many as there are ids and default bags. *count, on the device, becomes their number. Two launches.
+ */
 int embers_cuda_lookup_gradients(const embers_cuda_lookup* lookup, const embers_cuda_batch* batch,
                                  const float* out_gradient, int64_t gradient_stride, void* state,
                                  void* workspace, void* counters, int64_t* rows, float* values,
@@ -166,12 +168,12 @@ int embers_cuda_index_find_or_create(embers_cuda_index* index, const int64_t* ke
 int embers_cuda_index_table(const embers_cuda_index* index, embers_cuda_table* table);
 /* The number of rows. Waits for the stream. */
 int embers_cuda_index_size(embers_cuda_index* index, int64_t* count, void* stream);
-/* Keys, rows and slots of rows [first, first + count): keys[count], values[count x dim], and count x slot_dim
-   floats of each slot, or null. */
+/* Waits for the stream. Keys, rows and slots of rows [first, first + count): keys[count], values[count x
+   dim], and count x slot_dim floats of each slot, or null. */
 int embers_cuda_index_export(embers_cuda_index* index, int64_t first, int64_t count, int64_t* keys,
                              float* values, float* slot_0, float* slot_1, void* stream);
-/* The reverse: creates the keys that there are not, and sets rows and slots. Slots that are null keep what
-   they have. Keys must be unique. */
+/* The reverse, which allocates and waits for the stream, too: creates the keys that there are not, and sets
+   rows and slots. Slots that are null keep what they have. Keys must be unique. */
 int embers_cuda_index_import(embers_cuda_index* index, const int64_t* keys, int64_t count,
                              const float* values, const float* slot_0, const float* slot_1, void* stream);
 

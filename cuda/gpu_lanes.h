@@ -112,6 +112,7 @@ using Float4 = float4;
 struct alignas(8) Half4 {
   Half x, y, z, w;
 };
+__device__ __forceinline__ float magnitude(float x) { return fabsf(x); }
 __device__ __forceinline__ float exact_root(float x) { return __fsqrt_rn(x); }
 // Within two units in the last place, at a fraction of the instructions of the exact ones.
 __device__ __forceinline__ float root(float x) {

@@ -13,12 +13,6 @@ using namespace embers::cuda;
 
 namespace {
 
-struct Release {
-  void operator()(void* at) const { release(at); }
-};
-using Memory = std::unique_ptr<void, Release>;
-Memory memory(size_t bytes) { return Memory(allocate(bytes)); }
-
 constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
 
 int64_t places_for(int64_t keys) {
@@ -79,17 +73,18 @@ struct embers_cuda_index {
   }
 
   void set_places(int64_t wanted, int64_t keys_now, void* stream) {
-    const IndexView before = view();
-    Memory old_keys = std::move(keys), old_rows = std::move(places_rows);
-    keys = memory(sizeof(Word) * static_cast<size_t>(wanted + 1));
-    places_rows = memory(sizeof(int32_t) * static_cast<size_t>(wanted + 1));
+    Memory new_keys = memory(sizeof(Word) * static_cast<size_t>(wanted + 1));
+    Memory new_rows = memory(sizeof(int32_t) * static_cast<size_t>(wanted + 1));
+    IndexView larger = view();
+    larger.keys = static_cast<Word*>(new_keys.get());
+    larger.rows = static_cast<int32_t*>(new_rows.get());
+    larger.places = static_cast<Word>(wanted);
+    launch_over(clear_keys, wanted + 1, ClearTask{larger.keys, larger.places + 1}, stream, "clearing");
+    if (keys_now > 0) launch_over(rehash, places + 1, RehashTask{view(), larger}, stream, "rehashing");
+    wait(stream);
+    keys = std::move(new_keys);
+    places_rows = std::move(new_rows);
     places = wanted;
-    empty_keys(stream);
-    if (keys_now > 0) {
-      launch_over(rehash, static_cast<int64_t>(before.places) + 1, RehashTask{before, view()}, stream,
-                  "rehashing");
-      wait(stream);
-    }
   }
 
   // Rows and slots in new memory for `wanted` rows, of which `kept` are copied.
@@ -139,11 +134,7 @@ struct embers_cuda_index {
     launch_over(find, n, FindTask{view(), of, n, skip_negative, found}, stream, "finding rows");
   }
 
-  void empty_keys(void* stream) {
-    launch_over(clear_keys, places + 1,
-                ClearTask{static_cast<Word*>(keys.get()), static_cast<Word>(places + 1)}, stream, "clearing");
-  }
-
+  int device = current_device();
   embers_cuda_index_options options;
   FirstValues first{};
   Memory keys, places_rows, key_of, rows, slots[2], counts;
@@ -170,12 +161,17 @@ int embers_cuda_index_create(const embers_cuda_index_options* options, embers_cu
 }
 
 int embers_cuda_index_destroy(embers_cuda_index* index) {
-  return call([&] { delete index; });
+  return call([&] {
+    if (index == nullptr) return;
+    const OnDevice on(index->device);
+    delete index;
+  });
 }
 
 int embers_cuda_index_find(embers_cuda_index* index, const int64_t* keys, int64_t count,
                            int32_t skip_negative, int64_t* rows, void* stream) {
   return call([&] {
+    const OnDevice on(index->device);
     launch_over(find, count, FindTask{index->view(), keys, count, skip_negative != 0, rows}, stream,
                 "finding rows");
   });
@@ -183,7 +179,10 @@ int embers_cuda_index_find(embers_cuda_index* index, const int64_t* keys, int64_
 
 int embers_cuda_index_find_or_create(embers_cuda_index* index, const int64_t* keys, int64_t count,
                                      int32_t skip_negative, int64_t* rows, void* stream) {
-  return call([&] { index->find_or_create(keys, count, skip_negative != 0, rows, stream); });
+  return call([&] {
+    const OnDevice on(index->device);
+    index->find_or_create(keys, count, skip_negative != 0, rows, stream);
+  });
 }
 
 int embers_cuda_index_table(const embers_cuda_index* index, embers_cuda_table* table) {
@@ -198,12 +197,16 @@ int embers_cuda_index_table(const embers_cuda_index* index, embers_cuda_table* t
 }
 
 int embers_cuda_index_size(embers_cuda_index* index, int64_t* count, void* stream) {
-  return call([&] { *count = index->read_count(stream); });
+  return call([&] {
+    const OnDevice on(index->device);
+    *count = index->read_count(stream);
+  });
 }
 
 int embers_cuda_index_export(embers_cuda_index* index, int64_t first, int64_t count, int64_t* keys,
                              float* values, float* slot_0, float* slot_1, void* stream) {
   return call([&] {
+    const OnDevice on(index->device);
     const int64_t all = index->read_count(stream);
     if (first < 0 || count < 0 || first > all || count > all - first)
       throw Error("rows " + std::to_string(first) + " to " + std::to_string(first + count) + " of " +
@@ -219,6 +222,7 @@ int embers_cuda_index_export(embers_cuda_index* index, int64_t first, int64_t co
 int embers_cuda_index_import(embers_cuda_index* index, const int64_t* keys, int64_t count,
                              const float* values, const float* slot_0, const float* slot_1, void* stream) {
   return call([&] {
+    const OnDevice on(index->device);
     const Memory numbers = memory(sizeof(int64_t) * static_cast<size_t>(count));
     auto* const rows = static_cast<int64_t*>(numbers.get());
     index->find_or_create(keys, count, false, rows, stream);

@@ -29,17 +29,14 @@ int lanes_for(int dim, int wide) {
 template <class T>
 class Copied {
  public:
-  explicit Copied(const std::vector<T>& from) : at_(static_cast<T*>(allocate(sizeof(T) * from.size()))) {
-    if (!from.empty()) copy(at_, from.data(), sizeof(T) * from.size(), nullptr);
+  explicit Copied(const std::vector<T>& from) : memory_(memory(sizeof(T) * from.size())) {
+    if (!from.empty()) copy(memory_.get(), from.data(), sizeof(T) * from.size(), nullptr);
     wait(nullptr);
   }
-  ~Copied() { release(at_); }
-  Copied(const Copied&) = delete;
-  Copied& operator=(const Copied&) = delete;
-  T* get() const { return at_; }
+  T* get() const { return static_cast<T*>(memory_.get()); }
 
  private:
-  T* at_;
+  Memory memory_;
 };
 
 bool aligned(const void* at, size_t bytes) { return reinterpret_cast<uintptr_t>(at) % bytes == 0; }
@@ -179,6 +176,7 @@ struct embers_cuda_lookup {
 
   static constexpr Problems kNone{0, ~0ull, 0};
 
+  int device = current_device();
   int number_type;
   bool can_be_wide;
   int column_count;
@@ -248,7 +246,8 @@ struct Plan {
     task.model = model(false);
     task.batch = batch;
     task.items = state.items;
-    task.other = memory.take<Item>(items);
+    task.sorted[0] = memory.take<Item>(items);
+    task.sorted[1] = memory.take<Item>(items);
     task.count = items;
     task.stretch = std::max(round_up((items + blocks - 1) / blocks, kWarp), kWarp);
     task.plan = sort_plan(lookup.most_rows + 1);
@@ -327,7 +326,7 @@ void backward(const embers_cuda_lookup& lookup, const embers_cuda_batch& batch, 
   BackwardTask task{};
   task.model = plan.model(wide);
   task.batch = batch;
-  task.sorted = sort.plan.passes % 2 == 0 ? sort.items : sort.other;
+  task.sorted = sort.sorted[(sort.plan.passes + 1) % 2];
   task.out_gradient = out_gradient;
   task.gradient_stride = stride;
   task.state = state;
@@ -381,12 +380,17 @@ int embers_cuda_lookup_create(const embers_cuda_model* model, embers_cuda_lookup
 }
 
 int embers_cuda_lookup_destroy(embers_cuda_lookup* lookup) {
-  return call([&] { delete lookup; });
+  return call([&] {
+    if (lookup == nullptr) return;
+    const OnDevice on(lookup->device);
+    delete lookup;
+  });
 }
 
 int embers_cuda_lookup_memory(const embers_cuda_lookup* lookup, const embers_cuda_batch* batch, size_t* state,
                               size_t* workspace, size_t* counters) {
   return call([&] {
+    const OnDevice on(lookup->device);
     const Plan plan(*lookup, *batch);
     Layout state_layout(nullptr), layout(nullptr), counter_layout(nullptr);
     const State carried = plan.state(state_layout);
@@ -402,6 +406,7 @@ int embers_cuda_lookup_forward(const embers_cuda_lookup* lookup, const embers_cu
                                int64_t out_stride, void* state, void* workspace, void* counters,
                                void* stream) {
   return call([&] {
+    const OnDevice on(lookup->device);
     const Plan plan(*lookup, *batch);
     if (batch->bags == 0) return;
     const bool wide = plan.is_wide(out, out_stride);
@@ -417,6 +422,7 @@ int embers_cuda_lookup_update(const embers_cuda_lookup* lookup, const embers_cud
                               int64_t gradient_stride, void* state, void* workspace, void* counters,
                               void* stream) {
   return call([&] {
+    const OnDevice on(lookup->device);
     check_slots(*lookup, *update);
     backward(*lookup, *batch, rule_of(*update), out_gradient, gradient_stride, state, workspace, counters,
              nullptr, nullptr, 0, nullptr, stream);
@@ -428,6 +434,7 @@ int embers_cuda_lookup_gradients(const embers_cuda_lookup* lookup, const embers_
                                  void* workspace, void* counters, int64_t* rows, float* values,
                                  int64_t value_stride, int64_t* count, void* stream) {
   return call([&] {
+    const OnDevice on(lookup->device);
     need(rows != nullptr && values != nullptr && count != nullptr, "gradients need rows, values and count");
     need(value_stride >= lookup->most_dim, "value_stride is below dim");
     backward(*lookup, *batch, Rule{}, out_gradient, gradient_stride, state, workspace, counters, rows, values,
@@ -439,6 +446,7 @@ int embers_cuda_lookup_weight_gradient(const embers_cuda_lookup* lookup, const e
                                        const float* out_gradient, int64_t gradient_stride, const void* state,
                                        float* weight_gradient, void* stream) {
   return call([&] {
+    const OnDevice on(lookup->device);
     const Plan plan(*lookup, *batch);
     need(batch->weights != nullptr || batch->id_count == 0, "there are no weights");
     if (batch->bags == 0 || batch->id_count == 0) return;
@@ -451,6 +459,7 @@ int embers_cuda_lookup_weight_gradient(const embers_cuda_lookup* lookup, const e
 
 int embers_cuda_lookup_problems(embers_cuda_lookup* lookup, embers_cuda_problems* problems, void* stream) {
   return call([&] {
+    const OnDevice on(lookup->device);
     Problems found{};
     copy(&found, lookup->problems.get(), sizeof found, stream);
     copy(lookup->problems.get(), &embers_cuda_lookup::kNone, sizeof found, stream);

@@ -119,15 +119,17 @@ EMBERS_DEVICE void unclip(const Group& group, bool have, float max_norm, const P
   }
 }
 
+// Whether a gradient may change a row: it holds no infinity, no NaN and no number of 2^63 or more
+// (docs/optimizers.md).
 template <int kChunks, int kWide>
-EMBERS_DEVICE bool is_finite(const Group& group, const Part<kChunks, kWide>& part) {
-  float zeros = 0;  // 0 times what is not finite is not a number
+EMBERS_DEVICE bool is_usable(const Group& group, const Part<kChunks, kWide>& gradient) {
+  bool usable = true;
   EMBERS_UNROLL
   for (int c = 0; c < kChunks; ++c) {
     EMBERS_UNROLL
-    for (int i = 0; i < kWide; ++i) zeros += 0 * part.at[c][i];
+    for (int i = 0; i < kWide; ++i) usable = usable && magnitude(gradient.at[c][i]) < 9223372036854775808.0f;
   }
-  return votes(group, zeros != 0) == 0;
+  return votes(group, !usable) == 0;
 }
 
 }  // namespace embers::cuda

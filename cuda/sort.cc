@@ -11,9 +11,9 @@ EMBERS_KERNEL void EMBERS_THREADS(kSortThreads, kSortBlocks) sort(SortTask task)
   for (int t = thread_index(); t <= task.model.table_count; t += threads())
     begins[t] = t < task.model.table_count ? region_of(task.batch, task.model.tables[t]).begin : task.count;
   sync_block();
-  Item* from = task.items;
-  Item* to = task.other;
+  const Item* from = task.items;
   for (int pass = 0; pass < task.plan.passes; ++pass) {
+    Item* const to = task.sorted[pass % 2];
     const auto digits_of = [&](int table) {
       return Digits{task.model.tables[table].first_key, pass * task.plan.bits, task.plan.bits};
     };
@@ -32,9 +32,7 @@ EMBERS_KERNEL void EMBERS_THREADS(kSortThreads, kSortBlocks) sort(SortTask task)
       if (begin < piece.end) move_tile<false>(from, to, begin, piece.end, digits, memory);
     });
     sync_grid();
-    Item* const sorted = to;
-    to = from;
-    from = sorted;
+    from = to;
   }
   if (task.runs_before != nullptr) count_runs(task, from, memory);
 }

@@ -32,8 +32,8 @@ EMBERS_BOTH SortPlan sort_plan(uint64_t most) {
 struct SortTask {
   Model model;
   embers_cuda_batch batch;
-  Item* items;  // to sort; with an even number of passes the result is here, else in `other`
-  Item* other;
+  const Item* items;  // to sort; they stay as they are
+  Item* sorted[2];    // pass p leaves its result in sorted[p % 2]
   int count;
   int stretch;  // items of a block, but for the last ones
   SortPlan plan;
@@ -88,8 +88,9 @@ struct Piece {
 template <class Use>
 EMBERS_DEVICE void each_piece(const SortTask& task, const int* begins, Use use) {
   const int tables = task.model.table_count;
-  const int begin = block_index() * task.stretch < task.count ? block_index() * task.stretch : task.count;
-  const int end = begin + task.stretch < task.count ? begin + task.stretch : task.count;
+  const int64_t first = int64_t{block_index()} * task.stretch;
+  const int begin = first < task.count ? static_cast<int>(first) : task.count;
+  const int end = task.count - begin > task.stretch ? begin + task.stretch : task.count;
   if (begin == end) return;
   for (int t = part_of(begins, tables, begin); t < tables && begins[t] < end; ++t) {
     const Piece piece{block_index() + t, begins[t] > begin ? begins[t] : begin,

@@ -8,12 +8,14 @@ Peers, all with torch.optim.SparseAdam: `chain`, an unfused lookup of one torch 
 sum of segments, division), and `bag`, torch.nn.EmbeddingBag(sparse=True). Each is run with a table for each column and with one
 table for all (stacked); the faster counts. Results after the first step are compared.
 
-Limits, measured in the run: `bound`, the bytes that a step moves over the bandwidth of random rows of that table; `floor`, the
+Limits, measured in the run: `bound`, the bytes that a step moves over the bandwidth of random rows of that table (no real bound
+where ids repeat, and what they read again is in a cache); `floor`, the
 time of three kernels that only move: rows by the step's ids, gradients of bags by its sorted items, and row, m and v of its
 unique rows there and back."""
 import argparse
 import ctypes
 import json
+import math
 import os
 import statistics
 import sys
@@ -142,11 +144,15 @@ class Floors:
         self.sink = torch.zeros(1, device="cuda")
 
     def best(self, call, aheads, times=5):
+        def checked(*arguments):
+            if (code := call(*arguments)) != 0:
+                raise SystemExit(f"a kernel of floors.cu failed: error {code}")
+
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         found = []
         for ahead in aheads:
             for each in (8, 32, 128):
-                found.append(median_ms(lambda _: call(self.processors * each, ahead, stream), [None], times, 1)[0])
+                found.append(median_ms(lambda _: checked(self.processors * each, ahead, stream), [None], times, 1)[0])
         return min(found)
 
     def gather(self, rows, ids, dim):
@@ -170,11 +176,15 @@ def kernels_of(step, batch):
         torch.cuda.synchronize()
     found = [(e.key, e.count, getattr(e, "device_time_total", 0) / 1000) for e in seen.key_averages()]
     found = [f for f in found if f[2] > 0 and not f[0].startswith("cuda")]
+    if not found:
+        raise SystemExit("the profiler saw no kernel")
     return sum(f[1] for f in found), {f[0][:100]: round(f[2], 4) for f in found}
 
 
-def differ(a, b):
-    return float(((a - b).abs() / b.abs().clamp(min=1)).max())
+def differ(*pairs):
+    """The largest difference, relative to what is larger than 1; infinite where any number is not finite."""
+    found = [float(((a - b).abs() / b.abs().clamp(min=1)).max()) for a, b in pairs]
+    return max(found) if all(math.isfinite(f) for f in found) else math.inf
 
 
 def find_limits(case, batch, initial, unique, dim, rows, floors, generator):
@@ -235,9 +245,9 @@ def run_case(bags, dim, all_rows, zipf, floors, peers, times):
                 try:
                     peer = kind(rows, dim, initial, stacked)
                     out = peer.step(batches[0]).detach()
-                    case[name + "_difference"] = max(differ(first, out), differ(after, peer.rows(sample, rows)))
+                    case[name + "_difference"] = differ((first, out), (after, peer.rows(sample, rows)))
                     del out
-                    case[name + "_ms"] = median_ms(peer.step, batches, max(times // 2, 3), 2)
+                    case[name + "_ms"] = median_ms(peer.step, batches, max(times // 2, 3), len(batches))
                 except torch.OutOfMemoryError:
                     case[name + "_ms"] = None
                 peer = None
@@ -315,7 +325,7 @@ def main():
         line += f"; {case['launches']} launches: {parts}"
         if args.peers:
             line += (f"; {case['vs_bag'] or 0:.1f} x bag, {case['vs_chain'] or 0:.1f} x chain, differs "
-                     f"{max([case[k] for k in case if k.endswith('_difference')], default=0):.1e}")
+                     f"{max([case[k] for k in case if k.endswith('_difference')], default=math.nan):.1e}")
         print(f"{line} [{time.time() - began:.0f} s]", flush=True)
     for t in write_report(args.report, found):
         print(f"{t['name']}: {t['value']:.4g} (target {t['target']}) {'holds' if t['holds'] else 'missed'}")

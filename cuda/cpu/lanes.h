@@ -132,6 +132,7 @@ void read(const Half* from, float (&to)[kWide]) {
   for (int i = 0; i < kWide; ++i) to[i] = to_float(from[i]);
 }
 inline void forget(int&) {}
+inline float magnitude(float x) { return std::fabs(x); }
 inline float exact_root(float x) { return std::sqrt(x); }
 inline float root(float x) { return std::sqrt(x); }
 inline float quotient(float x, float y) { return x / y; }

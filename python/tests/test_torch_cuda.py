@@ -3,9 +3,11 @@
 EMBERS_CUDA_RANDOM_CASES=[FIRST:]COUNT: which random lookups are compared with the published definitions (reference.py of
 tests/conformance/)."""
 import collections
+import copy
 import json
 import math
 import os
+import pickle
 import random
 import sys
 
@@ -464,11 +466,12 @@ def test_bad_ids_are_left_out_and_found_later():
 def test_a_gradient_that_is_not_finite_changes_nothing():
     bag = cuda.EmbeddingBag(4, 8, mode="sum", optimizer=embers.Adam(), device=DEVICE)
     before = bag.weight(0).clone()
-    gradient = torch.ones(2, 8).to(DEVICE)
-    gradient[0, 5] = float("nan")
-    bag(tensor([[1, 1], [2, 2]], torch.int64)).backward(gradient)
-    with pytest.raises(BadInput, match="1 rows"):
-        bag.check_errors()
+    for bad in (float("nan"), float("inf"), 2.0 ** 62):  # seen twice: 2^63
+        gradient = torch.ones(2, 8).to(DEVICE)
+        gradient[0, 5] = bad
+        bag(tensor([[1, 1], [2, 2]], torch.int64)).backward(gradient)
+        with pytest.raises(BadInput, match="1 rows"):
+            bag.check_errors()
     assert torch.equal(bag.weight(0)[:2], before[:2]) and not torch.equal(bag.weight(0)[2], before[2])
     assert (bag.slot(0, 0)[1] == 0).all()
 
@@ -487,6 +490,42 @@ def test_offsets_are_checked_now():
     for offsets in ([1, 3], [0, 2], [0, 2, 1, 3], [0, 4, 3], [-1, 3]):
         with pytest.raises(BadInput, match="offsets"):
             bag(ids, tensor(offsets, torch.int64))
+
+
+def test_a_copy_looks_up_as_its_original():
+    bag = cuda.EmbeddingBag(9, 4, optimizer=embers.Adam(0.1), device=DEVICE)
+    ids = tensor([[1, 2], [2, 3]], torch.int64)
+    bag(ids).sum().backward()
+    for other in (copy.deepcopy(bag), pickle.loads(pickle.dumps(bag))):
+        assert torch.equal(other(ids), bag(ids)) and other.step == 1
+    with pytest.raises(UsageError, match="export"):
+        copy.deepcopy(keyed())
+    fresh = cuda.EmbeddingBag(9, 4, optimizer=embers.Adam(0.1), device=DEVICE)
+    fresh.load_state_dict(bag.state_dict())
+    for b in (bag, fresh):
+        b(ids).sum().backward()
+    assert torch.equal(fresh(ids), bag(ids))
+
+
+def test_slots_that_were_converted_are_refused():
+    bag = cuda.EmbeddingBag(8, 4, optimizer=embers.Adagrad(), dtype=torch.float16, device=DEVICE).half()
+    with pytest.raises(BadInput, match="slots"):
+        bag(tensor([[1]], torch.int64))
+
+
+def test_gradients_again_from_one_lookup():
+    rng = random.Random(12)
+    bag = cuda.EmbeddingBag(1000, 4, mode="mean", device=DEVICE)
+    ids = tensor([[rng.randrange(1000) for _ in range(5)] for _ in range(40)], torch.int64)
+    weights = torch.rand(40, 5).to(DEVICE).requires_grad_()
+    out = bag(ids, None, weights)
+    gradient = torch.randn_like(out)
+    out.backward(gradient, retain_graph=True)
+    first = bag.weight(0).grad.to_dense().clone(), weights.grad.clone()
+    bag.zero_grad()
+    weights.grad = None
+    out.backward(gradient)
+    assert torch.equal(bag.weight(0).grad.to_dense(), first[0]) and torch.equal(weights.grad, first[1])
 
 
 def test_mistakes():
@@ -529,6 +568,7 @@ def test_rows_are_created_when_keys_are_seen():
         before = len(bag.index)
         assert bag(tensor([[123456]], torch.int64)).tolist() == [[0.0] * 8]
         assert len(bag.index) == before  # nothing is created without a gradient
+    bag.check_errors()
 
 
 def test_first_values_depend_on_seed_and_key_alone():
@@ -562,6 +602,19 @@ def test_an_index_grows_and_keeps_what_it_has():
     assert len(set(map(tuple, rows.tolist()))) == len(seen) and (slots[0] == 0.1).all()
     assert small.rows_of(tensor([keys[0], 1, -1], torch.int64), False, True).tolist()[1:] == [-1, -1]
     del bag
+
+
+def test_an_index_that_grows_between_forward_and_backward():
+    for mode in ("sum", "mean"):
+        bag = cuda.EmbeddingBagCollection([cuda.Table(None, 8, capacity=4)], [cuda.Column(0, mode, prune_invalid_ids=True)],
+                                          embers.SGD(1.0), device=DEVICE)
+        first = bag(tensor([1, -5, 2], torch.int64), tensor([0, 3], torch.int64))
+        bag(tensor(list(range(10, 40)), torch.int64), torch.arange(31, device=DEVICE))  # grows
+        before = dict(zip(bag.index.export()[0].tolist(), bag.index.export()[1].tolist()))
+        first.sum().backward()
+        after = dict(zip(bag.index.export()[0].tolist(), bag.index.export()[1].tolist()))
+        assert {k for k in after if after[k] != before[k]} == {1, 2}
+        bag.check_errors()
 
 
 def test_export_and_import():

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from ..errors import BadInput, UsageError
 from ..optimizers import SGD, Adagrad, Adam, RowwiseAdagrad, UpdateRule
@@ -188,8 +189,14 @@ class Index:
             library()("index_destroy", self._handle)
             self._handle = None
 
+    def __getstate__(self) -> Any:
+        raise UsageError("a table of keys cannot be copied or pickled: use export() and import_()")
+
     def rows_of(self, keys: torch.Tensor, create: bool, skip_negative: bool) -> torch.Tensor:
         """The row of each key, int64 (keys,); -1 for keys that have none."""
+        if keys.dtype != torch.int64 or keys.dim() != 1 or keys.device != self.device:
+            raise BadInput(f"keys must be int64, of one dimension and on {self.device}")
+        keys = keys.contiguous()
         found = torch.empty_like(keys)
         library()("index_find_or_create" if create else "index_find", self._handle, keys.data_ptr(),
                   len(keys), skip_negative, found.data_ptr(),
@@ -252,6 +259,7 @@ class _Lookup(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
         if ctx.passed.state is None:
             raise UsageError("et.cuda: a second backward pass over one lookup")
@@ -274,7 +282,8 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     tables, columns: Table and Column; columns in the order of their tables.
     optimizer: embers.SGD, Adagrad, Adam or RowwiseAdagrad: backward() then applies it to the rows, as torch's
-        SparseAdam would in step(); rows without a gradient do not change. Without one, the tables are parameters,
+        SparseAdam would in step(); rows without a gradient do not change. Each lookup is a step of its own: look all ids of a
+        minibatch up at once. Without one, the tables are parameters,
         whose gradients are sparse tensors, coalesced (sparse=False: dense).
     dtype: of rows, float32 or float16. Results and gradients are float32.
     check: "later" finds ids that are no row when it costs nothing: at a later call. Such ids are left out. check_errors() asks
@@ -312,6 +321,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         keyed = [n for n, table in enumerate(self.tables) if table.num_embeddings is None]
         if keyed and (optimizer is None or len(self.tables) > 1):
             raise BadInput(f"table {keyed[0]}: num_embeddings=None needs an optimizer, and no other table beside it")
+        if keyed and len({c.prune_invalid_ids for c in self.columns}) > 1:
+            raise BadInput("columns of a table of keys prune all, or none does")
         self.index: Optional[Index] = None
         for n, table in enumerate(self.tables):
             slot_dim = 1 if self._rule == _ROWWISE_ADAGRAD else table.embedding_dim
@@ -335,6 +346,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._device = device
         self._anchor = [torch.zeros((), requires_grad=True)]  # in a list: no parameter of the module
         self._handle: Optional[ctypes.c_void_p] = None
+        self._known_problems: List[_Problems] = []
         self._prepared: Any = None
         self._workspace: List[torch.Tensor] = []
         self._defaults: List[int] = []
@@ -372,8 +384,17 @@ class EmbeddingBagCollection(torch.nn.Module):
             library()("lookup_destroy", self._handle)
             self._handle = None
 
+    def _note_problems(self) -> None:
+        """Waits for the device, and remembers what it reports."""
+        if self._handle is None:
+            return
+        problems = _Problems()
+        library()("lookup_problems", self._handle, ctypes.byref(problems), _stream(self.device))
+        if problems.bad_ids or problems.bad_gradients:
+            self._known_problems.append(problems)
+
     def __getstate__(self) -> Dict[str, Any]:  # copies and pickles prepare themselves anew
-        return dict(self.__dict__, _handle=None, _prepared=None, _workspace=[])
+        return dict(self.__dict__, _handle=None, _prepared=None, _workspace=[], _known_problems=[])
 
     def _describe(self, n: int, to: _Table) -> None:
         table = self.tables[n]
@@ -387,12 +408,16 @@ class EmbeddingBagCollection(torch.nn.Module):
             return self.index.describe(to)
         rows = self.weight(n)
         library().check_device(rows.device)
-        if rows.dtype != self._dtype or not rows.is_contiguous():
-            raise BadInput(f"table {n}: rows must be contiguous and {self._dtype}, not {rows.dtype}")
+        if rows.dtype != self._dtype or not rows.is_contiguous() or rows.dim() != 2 or rows.shape[1] != table.embedding_dim:
+            raise BadInput(f"table {n}: rows must be contiguous, {self._dtype} and of dim {table.embedding_dim}, not {rows.dtype} and {tuple(rows.shape)}")
         to.rows, to.count, to.dim, to.row_stride = _pointer(rows), len(rows), table.embedding_dim, table.embedding_dim
         for s in range(self._slot_count):
-            to.slots[s] = _pointer(self.slot(n, s))
-            to.slot_stride = self.slot(n, s).shape[1]
+            slot, width = self.slot(n, s), 1 if self._rule == _ROWWISE_ADAGRAD else table.embedding_dim
+            if (slot.dtype != torch.float32 or not slot.is_contiguous() or slot.device != rows.device
+                    or tuple(slot.shape) != (len(rows), width)):
+                raise BadInput(f"table {n}: slots must be contiguous, float32 and of shape {(len(rows), width)} beside their rows, "
+                               f"not {slot.dtype} and {tuple(slot.shape)}")
+            to.slots[s], to.slot_stride = _pointer(slot), width
         if table.partitions is not None:
             if sum(table.partitions) != len(rows) or min(table.partitions) < 0:
                 raise BadInput(f"table {n}: partitions of {list(table.partitions)} rows are not its {len(rows)} rows")
@@ -419,13 +444,14 @@ class EmbeddingBagCollection(torch.nn.Module):
             places = bytes(tables)
             if places == self._prepared:
                 return
+        self._note_problems()
         self._release()
         columns, out = (_Column * len(self.columns))(), 0
         for c, column, dim, default in zip(columns, self.columns, self.dims, defaults):
             if column.mode not in _COMBINERS:
                 raise BadInput(f'mode "{column.mode}" is none of "sum", "mean" and "sqrtn"')
             c.table, c.combiner, c.out_column = column.table, _COMBINERS[column.mode], out
-            c.prune_ids, c.prune_weights = int(column.prune_invalid_ids), int(column.prune_invalid_ids and column.prune_weights)
+            c.prune_ids, c.prune_weights = int(column.prune_invalid_ids or self.index is not None), int(column.prune_invalid_ids and column.prune_weights)
             c.has_default, c.default_id = int(column.default_id is not None), default
             out += dim
         model = _Model(tables, len(tables), columns, len(columns), _NUMBER_TYPES[self._dtype])
@@ -478,6 +504,8 @@ class EmbeddingBagCollection(torch.nn.Module):
             self._sizes[shape] = tuple(s.value for s in sizes)
         state, workspace, counters = self._sizes[shape]
         device = self.device
+        if self._workspace and self._workspace[0].device != device:
+            self._workspace.clear()
         if not self._workspace or len(self._workspace[0]) < workspace:
             self._workspace[:1] = [torch.empty(workspace, dtype=torch.uint8, device=device)]
         if len(self._workspace) < 2 or len(self._workspace[1]) < counters:
@@ -486,7 +514,8 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     def _forward(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor],
                  wanted: bool) -> Tuple[torch.Tensor, _Pass]:
-        if library().calls.embers_cuda_lookup_has_problems(self._handle):
+        if self._known_problems or (self._handle is not None
+                                    and library().calls.embers_cuda_lookup_has_problems(self._handle)):
             self.check_errors()
         batch, kept = self._batch(ids, offsets, weights)
         if self.index is not None:
@@ -556,15 +585,18 @@ class EmbeddingBagCollection(torch.nn.Module):
     def check_errors(self, ids: Optional[torch.Tensor] = None) -> None:
         """Waits for the device. Raises BadInput if any id since the last check was no row, or any row's gradient was not
         finite; they were left out. `ids`: of the forward pass, for the message."""
-        problems = _Problems()
-        library()("lookup_problems", self._handle, ctypes.byref(problems), _stream(self.device))
-        if problems.bad_ids:
+        self._note_problems()
+        known, self._known_problems = self._known_problems, []
+        bad_ids, bad_gradients = sum(p.bad_ids for p in known), sum(p.bad_gradients for p in known)
+        if bad_ids:
+            first = next(p for p in known if p.bad_ids)
             if ids is not None:
-                self._fail_id(problems, ids)
-            raise BadInput(f"{problems.bad_ids} ids are no rows of their tables; the first is number {problems.position} of "
-                           f"the ids, in bag {problems.bag} of all columns' bags. They were left out")
-        if problems.bad_gradients:
-            raise BadInput(f"the gradients of {problems.bad_gradients} rows were not finite: these rows did not change")
+                self._fail_id(first, ids)
+            raise BadInput(f"{bad_ids} ids are no rows of their tables; the first is number {first.position} of the ids, in bag "
+                           f"{first.bag} of all columns' bags. They were left out")
+        if bad_gradients:
+            raise BadInput(f"the gradients of {bad_gradients} rows were not finite, or had numbers of 2^63 or more: these rows did "
+                           "not change")
 
     def _fail_id(self, problems: _Problems, ids: torch.Tensor) -> None:
         for table in {c.table for c in self.columns}:
