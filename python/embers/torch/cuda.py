@@ -315,6 +315,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._rule, self._slot_count = rule
         self._dtype = dtype
         device = torch.device(device or ("cpu" if library().on_cpu else "cuda"))
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise UsageError(f"et.cuda needs a GPU, and a PyTorch with CUDA; PyTorch {torch.__version__} sees none")
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
         library().check_device(device)
