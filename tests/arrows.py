@@ -58,6 +58,7 @@ client:               base schema job storage actors
 worker:               base schema job data model actors storage client
 cuda:
 cuda/cpu:             base cuda
+cuda/index:           cuda
 apps/command_line:    base job
 apps/process:         base schema job storage actors client apps/command_line
 apps/shard:           base schema job storage actors client apps/command_line apps/process

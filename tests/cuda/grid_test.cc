@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "cuda/index.h"
+#include "cuda/index/index.h"
 #include "cuda/sort.h"
 #include "schema/ids.h"
 #include "storage/initializers/initializer.h"

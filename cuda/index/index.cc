@@ -1,4 +1,4 @@
-#include "cuda/index.h"
+#include "cuda/index/index.h"
 
 #include <algorithm>
 #include <cmath>
