@@ -80,9 +80,6 @@ inline void copy(void* to, const void* from, size_t bytes, void* stream) {
 inline void zero(void* at, size_t bytes, void* stream) {
   check(cudaMemsetAsync(at, 0, bytes, static_cast<cudaStream_t>(stream)), "clearing");
 }
-inline void ones(void* at, size_t bytes, void* stream) {
-  check(cudaMemsetAsync(at, 0xff, bytes, static_cast<cudaStream_t>(stream)), "setting");
-}
 inline void wait(void* stream) {
   check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the device");
 }
@@ -141,7 +138,6 @@ inline void* allocate(size_t bytes) { return std::malloc(bytes + 1); }
 inline void release(void* at) { std::free(at); }
 inline void copy(void* to, const void* from, size_t bytes, void*) { std::memcpy(to, from, bytes); }
 inline void zero(void* at, size_t bytes, void*) { std::memset(at, 0, bytes); }
-inline void ones(void* at, size_t bytes, void*) { std::memset(at, 0xff, bytes); }
 inline void wait(void*) {}
 inline int* allocate_flag() { return new int(0); }
 inline void release_flag(int* flag) { delete flag; }

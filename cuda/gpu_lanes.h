@@ -107,7 +107,6 @@ __device__ __forceinline__ void read(const Half* from, float (&to)[1]) {
   to[0] = __half2float(__ushort_as_half(bits));
 }
 
-using Float2 = float2;
 using Float4 = float4;
 struct alignas(8) Half4 {
   Half x, y, z, w;

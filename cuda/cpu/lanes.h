@@ -114,9 +114,6 @@ struct Half {
 float to_float(Half x);
 Half to_half(float x);
 
-struct alignas(8) Float2 {
-  float x, y;
-};
 struct alignas(16) Float4 {
   float x, y, z, w;
 };
