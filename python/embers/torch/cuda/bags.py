@@ -1,250 +1,29 @@
-"""Embedding tables in the memory of a GPU, looked up and trained by fused kernels (cuda/ of embers' tree).
-
-    import embers, embers.torch as et
-    bag = et.cuda.EmbeddingBag(1_000_000, 64, mode="mean", optimizer=embers.Adam(1e-3), device="cuda")
-    loss_of(bag(ids, offsets)).backward()       # the rows have changed when backward() is done
-
-A model's columns go into one launch together:
-
-    bags = et.cuda.EmbeddingBagCollection(
-        [et.cuda.Table(1_000_000, 64), et.cuda.Table(10_000, 16)],
-        [et.cuda.Column(table=0, mode="sum"), et.cuda.Column(table=1, mode="mean", default_id=0)],
-        optimizer=embers.Adam(1e-3))
-    pooled = bags(ids, offsets)                 # (bags, 64 + 16)
-
-Needs the library libembers_cuda.so, which is built where CMake finds a CUDA compiler."""
+"""Bags of ids to vectors, with autograd and fused update rules."""
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import os
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..errors import BadInput, UsageError
-from ..optimizers import SGD, Adagrad, Adam, RowwiseAdagrad, UpdateRule
-
-__all__ = ["Column", "EmbeddingBag", "EmbeddingBagCollection", "Index", "Table"]
+from ...errors import BadInput, UsageError
+from ...optimizers import SGD, Adagrad, Adam, RowwiseAdagrad, UpdateRule
+from .index import Index
+from .library import (NUMBER_TYPES, BatchStruct, ColumnStruct, ModelStruct, ProblemsStruct, TableStruct, UpdateStruct, library,
+                      on_device, pointer, stream_of)
+from .specs import Column, Table
 
 _COMBINERS = {"sum": 1, "mean": 2, "sqrtn": 3}
-_NUMBER_TYPES = {torch.float32: 0, torch.float16: 1}
 _GRADIENTS, _SGD, _ADAGRAD, _ADAM, _ROWWISE_ADAGRAD = range(5)
 _RULES: Dict[type, Tuple[int, int]] = {  # number in embers_cuda.h, slots
     SGD: (_SGD, 0), Adagrad: (_ADAGRAD, 1), Adam: (_ADAM, 2), RowwiseAdagrad: (_ROWWISE_ADAGRAD, 1)}
 
 
-class _Table(ctypes.Structure):
-    _fields_ = [("rows", ctypes.c_void_p), ("slots", ctypes.c_void_p * 2), ("count", ctypes.c_int64),
-                ("row_stride", ctypes.c_int64), ("slot_stride", ctypes.c_int64), ("dim", ctypes.c_int32),
-                ("max_norm", ctypes.c_float), ("partitions", ctypes.c_int32), ("strategy", ctypes.c_int32),
-                ("counted", ctypes.c_int32), ("first", ctypes.c_void_p)]
-
-
-class _Column(ctypes.Structure):
-    _fields_ = [("table", ctypes.c_int32), ("combiner", ctypes.c_int32), ("prune_ids", ctypes.c_int32),
-                ("prune_weights", ctypes.c_int32), ("has_default", ctypes.c_int32), ("out_column", ctypes.c_int32),
-                ("default_id", ctypes.c_int64)]
-
-
-class _Model(ctypes.Structure):
-    _fields_ = [("tables", ctypes.POINTER(_Table)), ("table_count", ctypes.c_int32),
-                ("columns", ctypes.POINTER(_Column)), ("column_count", ctypes.c_int32), ("number_type", ctypes.c_int32)]
-
-
-class _Batch(ctypes.Structure):
-    _fields_ = [("ids", ctypes.c_void_p), ("offsets", ctypes.c_void_p), ("weights", ctypes.c_void_p),
-                ("id_count", ctypes.c_int64), ("bags", ctypes.c_int64)]
-
-
-class _Update(ctypes.Structure):
-    _fields_ = [("rule", ctypes.c_int32), ("weight_decay", ctypes.c_float), ("learning_rate", ctypes.c_double),
-                ("beta_1", ctypes.c_double), ("beta_2", ctypes.c_double), ("epsilon", ctypes.c_double),
-                ("step", ctypes.c_int64)]
-
-
-class _Problems(ctypes.Structure):
-    _fields_ = [("bad_ids", ctypes.c_int64), ("position", ctypes.c_int64), ("bag", ctypes.c_int64),
-                ("bad_gradients", ctypes.c_int64)]
-
-
-class _IndexOptions(ctypes.Structure):
-    _fields_ = [("number_type", ctypes.c_int32), ("dim", ctypes.c_int32), ("slot_count", ctypes.c_int32),
-                ("slot_dim", ctypes.c_int32), ("slot_values", ctypes.c_float * 2), ("low", ctypes.c_double),
-                ("high", ctypes.c_double), ("stream", ctypes.c_uint64), ("capacity", ctypes.c_int64)]
-
-
-class _Library:
-    """libembers_cuda.so; or, for tests, its kernels on the CPU (EMBERS_CUDA_LIBRARY)."""
-
-    def __init__(self) -> None:
-        path = os.environ.get("EMBERS_CUDA_LIBRARY") or os.path.join(os.path.dirname(os.path.dirname(__file__)),
-                                                                     "libembers_cuda.so")
-        try:
-            self.calls = ctypes.CDLL(path)
-        except OSError as e:
-            raise UsageError(f"et.cuda needs {path}, which is built where CMake finds a CUDA compiler: {e}") from e
-        self.calls.embers_cuda_error.restype = ctypes.c_char_p
-        p, n, i = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
-        for name, arguments in {
-                "lookup_create": [p, p], "lookup_destroy": [p], "lookup_memory": [p] * 5, "lookup_problems": [p] * 3,
-                "lookup_has_problems": [p], "lookup_forward": [p, p, p, n, p, p, p, p],
-                "lookup_update": [p, p, p, p, n, p, p, p, p],
-                "lookup_gradients": [p, p, p, n, p, p, p, p, p, n, p, p], "lookup_weight_gradient": [p, p, p, n, p, p, p],
-                "index_create": [p, p], "index_destroy": [p], "index_find": [p, p, n, i, p, p],
-                "index_find_or_create": [p, p, n, i, p, p], "index_table": [p, p], "index_size": [p, p, p],
-                "index_export": [p, n, n, p, p, p, p, p], "index_import": [p, p, n, p, p, p, p]}.items():
-            getattr(self.calls, "embers_cuda_" + name).argtypes = arguments
-        self.on_cpu = hasattr(self.calls, "embers_cuda_runs_on_the_cpu")
-
-    def __call__(self, name: str, *arguments: Any) -> None:
-        if getattr(self.calls, "embers_cuda_" + name)(*arguments) != 0:
-            raise BadInput(self.calls.embers_cuda_error().decode())
-
-    def check_device(self, device: torch.device) -> None:
-        wanted = "cpu" if self.on_cpu else "cuda"
-        if device.type != wanted:
-            raise BadInput(f"et.cuda works on tensors on the device {wanted}, not on {device}")
-
-
-_library: Optional[_Library] = None
-
-
-def library() -> _Library:
-    global _library
-    if _library is None:
-        _library = _Library()
-    return _library
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of num_embeddings rows of embedding_dim (1 to 1024) numbers.
-
-    num_embeddings=None: any int64 is a key, and rows are created when their keys are first seen, in memory that grows;
-        only with an optimizer, and as the only table. Rows begin uniform over `initial`, by random numbers that depend on
-        `seed`, the key and the column alone. There is memory for `capacity` rows in the beginning.
-    max_norm: rows whose L2 norm is larger are scaled to it when they are looked up (tf.clip_by_norm, which has a
-        gradient; torch.nn.EmbeddingBag changes the table instead).
-    partitions: sizes of parts of the table; ids are spread over them by `strategy` "div" or "mod", as
-        tf.nn.embedding_lookup does; with counted=True, "div" goes by the sizes. By default id i is row i."""
-
-    num_embeddings: Optional[int]
-    embedding_dim: int
-    max_norm: Optional[float] = None
-    partitions: Optional[Sequence[int]] = None
-    strategy: str = "div"
-    counted: bool = False
-    initial: Tuple[float, float] = (-0.05, 0.05)
-    seed: int = 0
-    capacity: int = 1 << 16
-
-
-@dataclass(frozen=True)
-class Column:
-    """A feature: bags of ids of a table (its number).
-
-    mode: "sum", "mean" (divided by the sum of weights) or "sqrtn" (by the root of the sum of squared weights).
-    default_id: the row of bags that have no id; without it they give zeros.
-    prune_invalid_ids: ids < 0 do not count, nor, unless the mode is "sum", ids whose weight is not > 0. Otherwise they are errors,
-        and weights may have any sign.
-    prune_weights: False: weights are not looked at."""
-
-    table: int = 0
-    mode: str = "sum"
-    default_id: Optional[int] = None
-    prune_invalid_ids: bool = False
-    prune_weights: bool = True
-
-
-def _on(device: torch.device) -> Any:
-    """Makes a GPU the current one, as the library expects."""
-    return contextlib.nullcontext() if device.type == "cpu" else torch.cuda.device(device)
-
-
-def _stream(device: torch.device) -> Optional[int]:
-    return None if device.type == "cpu" else torch.cuda.current_stream(device).cuda_stream
-
-
-def _pointer(tensor: Optional[torch.Tensor]) -> Optional[int]:
-    return None if tensor is None else tensor.data_ptr()
-
-
-class Index:
-    """Keys of a table with num_embeddings=None, with their rows and slots, in the device's memory."""
-
-    def __init__(self, table: Table, dtype: torch.dtype, slots: int, slot_dim: int, slot_value: float,
-                 device: torch.device):
-        self.device, self.dim, self.slot_dim, self.slots = device, table.embedding_dim, slot_dim, slots
-        options = _IndexOptions(_NUMBER_TYPES[dtype], table.embedding_dim, slots, slot_dim, (slot_value, slot_value),
-                                table.initial[0], table.initial[1], table.seed & (1 << 64) - 1, table.capacity)
-        self._handle: Optional[ctypes.c_void_p] = ctypes.c_void_p()
-        with _on(device):
-            library()("index_create", ctypes.byref(options), ctypes.byref(self._handle))
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            library()("index_destroy", self._handle)
-            self._handle = None
-
-    def __getstate__(self) -> Any:
-        raise UsageError("a table of keys cannot be copied or pickled: use export() and import_()")
-
-    def rows_of(self, keys: torch.Tensor, create: bool, skip_negative: bool) -> torch.Tensor:
-        """The row of each key, int64 (keys,); -1 for keys that have none."""
-        if keys.dtype != torch.int64 or keys.dim() != 1 or keys.device != self.device:
-            raise BadInput(f"keys must be int64, of one dimension and on {self.device}")
-        keys = keys.contiguous()
-        found = torch.empty_like(keys)
-        library()("index_find_or_create" if create else "index_find", self._handle, keys.data_ptr(),
-                  len(keys), skip_negative, found.data_ptr(),
-                  _stream(self.device))
-        return found
-
-    def describe(self, to: _Table) -> None:
-        library()("index_table", self._handle, ctypes.byref(to))
-
-    def __len__(self) -> int:
-        count = ctypes.c_int64()
-        library()("index_size", self._handle, ctypes.byref(count), _stream(self.device))
-        return count.value
-
-    def export(self, first: int = 0, count: Optional[int] = None) -> Tuple[torch.Tensor, torch.Tensor, List[torch.Tensor]]:
-        """Keys int64 (rows,), rows float32 (rows, dim) and slots, each float32 (rows, dim); of `count` rows, all by default."""
-        count = len(self) - first if count is None else count
-        if count < 0:
-            raise BadInput(f"rows from {first} on cannot be exported")
-        keys = torch.empty(count, dtype=torch.int64, device=self.device)
-        rows = torch.empty(count, self.dim, dtype=torch.float32, device=self.device)
-        slots = [torch.empty(count, self.slot_dim, dtype=torch.float32, device=self.device) for _ in range(self.slots)]
-        library()("index_export", self._handle, first, count,
-                  *(t.data_ptr() for t in (keys, rows)),
-                  *(_pointer(slots[s]) if s < self.slots else None for s in range(2)), _stream(self.device))
-        return keys, rows, slots
-
-    def import_(self, keys: torch.Tensor, rows: torch.Tensor, slots: Sequence[torch.Tensor] = ()) -> None:
-        """Sets the rows of unique keys, and creates those that there are not. Slots that are not given stay."""
-        if tuple(rows.shape) != (len(keys), self.dim):
-            raise BadInput(f"rows of shape {tuple(rows.shape)} for {len(keys)} keys of dim {self.dim}")
-        for slot in slots:
-            if tuple(slot.shape) != (len(keys), self.slot_dim):
-                raise BadInput(f"slots of shape {tuple(slot.shape)} for {len(keys)} keys: give {self.slot_dim} floats each")
-        if len(slots) > self.slots:
-            raise BadInput(f"{len(slots)} slots were given; the update rule keeps {self.slots}")
-        if len(torch.unique(keys)) != len(keys):
-            raise BadInput("keys to import must be unique")
-        given = [keys.to(self.device, torch.int64).contiguous()]
-        given += [t.to(self.device, torch.float32).contiguous() for t in (rows, *slots)]
-        places = [t.data_ptr() for t in given] + [None] * (2 - len(slots))
-        library()("index_import", self._handle, places[0], len(keys), *places[1:], _stream(self.device))
-
-
 class _Pass:
     """A forward pass, kept for its backward pass."""
 
-    def __init__(self, batch: _Batch, kept: Tuple[Optional[torch.Tensor], ...], state: Optional[torch.Tensor]):
+    def __init__(self, batch: BatchStruct, kept: Tuple[Optional[torch.Tensor], ...], state: Optional[torch.Tensor]):
         self.batch, self.kept, self.state = batch, kept, state
 
 
@@ -300,7 +79,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         super().__init__()
         if check not in ("later", "now"):
             raise BadInput(f'check="{check}" is none of "later" and "now"')
-        if dtype not in _NUMBER_TYPES:
+        if dtype not in NUMBER_TYPES:
             raise BadInput(f"rows are float32 or float16, not {dtype}")
         rule = _RULES.get(type(optimizer)) if optimizer is not None else (_GRADIENTS, 0)
         if rule is None:
@@ -348,7 +127,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._device = device
         self._anchor = [torch.zeros((), requires_grad=True)]  # in a list: no parameter of the module
         self._handle: Optional[ctypes.c_void_p] = None
-        self._known_problems: List[_Problems] = []
+        self._known_problems: List[ProblemsStruct] = []
         self._prepared: Any = None
         self._workspace: List[torch.Tensor] = []
         self._defaults: List[int] = []
@@ -390,15 +169,15 @@ class EmbeddingBagCollection(torch.nn.Module):
         """Waits for the device, and remembers what it reports."""
         if self._handle is None:
             return
-        problems = _Problems()
-        library()("lookup_problems", self._handle, ctypes.byref(problems), _stream(self.device))
+        problems = ProblemsStruct()
+        library()("lookup_problems", self._handle, ctypes.byref(problems), stream_of(self.device))
         if problems.bad_ids or problems.bad_gradients:
             self._known_problems.append(problems)
 
     def __getstate__(self) -> Dict[str, Any]:  # copies and pickles prepare themselves anew
         return dict(self.__dict__, _handle=None, _prepared=None, _workspace=[], _known_problems=[])
 
-    def _describe(self, n: int, to: _Table) -> None:
+    def _describe(self, n: int, to: TableStruct) -> None:
         table = self.tables[n]
         if table.strategy not in ("div", "mod"):
             raise BadInput(f'strategy "{table.strategy}" is none of "div" and "mod"')
@@ -412,18 +191,18 @@ class EmbeddingBagCollection(torch.nn.Module):
         library().check_device(rows.device)
         if rows.dtype != self._dtype or not rows.is_contiguous() or rows.dim() != 2 or rows.shape[1] != table.embedding_dim:
             raise BadInput(f"table {n}: rows must be contiguous, {self._dtype} and of dim {table.embedding_dim}, not {rows.dtype} and {tuple(rows.shape)}")
-        to.rows, to.count, to.dim, to.row_stride = _pointer(rows), len(rows), table.embedding_dim, table.embedding_dim
+        to.rows, to.count, to.dim, to.row_stride = pointer(rows), len(rows), table.embedding_dim, table.embedding_dim
         for s in range(self._slot_count):
             slot, width = self.slot(n, s), 1 if self._rule == _ROWWISE_ADAGRAD else table.embedding_dim
             if (slot.dtype != torch.float32 or not slot.is_contiguous() or slot.device != rows.device
                     or tuple(slot.shape) != (len(rows), width)):
                 raise BadInput(f"table {n}: slots must be contiguous, float32 and of shape {(len(rows), width)} beside their rows, "
                                f"not {slot.dtype} and {tuple(slot.shape)}")
-            to.slots[s], to.slot_stride = _pointer(slot), width
+            to.slots[s], to.slot_stride = pointer(slot), width
         if table.partitions is not None:
             if sum(table.partitions) != len(rows) or min(table.partitions) < 0:
                 raise BadInput(f"table {n}: partitions of {list(table.partitions)} rows are not its {len(rows)} rows")
-            to.partitions, to.first = len(table.partitions), _pointer(getattr(self, f"first_{n}"))
+            to.partitions, to.first = len(table.partitions), pointer(getattr(self, f"first_{n}"))
             to.strategy, to.counted = int(table.strategy == "mod"), int(table.counted)
 
     def _default_of(self, column: Column) -> int:
@@ -439,7 +218,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             if places == self._prepared:
                 return
         defaults = self._defaults if self._prepared is not None else [self._default_of(c) for c in self.columns]
-        tables = (_Table * len(self.tables))()
+        tables = (TableStruct * len(self.tables))()
         for n, table in enumerate(tables):
             self._describe(n, table)
         if self.index is not None:
@@ -448,7 +227,7 @@ class EmbeddingBagCollection(torch.nn.Module):
                 return
         self._note_problems()
         self._release()
-        columns, out = (_Column * len(self.columns))(), 0
+        columns, out = (ColumnStruct * len(self.columns))(), 0
         for c, column, dim, default in zip(columns, self.columns, self.dims, defaults):
             if column.mode not in _COMBINERS:
                 raise BadInput(f'mode "{column.mode}" is none of "sum", "mean" and "sqrtn"')
@@ -456,9 +235,9 @@ class EmbeddingBagCollection(torch.nn.Module):
             c.prune_ids, c.prune_weights = int(column.prune_invalid_ids or self.index is not None), int(column.prune_invalid_ids and column.prune_weights)
             c.has_default, c.default_id = int(column.default_id is not None), default
             out += dim
-        model = _Model(tables, len(tables), columns, len(columns), _NUMBER_TYPES[self._dtype])
+        model = ModelStruct(tables, len(tables), columns, len(columns), NUMBER_TYPES[self._dtype])
         handle = ctypes.c_void_p()
-        with _on(self.device):
+        with on_device(self.device):
             library()("lookup_create", ctypes.byref(model), ctypes.byref(handle))
         self._handle, self._prepared, self._defaults = handle, places, defaults
         self._sizes.clear()
@@ -471,7 +250,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         out: torch.Tensor = _Lookup.apply(self, torch.is_grad_enabled(), ids, offsets, weights, *tables)
         return out
 
-    def _batch(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor]) -> Tuple[_Batch, Any]:
+    def _batch(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor]) -> Tuple[BatchStruct, Any]:
         device = self.device
         for name, tensor, dtypes in (("ids", ids, (torch.int64,)), ("offsets", offsets, (torch.int64,)),
                                      ("weights", weights, (torch.float32, torch.float16))):
@@ -493,10 +272,10 @@ class EmbeddingBagCollection(torch.nn.Module):
             if not bool(right):
                 raise BadInput(f"the offsets of {len(ids)} ids must go from 0 to {len(ids)} in order")
         weights = None if weights is None else weights.to(torch.float32).contiguous()
-        batch = _Batch(_pointer(ids), _pointer(offsets), _pointer(weights), len(ids), (len(offsets) - 1) // len(self.columns))
+        batch = BatchStruct(pointer(ids), pointer(offsets), pointer(weights), len(ids), (len(offsets) - 1) // len(self.columns))
         return batch, (ids, offsets, weights)
 
-    def _memory(self, batch: _Batch) -> Tuple[int, List[torch.Tensor]]:
+    def _memory(self, batch: BatchStruct) -> Tuple[int, List[torch.Tensor]]:
         shape = (batch.id_count, batch.bags, batch.weights is None)
         if shape not in self._sizes:
             sizes = [ctypes.c_size_t() for _ in range(3)]
@@ -523,15 +302,15 @@ class EmbeddingBagCollection(torch.nn.Module):
         if self.index is not None:
             rows = self.index.rows_of(kept[0], wanted, any(c.prune_invalid_ids for c in self.columns))
             kept = (rows, *kept[1:])
-            batch.ids = _pointer(rows)
+            batch.ids = pointer(rows)
         self._prepare()
         state_bytes, workspace = self._memory(batch)
         device = self.device
         out = torch.empty(batch.bags, self._width, dtype=torch.float32, device=device)
         state = torch.empty(state_bytes, dtype=torch.uint8, device=device) if wanted else None
         library()("lookup_forward", self._handle, ctypes.byref(batch), out.data_ptr(),
-                  out.stride(0), _pointer(state),
-                  *(w.data_ptr() for w in workspace), _stream(self.device))
+                  out.stride(0), pointer(state),
+                  *(w.data_ptr() for w in workspace), stream_of(self.device))
         if self.check == "now":
             self.check_errors(kept[0])
         return out, _Pass(batch, kept, state)
@@ -545,15 +324,15 @@ class EmbeddingBagCollection(torch.nn.Module):
     def _update(self, passed: _Pass, gradient: torch.Tensor) -> None:
         o = self.optimizer
         self.step += 1
-        update = _Update(self._rule, getattr(o, "weight_decay", 0.0), self.learning_rate, getattr(o, "beta_1", 0.0),
+        update = UpdateStruct(self._rule, getattr(o, "weight_decay", 0.0), self.learning_rate, getattr(o, "beta_1", 0.0),
                          getattr(o, "beta_2", 0.0), getattr(o, "epsilon", 0.0), self.step)
         library()("lookup_update", self._handle, ctypes.byref(passed.batch), ctypes.byref(update),
-                  *self._backward_arguments(passed, gradient), _stream(self.device))
+                  *self._backward_arguments(passed, gradient), stream_of(self.device))
 
     def _weight_gradient(self, passed: _Pass, gradient: torch.Tensor) -> torch.Tensor:
         of_weights = torch.empty(passed.batch.id_count, dtype=torch.float32, device=gradient.device)
         library()("lookup_weight_gradient", self._handle, ctypes.byref(passed.batch),
-                  *self._backward_arguments(passed, gradient)[:3], of_weights.data_ptr(), _stream(self.device))
+                  *self._backward_arguments(passed, gradient)[:3], of_weights.data_ptr(), stream_of(self.device))
         return of_weights
 
     def _gradients(self, passed: _Pass, gradient: torch.Tensor) -> List[Optional[torch.Tensor]]:
@@ -567,7 +346,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             library()("lookup_gradients", self._handle, ctypes.byref(passed.batch),
                       *self._backward_arguments(passed, gradient), rows.data_ptr(),
                       values.data_ptr(), dim, count.data_ptr(),
-                      _stream(self.device))
+                      stream_of(self.device))
         rows = rows[:int(count)]
         sizes = torch.tensor([0] + [len(self.weight(n)) for n in range(len(self.tables))]).cumsum(0)
         bounds = torch.searchsorted(rows, sizes.to(device)).tolist()
@@ -600,7 +379,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             raise BadInput(f"the gradients of {bad_gradients} rows were not finite, or had numbers of 2^63 or more: these rows did "
                            "not change")
 
-    def _fail_id(self, problems: _Problems, ids: torch.Tensor) -> None:
+    def _fail_id(self, problems: ProblemsStruct, ids: torch.Tensor) -> None:
         for table in {c.table for c in self.columns}:
             rows, parts = len(self.weight(table)), len(self.tables[table].partitions or [0])
             of = f"the table has {rows} rows in {parts} {'partition' if parts == 1 else 'partitions'}"
