@@ -87,18 +87,22 @@ struct embers_cuda_index {
     places = wanted;
   }
 
-  // Rows and slots in new memory for `wanted` rows, of which `kept` are copied.
+  // Rows and slots in new memory for `wanted` rows, of which `kept` are copied. Everything is there before
+  // anything changes.
   void set_capacity(int64_t wanted, int64_t kept, void* stream) {
-    const auto moved = [&](Memory& at, size_t bytes_of_row) {
-      Memory larger = memory(bytes_of_row * static_cast<size_t>(wanted));
-      if (kept > 0) copy(larger.get(), at.get(), bytes_of_row * static_cast<size_t>(kept), stream);
-      wait(stream);
-      at = std::move(larger);
+    const auto larger = [&](const Memory& from, size_t bytes_of_row) {
+      Memory to = memory(bytes_of_row * static_cast<size_t>(wanted));
+      if (kept > 0) copy(to.get(), from.get(), bytes_of_row * static_cast<size_t>(kept), stream);
+      return to;
     };
-    moved(rows, number_bytes() * static_cast<size_t>(options.dim));
-    for (int s = 0; s < options.slot_count; ++s)
-      moved(slots[s], sizeof(float) * static_cast<size_t>(options.slot_dim));
-    moved(key_of, sizeof(int64_t));
+    const size_t slot_bytes = sizeof(float) * static_cast<size_t>(options.slot_dim);
+    Memory new_rows = larger(rows, number_bytes() * static_cast<size_t>(options.dim)), new_slots[2];
+    for (int s = 0; s < options.slot_count; ++s) new_slots[s] = larger(slots[s], slot_bytes);
+    Memory new_key_of = larger(key_of, sizeof(int64_t));
+    wait(stream);
+    rows = std::move(new_rows);
+    for (int s = 0; s < 2; ++s) slots[s] = std::move(new_slots[s]);
+    key_of = std::move(new_key_of);
     capacity = wanted;
   }
 
@@ -128,8 +132,8 @@ struct embers_cuda_index {
     launch_over(insert, n, InsertTask{view(), of, n, skip_negative}, stream, "creating rows");
     at_most += n;
     make_rows(stream);
-    launch_over(fill, std::min(n, int64_t{1} << 16) * kWarp, FillTask{view(), table(), first, filled()},
-                stream, "first values");
+    launch_over(fill, std::clamp(n, int64_t{1}, int64_t{1} << 16) * kWarp,
+                FillTask{view(), table(), first, filled()}, stream, "first values");
     copy(filled(), count(), sizeof(Word), stream);
     launch_over(find, n, FindTask{view(), of, n, skip_negative, found}, stream, "finding rows");
   }
@@ -199,7 +203,7 @@ int embers_cuda_index_table(const embers_cuda_index* index, embers_cuda_table* t
 int embers_cuda_index_size(embers_cuda_index* index, int64_t* count, void* stream) {
   return call([&] {
     const OnDevice on(index->device);
-    *count = index->read_count(stream);
+    *count = std::min(index->read_count(stream), index->capacity);
   });
 }
 
@@ -207,7 +211,7 @@ int embers_cuda_index_export(embers_cuda_index* index, int64_t first, int64_t co
                              float* values, float* slot_0, float* slot_1, void* stream) {
   return call([&] {
     const OnDevice on(index->device);
-    const int64_t all = index->read_count(stream);
+    const int64_t all = std::min(index->read_count(stream), index->capacity);  // rows that have memory
     if (first < 0 || count < 0 || first > all || count > all - first)
       throw Error("rows " + std::to_string(first) + " to " + std::to_string(first + count) + " of " +
                   std::to_string(all) + " cannot be exported");

@@ -134,7 +134,8 @@ EMBERS_KERNEL void find(FindTask task) {
     const int64_t key = task.keys[i];
     Word at = task.index.places + 1;
     if (!(task.skip_negative && key < 0)) at = place_of(task.index, key);
-    task.found[i] = at > task.index.places ? -1 : task.index.rows[at];
+    const int64_t row = at > task.index.places ? -1 : task.index.rows[at];
+    task.found[i] = row < task.index.capacity ? row : -1;  // numbered, but without memory
   }
 }
 

@@ -617,6 +617,24 @@ def test_an_index_that_grows_between_forward_and_backward():
         bag.check_errors()
 
 
+def test_an_index_that_grows_by_itself_before_the_backward_pass():
+    bag = cuda.EmbeddingBagCollection([cuda.Table(None, 4, capacity=2)], [cuda.Column()], embers.SGD(1.0), device=DEVICE)
+    out = bag(tensor([5], torch.int64), tensor([0, 1], torch.int64))
+    row = bag.index.export()[1][0].clone()
+    keys = torch.arange(100, 5000, device=DEVICE)
+    bag.index.import_(keys, torch.zeros(len(keys), 4, device=DEVICE))
+    out.sum().backward()
+    found, rows, _ = bag.index.export()
+    assert torch.equal(rows[found.tolist().index(5)], row - 1) and (rows[found >= 100] == 0).all()
+
+
+def test_ids_and_gradients_are_both_reported():
+    bag = cuda.EmbeddingBag(10, 4, mode="sum", optimizer=embers.SGD(), device=DEVICE)
+    bag(tensor([[50, 1]], torch.int64)).backward(torch.full((1, 4), math.inf, device=DEVICE))
+    with pytest.raises(BadInput, match="1 ids .* gradients of 1 rows"):
+        bag.check_errors()
+
+
 def test_export_and_import():
     bag, other = keyed(embers.Adam(0.1)), keyed(embers.Adam(0.1))
     keys = tensor([[3, 1], [4, 1], [5, -9]], torch.int64)

@@ -312,7 +312,7 @@ class EmbeddingBagCollection(torch.nn.Module):
                   out.stride(0), pointer(state),
                   *(w.data_ptr() for w in workspace), stream_of(self.device))
         if self.check == "now":
-            self.check_errors(kept[0])
+            self.check_errors(kept[0], batch.bags)
         return out, _Pass(batch, kept, state)
 
     def _backward_arguments(self, passed: _Pass, gradient: torch.Tensor) -> Tuple[Any, ...]:
@@ -322,6 +322,7 @@ class EmbeddingBagCollection(torch.nn.Module):
                 passed.state.data_ptr(), *(w.data_ptr() for w in workspace))
 
     def _update(self, passed: _Pass, gradient: torch.Tensor) -> None:
+        self._prepare()
         o = self.optimizer
         self.step += 1
         update = UpdateStruct(self._rule, getattr(o, "weight_decay", 0.0), self.learning_rate, getattr(o, "beta_1", 0.0),
@@ -330,12 +331,14 @@ class EmbeddingBagCollection(torch.nn.Module):
                   *self._backward_arguments(passed, gradient), stream_of(self.device))
 
     def _weight_gradient(self, passed: _Pass, gradient: torch.Tensor) -> torch.Tensor:
+        self._prepare()
         of_weights = torch.empty(passed.batch.id_count, dtype=torch.float32, device=gradient.device)
         library()("lookup_weight_gradient", self._handle, ctypes.byref(passed.batch),
                   *self._backward_arguments(passed, gradient)[:3], of_weights.data_ptr(), stream_of(self.device))
         return of_weights
 
     def _gradients(self, passed: _Pass, gradient: torch.Tensor) -> List[Optional[torch.Tensor]]:
+        self._prepare()
         defaults = sum(c.default_id is not None for c in self.columns)
         most, device = passed.batch.id_count + defaults * passed.batch.bags, gradient.device
         dim = max(t.embedding_dim for t in self.tables)
@@ -363,33 +366,35 @@ class EmbeddingBagCollection(torch.nn.Module):
                 found.append(torch.zeros_like(weight).index_copy_(0, at, each))
         return found
 
-    def check_errors(self, ids: Optional[torch.Tensor] = None) -> None:
+    def check_errors(self, ids: Optional[torch.Tensor] = None, bags: int = 1) -> None:
         """Waits for the device. Raises BadInput if any id since the last check was no row, or any row's gradient was not
-        finite; they were left out. `ids`: of the forward pass, for the message."""
+        finite; they were left out. `ids`, `bags`: of the forward pass, for the message."""
         self._note_problems()
         known, self._known_problems = self._known_problems, []
         bad_ids, bad_gradients = sum(p.bad_ids for p in known), sum(p.bad_gradients for p in known)
+        said = []
         if bad_ids:
             first = next(p for p in known if p.bad_ids)
-            if ids is not None:
-                self._fail_id(first, ids)
-            raise BadInput(f"{bad_ids} ids are no rows of their tables; the first is number {first.position} of the ids, in bag "
-                           f"{first.bag} of all columns' bags. They were left out")
+            said.append(self._bad_id(first, ids, bags) if ids is not None and self.index is None else
+                        f"{bad_ids} ids are no rows of their tables; the first is number {first.position} of the ids, in bag "
+                        f"{first.bag} of all columns' bags. They were left out")
         if bad_gradients:
-            raise BadInput(f"the gradients of {bad_gradients} rows were not finite, or had numbers of 2^63 or more: these rows did "
-                           "not change")
+            said.append(f"the gradients of {bad_gradients} rows were not finite, or had numbers of 2^63 or more: these rows did not "
+                        "change")
+        if said:
+            raise BadInput(". And ".join(said))
 
-    def _fail_id(self, problems: ProblemsStruct, ids: torch.Tensor) -> None:
-        for table in {c.table for c in self.columns}:
-            rows, parts = len(self.weight(table)), len(self.tables[table].partitions or [0])
-            of = f"the table has {rows} rows in {parts} {'partition' if parts == 1 else 'partitions'}"
-            if problems.position < 0:
-                default = [c.default_id for c in self.columns if c.default_id is not None]
-                raise BadInput(f"default_id {default[0]} is not a row of the table, which has {rows} rows")
-            bad = int(ids[problems.position])
-            if bad < 0:
-                raise BadInput(f"id {bad} (number {problems.position} of the ids) is negative: leave such ids out with prune_invalid_ids=True")
-            raise BadInput(f"id {bad} (number {problems.position} of the ids) is out of range: {of}")
+    def _bad_id(self, problems: ProblemsStruct, ids: torch.Tensor, bags: int) -> str:
+        column = self.columns[problems.bag // bags]
+        rows, parts = len(self.weight(column.table)), len(self.tables[column.table].partitions or [0])
+        if problems.position < 0:
+            return f"default_id {column.default_id} is not a row of the table, which has {rows} rows"
+        bad = int(ids[problems.position])
+        if bad < 0:
+            return (f"id {bad} (number {problems.position} of the ids) is negative: leave such ids out with "
+                    "prune_invalid_ids=True")
+        return (f"id {bad} (number {problems.position} of the ids) is out of range: the table has {rows} rows in {parts} "
+                f"{'partition' if parts == 1 else 'partitions'}")
 
 
 class EmbeddingBag(EmbeddingBagCollection):
