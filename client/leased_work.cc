@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "client/pipeline/pull.h"
 
 namespace embers::client::detail {
@@ -187,6 +189,28 @@ void Core::push(const LeasedWorkPtr& work) {
   if (ended_ || closing_) throw_end();
   with_callers_.erase(work);
   caf::anon_send(hand_on(*work), WorkPtr(work));
+}
+
+void Core::carry_own_steps(const job::Job& job, std::span<const embers::TableSpec> tables) {
+  const auto dense =
+      std::find_if(tables.begin(), tables.end(), [](const auto& table) { return table.name == kDenseTable; });
+  if (dense == tables.end() || !carries_own_steps(job, tables)) return;
+  const MutexLock lock(steps_mutex_);
+  own_steps_.emplace(*dense, true);
+}
+
+void Core::add_own_steps(LeasedWork& work) {
+  if (work.evaluate || std::exchange(work.has_own_steps, true)) return;
+  const MutexLock lock(steps_mutex_);
+  if (own_steps_) own_steps_->carry_over(work.pulled, work.rows.dense.span());
+}
+
+void Core::take_own_step(const LeasedWork& work) {
+  if (work.dense.empty()) return;
+  const MutexLock lock(steps_mutex_);
+  if (!own_steps_) return;
+  own_steps_->replace(work.rows.dense.span());
+  own_steps_->update(work.dense, work.newest_version() + 1);
 }
 
 void Core::give_back(const LeasedWorkPtr& work) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "actors/routing/local_model.h"
 #include "base/mutex.h"
 #include "client/pipeline/session_actor.h"
 #include "client/session.h"
@@ -26,6 +27,7 @@ struct LeasedWork : embers::Work {
   std::vector<FloatBuffer> row_gradients;
   std::deque<Keys> joined_keys;  // of tables that were pulled several times
   FloatBuffer dense_gradients, buffer_values;
+  bool has_own_steps = false;  // its dense parameters have those that were taken by their first reading
   std::vector<float> scores, labels;
   std::vector<uint64_t> records;
 };
@@ -89,6 +91,11 @@ class Core : public std::enable_shared_from_this<Core> {
   void pull_now(const Owners& owners, LeasedWork& work, std::vector<TableKeyList> lists,
                 std::vector<std::span<float>> places);
   void push(const LeasedWorkPtr& work);
+  // Once it has joined as a worker: steps of this process go into dense parameters that were pulled before
+  // them, if this job lets them.
+  void carry_own_steps(const job::Job& job, std::span<const embers::TableSpec> tables);
+  void add_own_steps(LeasedWork& work);
+  void take_own_step(const LeasedWork& work);
   void give_back(const LeasedWorkPtr& work);
   // Without a window: what is leased and not with a caller yet. The session asks for more.
   void give_back_waiting();
@@ -151,6 +158,9 @@ class Core : public std::enable_shared_from_this<Core> {
   std::optional<Error> error_ ABSL_GUARDED_BY(mutex_);            // why, once it has ended
   std::deque<LeasedWorkPtr> queue_ ABSL_GUARDED_BY(mutex_);       // leased, not yet given to a caller
   std::set<LeasedWorkPtr> with_callers_ ABSL_GUARDED_BY(mutex_);  // and not over
+
+  Mutex steps_mutex_;  // apart, since a step of a large model takes milliseconds
+  std::optional<LocalModel> own_steps_ ABSL_GUARDED_BY(steps_mutex_);
 };
 
 // While a caller's thread has one, the session's actor system is there. To be made first in a call, so that

@@ -226,9 +226,10 @@ std::span<const float> Minibatch::rows(size_t i) const {
 }
 
 std::span<const float> Minibatch::parameter(size_t i) const {
-  const LeasedWork& work = in_state(core_, work_, State::kPulled, "read the parameters of");
+  LeasedWork& work = in_state(core_, work_, State::kPulled, "read the parameters of");
   if (i >= core_->places.size())
     fail(ErrorCode::kInvalid, "there is no parameter {}: the model has {}", i, core_->places.size());
+  core_->add_own_steps(work);
   const detail::ParameterPlace& place = core_->places[i];
   return (place.buffer ? work.rows.buffers : work.rows.dense).span().subspan(place.begin, place.size);
 }
@@ -283,6 +284,7 @@ void Minibatch::push(std::span<const std::span<const float>> rows,
   }
   work.dense = work.dense_gradients.span();
   work.buffers = work.buffer_values.span();
+  core_->take_own_step(work);
   core_->push(std::exchange(work_, nullptr));
 }
 

@@ -40,6 +40,7 @@ void Session::Impl::join(wire::Role role, const WorkerOptions* worker) {
   if (const auto here = owner()) here->start();
   const auto owners = wait_for_owners(deadline);
   has_begun_ = true;
+  if (worker != nullptr) core->carry_own_steps(config->job, owners->tables);
   for (const embers::TableSpec& table : owners->tables)
     if (!is_reserved(table.name))
       tables.push_back({table.name, table.dim, type_of(table.key_kind), table.input_dim,

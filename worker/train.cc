@@ -10,11 +10,13 @@
 namespace embers {
 namespace {
 
-// The local model and the versions that it was pulled at.
+// The dense parameters that a minibatch is computed on: those that were pulled, with this worker's own steps
+// which they cannot have yet; or between two pulls of them (training.get_model_steps) the local model.
 class LocalSteps {
  public:
-  LocalSteps(const ModelSpec& model, const Owners& owners)
-      : model_(model.tables[model.table_id(kDenseTable)]), holds_dense_(owners.handles.size()) {
+  // `carries`: own steps are carried over.
+  LocalSteps(const ModelSpec& model, const Owners& owners, bool carries)
+      : model_(model.tables[model.table_id(kDenseTable)], carries), holds_dense_(owners.handles.size()) {
     const Keys keys = DenseKeys(model).dense;
     for (size_t i = 0; i < keys.size(); ++i) holds_dense_[owner_of(owners.map, hash_key(keys, i))] = true;
   }
@@ -24,6 +26,7 @@ class LocalSteps {
   void prepare(Work& work) {
     if (work.evaluate || work.refused) return;
     if (work.pulls_dense) {
+      model_.carry_over(work.pulled, work.rows.dense.span());
       model_.replace(work.rows.dense.span());
       versions_ = work.versions;
     } else if (model_.empty()) {
@@ -36,10 +39,10 @@ class LocalSteps {
     }
   }
 
+  // Before the work is handed on, and its gradients are pushed.
   void update(const Work& work) {
     if (work.evaluate || work.refused) return;
-    const auto newest = *std::max_element(work.versions.begin(), work.versions.end());
-    model_.update(work.dense, newest.value_or(0) + 1);
+    model_.update(work.dense, work.newest_version() + 1);
   }
 
  private:
@@ -79,12 +82,13 @@ void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owner
 StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerState> self,
                                            std::shared_ptr<ModelRunner> runner,
                                            std::shared_ptr<const Owners> owners, uint32_t threads,
-                                           uint32_t get_model_steps, StageActor next, StageOwner session) {
+                                           uint32_t get_model_steps, bool carries, StageActor next,
+                                           StageOwner session) {
   const auto& tables = runner->spec().tables;
   const bool has_dense =
       std::any_of(tables.begin(), tables.end(), [](const TableSpec& t) { return t.name == kDenseTable; });
-  if (get_model_steps > 1 && has_dense)
-    self->state.local = std::make_unique<LocalSteps>(runner->spec(), *owners);
+  if (has_dense && (get_model_steps > 1 || carries))
+    self->state.local = std::make_unique<LocalSteps>(runner->spec(), *owners, carries);
   return {[=](const WorkPtr& work) {
     stage(session, [&] {
       // Thread counts belong to the thread that computes: this actor's own.
@@ -105,8 +109,9 @@ StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerS
 StageActor spawn_trainer(caf::actor_system& system, std::shared_ptr<ModelRunner> runner,
                          std::shared_ptr<const Owners> owners, const job::Job& job, StageActor next,
                          StageOwner session) {
+  const bool carries = carries_own_steps(job, runner->spec().tables);
   return spawn_with_thread(system, trainer_behavior, std::move(runner), std::move(owners),
-                           job.training.threads, job.training.get_model_steps, std::move(next),
+                           job.training.threads, job.training.get_model_steps, carries, std::move(next),
                            std::move(session));
 }
 

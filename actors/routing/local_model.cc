@@ -1,15 +1,27 @@
 #include "actors/routing/local_model.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/errors.h"
 #include "base/floats/finite.h"
 
 namespace embers {
 
-LocalModel::LocalModel(const TableSpec& table)
+LocalModel::LocalModel(const TableSpec& table, bool carries)
     : optimizer_(storage::UpdateRule::make(table.update_rule)),
+      carries_(carries),
       slot_init_(storage::slot_init(*optimizer_, kDenseChunk)) {}
+
+void LocalModel::carry_over(Clock::time_point pulled, std::span<float> values) {
+  while (!updates_.empty() && updates_.front().at <= pulled) updates_.pop_front();
+  for (const Update& update : updates_) {
+    if (update.change.size() != values.size())
+      fail(ErrorCode::kInternal, "{} values were pulled for a local model of {}", values.size(),
+           update.change.size());
+    std::transform(values.begin(), values.end(), update.change.begin(), values.begin(), std::plus<>());
+  }
+}
 
 void LocalModel::replace(std::span<const float> values) {
   values_.assign(values.begin(), values.end());
@@ -18,23 +30,26 @@ void LocalModel::replace(std::span<const float> values) {
     slots_.insert(slots_.end(), slot_init_.begin(), slot_init_.end());
 }
 
-void LocalModel::update(std::span<const float> grads, uint64_t model_step) {
+void LocalModel::update(std::span<const float> grads, uint64_t model_step, Clock::time_point at) {
   if (grads.size() != values_.size())
     fail(ErrorCode::kInternal, "{} dense gradients for a local model of {} values", grads.size(),
          values_.size());
   const storage::UpdateKernel kernel = optimizer_->kernel({++step_, optimizer_->learning_rate(model_step)});
   const std::span<float> rows(values_), slots(slots_);
   std::vector<float> row(kDenseChunk), row_slots(slot_init_.size());
-  for (size_t at = 0, slot = 0; at < rows.size(); at += kDenseChunk, slot += slot_init_.size()) {
-    const std::span<const float> grad = grads.subspan(at, kDenseChunk);
+  Update update{at, std::vector<float>(carries_ ? rows.size() : 0)};
+  for (size_t begin = 0, slot = 0; begin < rows.size(); begin += kDenseChunk, slot += slot_init_.size()) {
+    const std::span<const float> grad = grads.subspan(begin, kDenseChunk);
     if (!all_below(kInfiniteGradient, grad)) continue;
-    std::copy_n(&rows[at], kDenseChunk, row.begin());
+    std::copy_n(&rows[begin], kDenseChunk, row.begin());
     std::copy_n(slots.begin() + static_cast<ptrdiff_t>(slot), row_slots.size(), row_slots.begin());
     kernel(row, row_slots, grad);
     if (!all_finite(row) || !all_finite(row_slots)) continue;
-    std::copy(row.begin(), row.end(), &rows[at]);
+    if (carries_) std::transform(row.begin(), row.end(), &rows[begin], &update.change[begin], std::minus<>());
+    std::copy(row.begin(), row.end(), &rows[begin]);
     std::copy(row_slots.begin(), row_slots.end(), slots.begin() + static_cast<ptrdiff_t>(slot));
   }
+  if (carries_) updates_.push_back(std::move(update));
 }
 
 FloatBuffer LocalModel::values() const {

@@ -60,6 +60,7 @@ struct Work {
   // pull
   bool pulls_dense = true;  // false: computed on a local model (training.get_model_steps)
   PulledRows rows;
+  std::chrono::steady_clock::time_point pulled;  // by then all of it was there
   // For each owner: the rows that were read from it, or taken from a cache, are of this version or later;
   // none if nothing was read.
   std::vector<std::optional<uint64_t>> versions;
@@ -78,6 +79,8 @@ struct Work {
   void read_of(size_t owner, uint64_t version) {
     versions[owner] = std::min(versions[owner].value_or(version), version);
   }
+  // Of what was read; 0 for nothing.
+  uint64_t newest_version() const { return std::max_element(versions.begin(), versions.end())->value_or(0); }
 };
 using WorkPtr = std::shared_ptr<Work>;
 

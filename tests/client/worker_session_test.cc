@@ -133,6 +133,33 @@ TEST(WorkerSession, SeesRowsAndParametersOfItsOwnPushes) {
   EXPECT_FALSE(job.result().error);
 }
 
+// Both are pulled before the first one is pushed; a third one after that.
+TEST(WorkerSession, ParametersThatWerePulledAheadHaveItsOwnSteps) {
+  RunningJob job({.minibatches = 3});
+  Session session = Session::join_as_worker(job.worker_options());
+  const auto w = [](const Minibatch& m) {
+    return std::vector<float>(m.parameter(0).begin(), m.parameter(0).end());
+  };
+  Minibatch first = session.lease(), second = session.lease();
+  for (Minibatch* m : {&first, &second}) {
+    pull(*m);
+    ASSERT_TRUE(m->wait());
+  }
+  EXPECT_EQ(w(first), (std::vector<float>{0.5f, 0.5f, 0.5f}));
+  push(std::move(first));
+  EXPECT_EQ(w(second), (std::vector<float>{-0.5f, -1.5f, -2.5f}));
+  EXPECT_EQ(w(second), (std::vector<float>{-0.5f, -1.5f, -2.5f})) << "once";
+  push(std::move(second));
+  ASSERT_TRUE(session.settle_for(std::chrono::seconds(20)));
+  Minibatch third = session.lease();
+  pull(third);
+  ASSERT_TRUE(third.wait());
+  EXPECT_EQ(w(third), (std::vector<float>{-1.5f, -3.5f, -5.5f}));
+  push(std::move(third));
+  EXPECT_FALSE(session.lease());
+  EXPECT_FALSE(job.result().error);
+}
+
 TEST(WorkerSession, SettlesWhenItsPushesHaveArrived) {
   RunningJob job({.mode = "async", .minibatches = 5});
   Session session = Session::join_as_worker(job.worker_options());

@@ -74,7 +74,9 @@ class NotingRunner : public ModelRunner {
 
 class LocalSteps : public testing::Test {
  protected:
-  void start(uint32_t get_model_steps, size_t held = 0) {
+  void start(
+      uint32_t get_model_steps, size_t held = 0,
+      const std::function<void(job::Job&)>& set = [](job::Job& job) { job.training.prefetch = 0; }) {
     model_.tables = {table("a", 1), table(kDenseTable, kDenseChunk, KeyKind::kBytes)};
     model_.tables[1].update_rule = {"sgd", {{"learning_rate", 0.5}}};
     model_.dense = {{"w", {kDenseChunk}, false}};
@@ -89,6 +91,7 @@ class LocalSteps : public testing::Test {
     owners->tables = model_.tables;
     job::Job job;
     job.training.get_model_steps = get_model_steps;
+    set(job);
     const auto end = system.spawn(collector, finished_);
     worker_ = system.spawn(note_failures, failures_);
     trainer_ = spawn_trainer(system_, std::make_shared<NotingRunner>(model_), owners, job, end, worker_);
@@ -177,6 +180,41 @@ TEST_F(LocalSteps, AnswersOutOfOrderDoNotChangeTheOrderOfMinibatches) {
   start(3, 2);
   for (uint64_t m = 0; m < 3; ++m) send(m);
   EXPECT_EQ(computed_on(3), (std::vector<double>{100, 99.5, 99}));
+}
+
+// Three minibatches are pulled before the first one is trained, a fourth one after the third: it has all.
+TEST_F(LocalSteps, WhatWasPulledAheadGetsTheStepsThatWereTakenSince) {
+  start(1, 2, [](job::Job& job) { job.training.prefetch = 2; });
+  for (uint64_t m = 0; m < 3; ++m) send(m);
+  EXPECT_EQ(computed_on(3), (std::vector<double>{100, 101 - 0.5, 102 - 1.0}));
+  send(3);
+  EXPECT_EQ(computed_on(4).back(), 103);
+}
+
+TEST_F(LocalSteps, BetweenPullsAheadTheModelHasThemToo) {
+  start(2, 3, [](job::Job& job) { job.training.prefetch = 3; });
+  for (uint64_t m = 0; m < 4; ++m) send(m);
+  EXPECT_EQ(computed_on(4), (std::vector<double>{100, 99.5, 102 - 1.0, 100.5}));
+}
+
+TEST_F(LocalSteps, AreNotCarriedOverInSyncMode) {
+  start(1, 2, [](job::Job& job) { job.training.mode = job::Mode::kSync; });
+  for (uint64_t m = 0; m < 3; ++m) send(m);
+  EXPECT_EQ(computed_on(3), (std::vector<double>{100, 101, 102}));
+}
+
+TEST_F(LocalSteps, AreNotCarriedOverWhereTheyCountLess) {
+  start(1, 2, [](job::Job& job) { job.training.staleness_modulation = true; });
+  for (uint64_t m = 0; m < 3; ++m) send(m);
+  EXPECT_EQ(computed_on(3), (std::vector<double>{100, 101, 102}));
+}
+
+TEST(OwnSteps, AreNotCarriedOverWhereGradientsAreClipped) {
+  TableSpec dense = table(kDenseTable, kDenseChunk, KeyKind::kBytes);
+  dense.update_rule = {"sgd", {{"learning_rate", 0.5}}};
+  EXPECT_TRUE(carries_own_steps({}, {&dense, 1}));
+  dense.update_rule.params["clipnorm"] = 1;
+  EXPECT_FALSE(carries_own_steps({}, {&dense, 1}));
 }
 
 }  // namespace
