@@ -1,10 +1,11 @@
-// The processes of embers bench engine, wire, storage, control, partition and python; see harness/child.h.
+// The processes of embers bench engine, train, wire, storage, control, partition and python; see harness/child.h.
 #include "bench/parts.h"
 #include "apps/process/runtime.h"
 #include "base/errors.h"
 #include "bench/control/bare_master.h"
 #include "bench/engine/memory.h"
 #include "bench/harness/child.h"
+#include "bench/models/plain_run.h"
 #include "bench/partition/far_worker.h"
 #include "bench/python/python.h"
 #include "bench/storage/store_client.h"
@@ -31,6 +32,8 @@ int bench_part(const std::vector<std::string>& words) {
     run_socket_client(words);
   else if (role == "python-lookup")
     serve_lookup(words.at(1), std::stoul(words.at(2)), std::stoul(words.at(3)));
+  else if (role == "plain-train")
+    serve_plain_runs();
   else if (role == "engine-fill")
     fill_engine(words.at(1));
   else if (role == "puller")

@@ -14,6 +14,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
     options.bench = which;
     sub->add_option("--report", options.report, "write the result as JSON to this file");
     sub->add_flag("--quick", options.quick, "measure a smaller grid, for a quick look");
+    if (which == Bench::kTrain)
+      sub->add_flag("--large", options.large, "also the layers of DeepRec's modelzoo, as long again");
     if (which != Bench::kBackends && which != Bench::kStorage) return;
     sub->add_option("--rows", options.rows, "rows of a table")
         ->check(CLI::Range(int64_t{10'000}, int64_t{1'000'000'000}))

@@ -209,6 +209,7 @@ struct BenchOptions {
   std::string report;         // --report FILE
   bool quick = false;         // --quick: a smaller grid, for a look
   int64_t rows = 10'000'000;  // --rows N of each table (backends, storage)
+  bool large = false;         // --large: also with large dense layers (train)
 };
 
 // A process of a benchmark; not for users.

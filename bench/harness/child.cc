@@ -1,5 +1,6 @@
 #include "bench/harness/child.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -59,6 +60,20 @@ BenchChild::BenchChild(const std::vector<std::string>& words)
 BenchChild BenchChild::part(std::vector<std::string> words) {
   words.insert(words.begin(), {program_beside("embers-bench"), "part"});
   return BenchChild(words);
+}
+
+BenchChild BenchChild::part_with_mimalloc(std::vector<std::string> words) {
+  std::vector<std::string> all{"/usr/bin/env"};
+  for (const std::string& setting : mimalloc_environment()) all.push_back(setting);
+  all.insert(all.end(), {program_beside("embers-bench"), "part"});
+  all.insert(all.end(), words.begin(), words.end());
+  return BenchChild(all);
+}
+
+std::vector<std::string> mimalloc_environment() {
+  constexpr char kLibrary[] = "libmimalloc.so.2";
+  if (::dlopen(kLibrary, RTLD_LAZY) == nullptr) fail(ErrorCode::kInvalid, "there is no {}", kLibrary);
+  return {fmt::format("LD_PRELOAD={}", kLibrary), "MIMALLOC_LARGE_OS_PAGES=1"};
 }
 
 BenchChild::BenchChild(BenchChild&&) noexcept = default;

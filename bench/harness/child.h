@@ -17,6 +17,8 @@ class BenchChild {
   explicit BenchChild(const std::vector<std::string>& words);
   // This very program, playing one of its parts: `embers-bench part WORDS...`.
   static BenchChild part(std::vector<std::string> words);
+  // The same under mimalloc with huge pages. kInvalid if it is not installed.
+  static BenchChild part_with_mimalloc(std::vector<std::string> words);
   ~BenchChild();
   BenchChild(BenchChild&& other) noexcept;
 
@@ -37,6 +39,9 @@ class BenchChild {
   std::unique_ptr<Process> process_;
   std::string ready_;
 };
+
+// What `env` is given so that a program has mimalloc with huge pages. kInvalid if it is not installed.
+std::vector<std::string> mimalloc_environment();
 
 // The other end: says that it is ready, then answers lines until there are no more.
 void answer_lines(const std::string& ready,

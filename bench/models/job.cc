@@ -14,16 +14,12 @@
 #include "base/random_number.h"
 
 namespace embers {
-namespace {
-
 std::string contents(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream out;
   out << in.rdbuf();
   return out.str();
 }
-
-}  // namespace
 
 // A command; its output goes to a file. Killed at the end if it still runs.
 class JobProcess {

@@ -18,6 +18,8 @@ struct JobShape {
 // A job file for the data that data::write_criteo() makes in `dir`.
 std::string criteo_job(const JobShape& shape, const std::string& dir, uint32_t epochs, uint32_t prefetch);
 
+std::string contents(const std::string& path);
+
 // Holds the data and what the processes write; gone at the end.
 struct BenchFolder {
   BenchFolder();

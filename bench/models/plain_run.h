@@ -2,11 +2,13 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
+#include "bench/harness/child.h"
 #include "bench/harness/loss_course.h"
+#include "bench/harness/processes.h"
 #include "bench/peers/plain_models.h"
-#include "data/dataset.h"
 
 namespace embers {
 
@@ -27,10 +29,28 @@ struct TrainingRun {
   double test_loss() const;  // the least after an epoch
 };
 
-// Trains a new plain model in this process for the job's epochs, on so many threads. The next minibatch is
-// read on a thread of its own meanwhile. Losses are evaluated after each epoch, without being timed.
-TrainingRun run_plain(const job::Job& job, const std::shared_ptr<const data::Dataset>& train,
-                      const std::shared_ptr<const data::Dataset>& test, uint32_t threads,
-                      const PlainModel::Options& options);
+// How a plain model is trained.
+struct PlainWay {
+  uint32_t threads = 1;
+  PlainModel::Options options;
+  Policy policy = Policy::kOther;
+};
+
+// A process that trains plain models, under one of two mallocs: glibc's, told to keep its memory, or
+// mimalloc, as embers' programs have it. Either has huge pages.
+class PlainProcess {
+ public:
+  // kInvalid if there is no such malloc.
+  explicit PlainProcess(bool mimalloc);
+  // Trains a new model for all epochs of the job that the file describes. The next minibatch is read on a
+  // thread of its own meanwhile. Losses are evaluated after each epoch, without being timed.
+  TrainingRun run(const std::string& job_file, const PlainWay& way);
+
+ private:
+  BenchChild child_;
+};
+
+// The part "plain-train": answers each question of PlainProcess.
+void serve_plain_runs();
 
 }  // namespace embers

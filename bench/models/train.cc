@@ -1,20 +1,21 @@
 // embers bench train: training by embers, in a master, a shard and a worker process, compared with the same
 // model in one plain libtorch process.
 //
-// wide_deep, deepfm and dlrm (dim 16; layers: the zoo's default ones, and with --large those of DeepRec's
-// modelzoo) on generated Criteo data, ids hashed to 100 000 a column, batch 2048, Adam. Both read the same
-// minibatches by the same reader, in the same order; the plain process, this one, reads the next minibatch on
-// a thread of its own while it trains. It has its tables in one of two ways, as an EmbeddingBag each with
+// wide_deep, deepfm and dlrm (dim 16; layers: the zoo's default ones, and with --large also those of
+// DeepRec's modelzoo) on generated Criteo data, ids hashed to 100 000 a column, batch 2048, Adam. Both read
+// the same minibatches by the same reader, in the same order; the plain process reads the next minibatch on a
+// thread of its own while it trains. It has its tables in one of two ways, as an EmbeddingBag each with
 // SparseAdam, or as one matrix with Adam in one loop (bench/peers/plain_tables.h). Sides take turns in the
-// harness's way, each run from the beginning; both ways, one thread and two, and both scheduling policies are
-// tried, and the best one counts. The plain process's heap is in huge pages, as a shard's rows are. Only the
-// epochs after the first count, when every row is there, and a run's time is its median epoch.
+// harness's way, each run from the beginning; both ways, one thread and two, glibc's malloc and mimalloc, and
+// both scheduling policies are tried, and the best one counts. The plain process's heap is in huge pages, as
+// a shard's rows are. Only the epochs after the first count, when every row is there, and a run's time is its
+// median epoch.
 //
-// Then both sides train to a given test loss, with nine seeds (first values, order of the examples; --quick:
+// Then both sides train to a given test loss, with five seeds (first values, order of the examples; --quick:
 // three), the plain side in its best configuration. embers pulls a minibatch's rows before the gradients of
 // the one before are applied (prefetch 1), or just after, as it comes; its report says for how many. So its
-// least test loss must agree with that of plain runs, not timed, in which as many gradients are late, in the
-// mean over the seeds: which ones they are differs from run to run.
+// least test loss must agree with that of plain runs, not timed, in which as many gradients of rows are late,
+// in the mean over the seeds: which ones they are differs from run to run.
 //
 //   train.<model>            examples a second of embers over plain; limit: were its trainer to do nothing
 //                            but the dense part
@@ -22,8 +23,7 @@
 //                            not count: embers' are measured by a job of one epoch. Evaluations do, on both
 //                            sides
 //   train.<model>.to_loss    the plain side's seconds of training to a given test loss over embers', the
-//   medians
-//                            of the seeds. The first epoch counts, start and evaluations do not
+//   medians of the seeds. The first epoch counts, start and evaluations do not
 //   train.<model>.embedding  plain: lookups, their backward and SparseAdam, where that takes least; embers:
 //   all
 //                            of the worker's time but forward and backward of the dense part
@@ -38,7 +38,6 @@
 #include <optional>
 
 #include "base/errors.h"
-#include "base/tune_malloc.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/processes.h"
 #include "bench/models/dedupe.h"
@@ -63,6 +62,20 @@ struct Length {
   size_t tries, rounds, seeds;
   double farthest;  // that mean losses may be apart; after few steps, it shows which gradients were late
 };
+
+using PlainProcesses = std::map<std::string, std::unique_ptr<PlainProcess>>;  // by malloc
+
+// mimalloc is left out where it is not installed; the report says so.
+PlainProcesses start_plain_processes(Json& report) {
+  PlainProcesses processes;
+  processes["glibc"] = std::make_unique<PlainProcess>(false);
+  try {
+    processes["mimalloc"] = std::make_unique<PlainProcess>(true);
+  } catch (const Error& e) {
+    report["left_out"]["mimalloc"] = e.what();
+  }
+  return processes;
+}
 
 constexpr double kNever = 1000;  // times its epochs take as long as a run that does not reach its loss
 
@@ -93,12 +106,15 @@ double mean(const std::vector<double>& values) {
 class Comparison {
  public:
   // goal: the test loss to train to, if any.
-  Comparison(const JobShape& shape, const Length& length, std::optional<double> goal, const std::string& dir)
-      : shape_(shape), length_(length), goal_(goal), dir_(dir), seed_1_(data_of(1)) {
+  Comparison(const JobShape& shape, const Length& length, std::optional<double> goal, const std::string& dir,
+             const PlainProcesses& processes)
+      : shape_(shape), length_(length), goal_(goal), dir_(dir) {
+    write_files(1);
     // Its processes choose their scheduling policies themselves.
     contest_.add("embers", "its own", [this] { return keep("embers, its own", run_embers()); });
     for (const uint32_t threads : {1u, 2u})
-      for (const bool stacked : {true, false}) add_plain(threads, stacked);
+      for (const bool stacked : {true, false})
+        for (const auto& [malloc, process] : processes) add_plain(threads, stacked, malloc, *process);
   }
 
   Json measure() {
@@ -109,9 +125,8 @@ class Comparison {
     speed_ = contest_.speed("embers", best);
     thrift_ = contest_.thrift("embers", thrifty);
     const Epoch embers = last("embers").median(), plain = last(best).median();
-    double embedding = INFINITY;
-    for (const auto& [name, runs] : runs_)
-      if (name.starts_with("plain")) embedding = std::min(embedding, median_embedding(runs));
+    const double embedding =
+        std::min(median_embedding(runs_.at(name_of(one))), median_embedding(runs_.at(name_of(two))));
     limit_ = plain.seconds / embers.dense;
     embedding_ = embedding / median_embedding(runs_.at(name_of("embers")));
     const Json seeds = train_seeds(plain_.at(name_of(best)));
@@ -139,8 +154,17 @@ class Comparison {
         {"parts_us", {{"embers", parts(embers)}, {"plain", parts(plain)}}},
         {"test_loss",
          {{"embers", losses_["embers"]}, {"plain", losses_["plain"]}, {"late", losses_["late"]}}}};
-    check_losses();
     return report;
+  }
+
+  // Why the run must fail, if it must: embers and the plain runs do not learn the same.
+  std::optional<std::string> losses_apart() const {
+    const double embers = mean(losses_.at("embers")), late = mean(losses_.at("late"));
+    if (std::abs(embers - late) <= length_.farthest) return std::nullopt;
+    return fmt::format(
+        "{}, {} layers: the mean test loss is {:.4f} with embers, but {:.4f} in plain runs with late "
+        "gradients",
+        shape_.model, layers(), embers, late);
   }
 
   void add_targets(Json& targets) const {
@@ -160,37 +184,21 @@ class Comparison {
     return fmt::format("{}/job{}-{}.toml", dir_, epochs, seed);
   }
 
-  // A job and what it reads.
-  struct Data {
-    job::Job job;
-    std::shared_ptr<const data::Dataset> train, test;
-  };
-  // Writes the job's files, too: of all its epochs, and of one.
-  Data data_of(uint64_t seed) const {
+  // Writes the job's files for this seed: of all its epochs, and of one.
+  void write_files(uint64_t seed) const {
     JobShape shape = shape_;
     shape.seed = seed;
-    Data data;
-    for (const uint32_t epochs : {1u, length_.epochs}) {
-      const std::string text = criteo_job(shape, dir_, epochs, 1), file = file_of(epochs, seed);
-      std::ofstream(file) << text;
-      data.job = job::parse_job({file, text, {}});
-    }
-    data.train = data::Dataset::open(data.job, data::Split::kTrain, "");
-    data.test = data::Dataset::open(data.job, data::Split::kTest, "");
-    return data;
+    for (const uint32_t epochs : {1u, length_.epochs})
+      std::ofstream(file_of(epochs, seed)) << criteo_job(shape, dir_, epochs, 1);
   }
 
   // A configuration of the plain side.
   struct Plain {
-    uint32_t threads = 1;
-    PlainModel::Options options;
-    Policy policy = Policy::kOther;
+    PlainWay way;
+    PlainProcess* process;  // under the malloc that it is tried with
   };
-  static TrainingRun run(const Data& data, const Plain& plain) {
-    set_policy_of_this_process(plain.policy);
-    TrainingRun run = run_plain(data.job, data.train, data.test, plain.threads, plain.options);
-    set_policy_of_this_process(Policy::kOther);
-    return run;
+  TrainingRun run(const Plain& plain, uint64_t seed) const {
+    return plain.process->run(file_of(length_.epochs, seed), plain.way);
   }
 
   Cost keep(const std::string& name, TrainingRun run) {
@@ -199,14 +207,15 @@ class Comparison {
     return cost;
   }
 
-  void add_plain(uint32_t threads, bool stacked) {
+  void add_plain(uint32_t threads, bool stacked, const std::string& malloc, PlainProcess& process) {
     for (const Policy policy : kPolicies) {
-      const Plain plain{threads, {stacked, 0}, policy};
+      const Plain plain{{threads, {stacked, 0}, policy}, &process};
       const std::string side = plain_side(threads);
-      const std::string configuration = fmt::format("{}, {}", stacked ? "stacked" : "bags", name(policy));
+      const std::string configuration =
+          fmt::format("{}, {}, {}", stacked ? "stacked" : "bags", malloc, name(policy));
       const std::string name = side + ", " + configuration;
       plain_[name] = plain;
-      contest_.add(side, configuration, [=, this] { return keep(name, run(seed_1_, plain)); });
+      contest_.add(side, configuration, [=, this] { return keep(name, run(plain, 1)); });
     }
   }
 
@@ -245,15 +254,15 @@ class Comparison {
     Json courses;
     const double staleness = std::min(1.0, mean(staleness_));  // of the runs before
     for (uint64_t seed = 1; seed <= length_.seeds; ++seed) {
-      seeds_.push_back(data_of(seed));
-      const TrainingRun late = run(seeds_.back(), {1, {true, staleness}, Policy::kOther});
+      write_files(seed);
+      const TrainingRun late = run({{1, {true, staleness}}, plain.process}, seed);
       first_losses_.push_back(late.course.front().loss);
       note("late", late, courses);
     }
     Contest contest;
     uint64_t of_embers = 0, of_plain = 0;
     contest.add("embers", "its own", [&] { return note("embers", run_embers_with(++of_embers), courses); });
-    contest.add("plain", "", [&] { return note("plain", run(seeds_.at(of_plain++), plain), courses); });
+    contest.add("plain", "", [&] { return note("plain", run(plain, ++of_plain), courses); });
     contest.measure(length_.seeds);
     to_loss_ = contest.speed("embers", "plain");
     return {{"loss", goal_.value_or(0)},
@@ -271,14 +280,6 @@ class Comparison {
     if (!goal_) return {run.course.back().seconds};
     const double seconds = seconds_to_loss(run.course, *goal_);
     return {std::isfinite(seconds) ? seconds : kNever * run.course.back().seconds};
-  }
-
-  void check_losses() {
-    const double embers = mean(losses_["embers"]), late = mean(losses_["late"]);
-    if (!(std::abs(embers - late) <= length_.farthest))
-      fail(ErrorCode::kInternal,
-           "{}: the mean test loss is {} with embers, but {} in plain runs with late gradients", shape_.model,
-           embers, late);
   }
 
   std::string name_of(const std::string& side) const {
@@ -302,8 +303,6 @@ class Comparison {
   const Length length_;
   const std::optional<double> goal_;
   const std::string dir_;
-  const Data seed_1_;
-  std::vector<Data> seeds_;
   Contest contest_;
   std::map<std::string, Plain> plain_;                    // by side and configuration
   std::map<std::string, std::vector<TrainingRun>> runs_;  // the same
@@ -322,8 +321,8 @@ int bench_train(const BenchOptions& options) {
   report["dedupe"] = dedupe.report;
   report["limits"].push_back(limit("train.dedupe", dedupe.of_limit));
   fmt::print("dedupe: {:.0f} M ids/s, limit {:.0f}\n", dedupe.mids.value, dedupe.limit_mids.value);
-  ask_for_huge_pages();
-  const Length length = options.quick ? Length{30'000, 3, 1, 2, 3, 0.05} : Length{110'000, 4, 1, 5, 9, 0.01};
+  const PlainProcesses processes = start_plain_processes(report);
+  const Length length = options.quick ? Length{30'000, 3, 1, 2, 3, 0.05} : Length{110'000, 4, 1, 5, 5, 0.01};
   const BenchFolder folder;
   data::write_criteo(length.rows, 7, folder.path);
   fmt::print(
@@ -332,17 +331,24 @@ int bench_train(const BenchOptions& options) {
       "          mean test loss\n"
       "model     layers   examples/s   step  dense  embed.  examples/s   step  dense  embed.   whole   CPU "
       "embed. to loss embers plain  late\n");
+  report["losses_apart"] = Json::array();
+  const auto compare = [&](const JobShape& shape, const Length& how_long, std::optional<double> goal) {
+    Comparison comparison(shape, how_long, goal, folder.path, processes);
+    report["grid"].push_back(comparison.measure());
+    if (const auto why = comparison.losses_apart()) report["losses_apart"].push_back(*why);
+    if (goal) comparison.add_targets(report["targets"]);
+  };
   for (const JobShape& shape : kDefault) {
     const Goal goal = kGoals.at(shape.model);
-    Comparison comparison(shape, length, options.quick ? goal.quick : goal.full, folder.path);
-    report["grid"].push_back(comparison.measure());
-    comparison.add_targets(report["targets"]);
+    compare(shape, length, options.quick ? goal.quick : goal.full);
   }
-  if (!options.quick)  // too few epochs for a given loss; losses are farther apart
-    for (const JobShape& shape : kLarge)
-      report["grid"].push_back(Comparison(shape, {length.rows, 2, 1, 1, 3, 0.05}, {}, folder.path).measure());
+  if (options.large)  // too few epochs for a given loss; losses are farther apart
+    for (const JobShape& shape : kLarge) compare(shape, {length.rows, 2, 1, 1, 3, 0.05}, {});
   report["targets"].push_back(target("train.dedupe_mids", dedupe.mids, 100, dedupe.limit_mids));
-  return end_report(report, options);
+  const int status = end_report(report, options);
+  if (!report["losses_apart"].empty())
+    fail(ErrorCode::kInternal, "{}", fmt::join(report["losses_apart"].get<std::vector<std::string>>(), "; "));
+  return status;
 }
 
 }  // namespace embers

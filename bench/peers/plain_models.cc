@@ -62,21 +62,21 @@ class Plain : public torch::nn::Module, public PlainModel {
     times.dense += watch.lap();
     Tensors of_lookup;
     for (const Tensor& t : fields) of_lookup.push_back(t.grad());
-    Gradients gradients{tables_->gradients(of_lookup), {}};
-    for (Tensor& parameter : parameters())
-      gradients.dense.push_back(std::exchange(parameter.mutable_grad(), Tensor()));
+    Tensors of_rows = tables_->gradients(of_lookup), dense;
+    for (Tensor& parameter : parameters()) dense.push_back(std::exchange(parameter.mutable_grad(), Tensor()));
     times.gradient += watch.lap();
-    apply(std::exchange(held_, {}), times);
+    apply_rows(std::exchange(held_, {}), times);
     if (std::uniform_real_distribution<double>(0, 1)(random_) < late_)
-      held_ = std::move(gradients);
+      held_ = std::move(of_rows);
     else
-      apply(gradients, times);
+      apply_rows(of_rows, times);
+    apply_dense(dense, times);
     return value;
   }
 
   double evaluate(const data::Minibatch& m) override {
     Times ignored;
-    apply(std::exchange(held_, {}), ignored);
+    apply_rows(std::exchange(held_, {}), ignored);
     const torch::NoGradGuard no_grad;
     return loss_of(m, tables_->lookup(m)).item<double>();
   }
@@ -117,16 +117,15 @@ class Plain : public torch::nn::Module, public PlainModel {
     return s;
   }
 
-  struct Gradients {
-    Tensors tables, dense;
-  };
-
-  void apply(const Gradients& gradients, Times& times) {
-    if (gradients.dense.empty()) return;
+  void apply_rows(const Tensors& gradients, Times& times) {
+    if (gradients.empty()) return;
     StopWatch watch;
-    tables_->apply(gradients.tables);
+    tables_->apply(gradients);
     times.sparse_adam += watch.lap();
-    auto gradient = gradients.dense.begin();
+  }
+  void apply_dense(const Tensors& gradients, Times& times) {
+    StopWatch watch;
+    auto gradient = gradients.begin();
     for (Tensor& parameter : parameters()) parameter.mutable_grad() = *gradient++;
     adam_->step();
     for (Tensor& parameter : parameters()) parameter.mutable_grad() = Tensor();
@@ -142,7 +141,7 @@ class Plain : public torch::nn::Module, public PlainModel {
   const data::FeatureSchema schema_;
   const double late_;
   std::mt19937_64 random_;
-  Gradients held_;  // of the minibatch before, where they are late
+  Tensors held_;  // of the rows of the minibatch before, where they are late
   const std::unique_ptr<PlainTables> tables_;
   std::unique_ptr<torch::optim::Adam> adam_;  // of the dense parameters
 };

@@ -15,8 +15,9 @@ class PlainModel {
  public:
   struct Options {
     bool stacked = false;  // tables: PlainTables::stacked(), or bags()
-    // The share of gradients, drawn at random, that are applied only after those of the next minibatch have
-    // been computed, or before an evaluation, as happens when the next minibatch's rows are pulled ahead.
+    // The share of gradients of rows, drawn at random, that are applied only after those of the next
+    // minibatch have been computed, or before an evaluation, as happens when the next minibatch's rows are
+    // pulled ahead.
     double late = 0;
   };
   // Seconds of a step's parts.

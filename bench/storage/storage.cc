@@ -18,7 +18,6 @@
 // processes are stopped: those of torch.distributed.rpc poll for messages without a pause. embers' own sleep
 // while they have nothing to do. Beside it: embers' actors in one process, without a socket; and blocking
 // sockets that move the bytes of a pull and a push, and nothing else.
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,7 +45,6 @@ constexpr uint64_t kRowBytes = 3 * kBenchDim * sizeof(float);
 constexpr double kRounding = 1e-5;  // torch's Adam divides where ours multiplies
 // For torch: what is large lies in huge pages, with glibc's malloc and with the one that embers has.
 constexpr char kGlibc[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
-constexpr char kMimalloc[] = "libmimalloc.so.2";
 
 constexpr double kWayRounding = 5e-5;  // of way_of(): one of 4096 rows that was left out changes it by more
 
@@ -221,8 +219,7 @@ Side torch(const std::string& kind, const std::string& malloc, const Item& work)
   if (malloc.empty()) {
     words.emplace_back(kGlibc);
   } else {
-    if (::dlopen(kMimalloc, RTLD_LAZY) == nullptr) fail(ErrorCode::kInvalid, "there is no {}", kMimalloc);
-    words.insert(words.end(), {fmt::format("LD_PRELOAD={}", kMimalloc), "MIMALLOC_LARGE_OS_PAGES=1"});
+    for (const std::string& setting : mimalloc_environment()) words.push_back(setting);
   }
   for (const std::string& word : {std::string("/usr/bin/python3"), std::string("-c"),
                                   std::string(kTorchScript), kind, std::to_string(work.rows)})

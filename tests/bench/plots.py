@@ -400,6 +400,8 @@ def drafts(reports):
     if beaten := [report.file for report in reports if report.has("limits") and
                   any(limit["beaten"].value for limit in report["limits"].entries())]:
         why.append(f"runs that failed since embers beat a limit: {', '.join(beaten)}")
+    if apart := [report.file for report in reports if report.has("losses_apart") and report["losses_apart"].value]:
+        why.append(f"runs that failed since losses were apart: {', '.join(apart)}")
     sizes = sorted({report["sizes"].text() for report in reports} - {"", "quick"})
     return why + [f"other sizes: {size}" for size in sizes]
 
