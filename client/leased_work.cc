@@ -194,23 +194,34 @@ void Core::push(const LeasedWorkPtr& work) {
 void Core::carry_own_steps(const job::Job& job, std::span<const embers::TableSpec> tables) {
   const auto dense =
       std::find_if(tables.begin(), tables.end(), [](const auto& table) { return table.name == kDenseTable; });
-  if (dense == tables.end() || !carries_own_steps(job, tables)) return;
+  if (dense == tables.end() || !OwnSteps::are_carried(job, *dense)) return;
   const MutexLock lock(steps_mutex_);
-  own_steps_.emplace(*dense, true);
+  carried_ = *dense;
+  most_lacking_ = job.training.prefetch;
 }
 
 void Core::add_own_steps(LeasedWork& work) {
   if (work.evaluate || std::exchange(work.has_own_steps, true)) return;
+  const auto owners = known_owners();
   const MutexLock lock(steps_mutex_);
-  if (own_steps_) own_steps_->carry_over(work.pulled, work.rows.dense.span());
+  if (steps_ && owners) steps_->own.add_to(work, dense_holders(model, owners->map, owners->handles.size()));
 }
 
-void Core::take_own_step(const LeasedWork& work) {
-  if (work.dense.empty()) return;
+bool Core::others_are_pulled(const LeasedWork& than) {
+  const MutexLock lock(mutex_);
+  return std::any_of(with_callers_.begin(), with_callers_.end(), [&](const LeasedWorkPtr& work) {
+    return work.get() != &than && (work->state == State::kPulling || work->state == State::kPulled);
+  });
+}
+
+// Nobody lacks a step that is taken while nothing else is pulled.
+void Core::take_own_step(LeasedWork& work) {
+  if (work.dense.empty() || !others_are_pulled(work)) return;
   const MutexLock lock(steps_mutex_);
-  if (!own_steps_) return;
-  own_steps_->replace(work.rows.dense.span());
-  own_steps_->update(work.dense, work.newest_version() + 1);
+  if (!carried_) return;
+  if (!steps_) steps_.emplace(Steps{LocalModel(*carried_), OwnSteps(most_lacking_)});
+  steps_->model.replace(work.rows.dense.span());
+  steps_->own.keep(work, steps_->model.update(work.dense, work.newest_version() + 1));
 }
 
 void Core::give_back(const LeasedWorkPtr& work) {

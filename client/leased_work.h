@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "actors/routing/local_model.h"
 #include "base/mutex.h"
+#include "client/pipeline/own_steps.h"
 #include "client/pipeline/session_actor.h"
 #include "client/session.h"
 #include "client/session_system.h"
@@ -91,11 +91,10 @@ class Core : public std::enable_shared_from_this<Core> {
   void pull_now(const Owners& owners, LeasedWork& work, std::vector<TableKeyList> lists,
                 std::vector<std::span<float>> places);
   void push(const LeasedWorkPtr& work);
-  // Once it has joined as a worker: steps of this process go into dense parameters that were pulled before
-  // them, if this job lets them.
+  // Once it has joined as a worker.
   void carry_own_steps(const job::Job& job, std::span<const embers::TableSpec> tables);
   void add_own_steps(LeasedWork& work);
-  void take_own_step(const LeasedWork& work);
+  void take_own_step(LeasedWork& work);
   void give_back(const LeasedWorkPtr& work);
   // Without a window: what is leased and not with a caller yet. The session asks for more.
   void give_back_waiting();
@@ -137,6 +136,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void pulled(const LeasedWorkPtr& work, const StageActor& pusher);
   void ask_for_lease() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ask_for_begin(const LeasedWorkPtr& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool others_are_pulled(const LeasedWork& than);
   // It leaves the callers' side.
   StageActor hand_on(LeasedWork& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -159,8 +159,16 @@ class Core : public std::enable_shared_from_this<Core> {
   std::deque<LeasedWorkPtr> queue_ ABSL_GUARDED_BY(mutex_);       // leased, not yet given to a caller
   std::set<LeasedWorkPtr> with_callers_ ABSL_GUARDED_BY(mutex_);  // and not over
 
+  // Own steps, where the job has them. Made when a minibatch is pushed while another one is pulled or
+  // computed.
+  struct Steps {
+    LocalModel model;
+    OwnSteps own;
+  };
   Mutex steps_mutex_;  // apart, since a step of a large model takes milliseconds
-  std::optional<LocalModel> own_steps_ ABSL_GUARDED_BY(steps_mutex_);
+  std::optional<embers::TableSpec> carried_ ABSL_GUARDED_BY(steps_mutex_);  // the dense table
+  size_t most_lacking_ ABSL_GUARDED_BY(steps_mutex_) = 0;
+  std::optional<Steps> steps_ ABSL_GUARDED_BY(steps_mutex_);
 };
 
 // While a caller's thread has one, the session's actor system is there. To be made first in a call, so that

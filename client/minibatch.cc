@@ -229,8 +229,8 @@ std::span<const float> Minibatch::parameter(size_t i) const {
   LeasedWork& work = in_state(core_, work_, State::kPulled, "read the parameters of");
   if (i >= core_->places.size())
     fail(ErrorCode::kInvalid, "there is no parameter {}: the model has {}", i, core_->places.size());
-  core_->add_own_steps(work);
   const detail::ParameterPlace& place = core_->places[i];
+  if (!place.buffer) core_->add_own_steps(work);
   return (place.buffer ? work.rows.buffers : work.rows.dense).span().subspan(place.begin, place.size);
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "actors/routing/local_model.h"
 #include "actors/spawn.h"
+#include "client/pipeline/own_steps.h"
 #include "client/pipeline/pull.h"
 #include "worker/step_work.h"
 
@@ -11,22 +11,18 @@ namespace embers {
 namespace {
 
 // The dense parameters that a minibatch is computed on: those that were pulled, with this worker's own steps
-// which they cannot have yet; or between two pulls of them (training.get_model_steps) the local model.
+// which they lack; or between two pulls of them (training.get_model_steps) the local model.
 class LocalSteps {
  public:
-  // `carries`: own steps are carried over.
-  LocalSteps(const ModelSpec& model, const Owners& owners, bool carries)
-      : model_(model.tables[model.table_id(kDenseTable)], carries), holds_dense_(owners.handles.size()) {
-    const Keys keys = DenseKeys(model).dense;
-    for (size_t i = 0; i < keys.size(); ++i) holds_dense_[owner_of(owners.map, hash_key(keys, i))] = true;
-  }
+  LocalSteps(const TableSpec& dense, std::vector<bool> holders, std::optional<OwnSteps> own)
+      : model_(dense), own_(std::move(own)), holders_(std::move(holders)) {}
 
   // Replaces the local model with what was pulled, or gives the work the local model. A work that comes
   // before any model was pulled is refused.
   void prepare(Work& work) {
     if (work.evaluate || work.refused) return;
     if (work.pulls_dense) {
-      model_.carry_over(work.pulled, work.rows.dense.span());
+      if (own_) own_->add_to(work, holders_);
       model_.replace(work.rows.dense.span());
       versions_ = work.versions;
     } else if (model_.empty()) {
@@ -34,22 +30,36 @@ class LocalSteps {
     } else {
       work.rows.dense = model_.values();
       // Its gradients are as stale as the older of what they were computed on.
-      for (size_t owner = 0; owner < holds_dense_.size(); ++owner)
-        if (holds_dense_[owner] && versions_[owner]) work.read_of(owner, *versions_[owner]);
+      for (size_t owner = 0; owner < holders_.size(); ++owner)
+        if (holders_[owner] && versions_[owner]) work.read_of(owner, *versions_[owner]);
     }
   }
 
-  // Before the work is handed on, and its gradients are pushed.
-  void update(const Work& work) {
+  // Before the work is handed on.
+  void update(Work& work) {
     if (work.evaluate || work.refused) return;
-    model_.update(work.dense, work.newest_version() + 1);
+    std::vector<float> change = model_.update(work.dense, work.newest_version() + 1);
+    if (own_) own_->keep(work, std::move(change));
   }
 
  private:
   LocalModel model_;
+  std::optional<OwnSteps> own_;
   std::vector<std::optional<uint64_t>> versions_;  // of each owner, at the last pull
-  std::vector<bool> holds_dense_;                  // by owner
+  std::vector<bool> holders_;                      // by owner, whether it holds dense parameters
 };
+
+// Null where minibatches are computed on just what was pulled for them.
+std::unique_ptr<LocalSteps> local_steps(const job::Job& job, const ModelSpec& model, const Owners& owners) {
+  const auto dense = std::find_if(model.tables.begin(), model.tables.end(),
+                                  [](const TableSpec& t) { return t.name == kDenseTable; });
+  if (dense == model.tables.end()) return nullptr;
+  std::optional<OwnSteps> own;
+  if (OwnSteps::are_carried(job, *dense)) own.emplace(job.training.prefetch);
+  if (!own && job.training.get_model_steps == 1) return nullptr;
+  return std::make_unique<LocalSteps>(*dense, dense_holders(model, owners.map, owners.handles.size()),
+                                      std::move(own));
+}
 
 struct TrainerState {
   TrainerState() = default;  // no aggregate: see actors/README.md
@@ -81,14 +91,10 @@ void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owner
 
 StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerState> self,
                                            std::shared_ptr<ModelRunner> runner,
-                                           std::shared_ptr<const Owners> owners, uint32_t threads,
-                                           uint32_t get_model_steps, bool carries, StageActor next,
-                                           StageOwner session) {
-  const auto& tables = runner->spec().tables;
-  const bool has_dense =
-      std::any_of(tables.begin(), tables.end(), [](const TableSpec& t) { return t.name == kDenseTable; });
-  if (has_dense && (get_model_steps > 1 || carries))
-    self->state.local = std::make_unique<LocalSteps>(runner->spec(), *owners, carries);
+                                           std::shared_ptr<const Owners> owners, const job::Job& job,
+                                           StageActor next, StageOwner session) {
+  self->state.local = local_steps(job, runner->spec(), *owners);
+  const uint32_t threads = job.training.threads;
   return {[=](const WorkPtr& work) {
     stage(session, [&] {
       // Thread counts belong to the thread that computes: this actor's own.
@@ -109,10 +115,8 @@ StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerS
 StageActor spawn_trainer(caf::actor_system& system, std::shared_ptr<ModelRunner> runner,
                          std::shared_ptr<const Owners> owners, const job::Job& job, StageActor next,
                          StageOwner session) {
-  const bool carries = carries_own_steps(job, runner->spec().tables);
-  return spawn_with_thread(system, trainer_behavior, std::move(runner), std::move(owners),
-                           job.training.threads, job.training.get_model_steps, carries, std::move(next),
-                           std::move(session));
+  return spawn_with_thread(system, trainer_behavior, std::move(runner), std::move(owners), job,
+                           std::move(next), std::move(session));
 }
 
 }  // namespace embers

@@ -8,20 +8,9 @@
 
 namespace embers {
 
-LocalModel::LocalModel(const TableSpec& table, bool carries)
+LocalModel::LocalModel(const TableSpec& table)
     : optimizer_(storage::UpdateRule::make(table.update_rule)),
-      carries_(carries),
       slot_init_(storage::slot_init(*optimizer_, kDenseChunk)) {}
-
-void LocalModel::carry_over(Clock::time_point pulled, std::span<float> values) {
-  while (!updates_.empty() && updates_.front().at <= pulled) updates_.pop_front();
-  for (const Update& update : updates_) {
-    if (update.change.size() != values.size())
-      fail(ErrorCode::kInternal, "{} values were pulled for a local model of {}", values.size(),
-           update.change.size());
-    std::transform(values.begin(), values.end(), update.change.begin(), values.begin(), std::plus<>());
-  }
-}
 
 void LocalModel::replace(std::span<const float> values) {
   values_.assign(values.begin(), values.end());
@@ -30,14 +19,14 @@ void LocalModel::replace(std::span<const float> values) {
     slots_.insert(slots_.end(), slot_init_.begin(), slot_init_.end());
 }
 
-void LocalModel::update(std::span<const float> grads, uint64_t model_step, Clock::time_point at) {
+std::vector<float> LocalModel::update(std::span<const float> grads, uint64_t model_step) {
   if (grads.size() != values_.size())
     fail(ErrorCode::kInternal, "{} dense gradients for a local model of {} values", grads.size(),
          values_.size());
   const storage::UpdateKernel kernel = optimizer_->kernel({++step_, optimizer_->learning_rate(model_step)});
   const std::span<float> rows(values_), slots(slots_);
   std::vector<float> row(kDenseChunk), row_slots(slot_init_.size());
-  Update update{at, std::vector<float>(carries_ ? rows.size() : 0)};
+  std::vector<float> change(rows.size());
   for (size_t begin = 0, slot = 0; begin < rows.size(); begin += kDenseChunk, slot += slot_init_.size()) {
     const std::span<const float> grad = grads.subspan(begin, kDenseChunk);
     if (!all_below(kInfiniteGradient, grad)) continue;
@@ -45,11 +34,11 @@ void LocalModel::update(std::span<const float> grads, uint64_t model_step, Clock
     std::copy_n(slots.begin() + static_cast<ptrdiff_t>(slot), row_slots.size(), row_slots.begin());
     kernel(row, row_slots, grad);
     if (!all_finite(row) || !all_finite(row_slots)) continue;
-    if (carries_) std::transform(row.begin(), row.end(), &rows[begin], &update.change[begin], std::minus<>());
+    std::transform(row.begin(), row.end(), &rows[begin], &change[begin], std::minus<>());
     std::copy(row.begin(), row.end(), &rows[begin]);
     std::copy(row_slots.begin(), row_slots.end(), slots.begin() + static_cast<ptrdiff_t>(slot));
   }
-  if (carries_) updates_.push_back(std::move(update));
+  return change;
 }
 
 FloatBuffer LocalModel::values() const {

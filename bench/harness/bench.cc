@@ -44,6 +44,11 @@ Json begin_report(const std::string& bench, const BenchOptions& options, const s
   return report;
 }
 
+std::string sizes_of(const BenchOptions& options) {
+  const std::string rows = options.rows == BenchOptions().rows ? "" : fmt::format("rows={}", options.rows);
+  return fmt::format("{}{}{}", options.quick ? "quick" : "", options.quick && !rows.empty() ? "," : "", rows);
+}
+
 int end_report(Json report, const BenchOptions& options) {
   if (const std::string sizes = report["sizes"]; !sizes.empty()) name_sizes(report, sizes);
   fmt::print("{}", table_of_targets(report));

@@ -39,6 +39,8 @@ double geometric_mean(const nlohmann::json& points, const std::string& path);
 // --report cannot be written.
 nlohmann::json begin_report(const std::string& bench, const BenchOptions& options,
                             const std::string& sizes = "");
+// What a benchmark with --rows calls its sizes.
+std::string sizes_of(const BenchOptions& options);
 // Writes the report and prints its targets. Returns the exit status. Throws kInternal, naming them, if limits
 // were beaten; with --quick, where a few rounds tell little, it only says so.
 int end_report(nlohmann::json report, const BenchOptions& options);

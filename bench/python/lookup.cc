@@ -5,6 +5,7 @@
 // reader writes into memory that it has, the Python one gets a new array, as `table.lookup(keys)` gives it.
 //
 //   python.lookup_overhead   median look-up in Python over that in C++
+#include <bit>
 #include <fstream>
 #include <map>
 
@@ -34,6 +35,14 @@ void serve_lookup(const std::string& master, size_t chunks, size_t keys) {
     for (size_t k = 0; k < keys; ++k) lists[c].push_back(static_cast<int64_t>(c * keys + k));
   std::vector<float> rows(keys * session.table("rows").dim);
   answer_lines("", [&](const std::string& line) {
+    if (line == "check") {
+      uint64_t sum = 0, place = 0;
+      for (const auto& keys_of_chunk : lists) {
+        session.lookup("rows", keys_of_chunk, rows);
+        for (const float x : rows) sum += std::bit_cast<uint32_t>(x) * ++place;
+      }
+      return std::to_string(sum);
+    }
     std::istringstream in(line);
     size_t calls = 0, first = 0, step = 0;
     in >> calls >> first >> step;
@@ -61,6 +70,8 @@ void measure_lookup(const BenchOptions& options, const std::string& dir, Json& r
       run_python(dir, "lookup.py", {"hold", chunks, keys, std::to_string(kDim)}, 1, job.address());
   BenchChild python = run_python(dir, "lookup.py", {"read", chunks, keys}, 1, job.address());
   BenchChild cpp = BenchChild::part({"python-lookup", job.address(), chunks, keys});
+  if (const std::string ours = python.ask("check"), theirs = cpp.ask("check"); ours != theirs)
+    fail(ErrorCode::kInternal, "Python has read other rows than C++: their sums are {} and {}", ours, theirs);
   // Look-ups of a round are those of the round with the same number of the other side.
   std::map<std::string, std::vector<double>> sums;
   Contest contest;

@@ -331,11 +331,7 @@ Json measure(const std::string& backend, const std::string& setting, int64_t row
 }  // namespace
 
 int bench_backends(const BenchOptions& options) {
-  const bool other_rows = options.rows != BenchOptions().rows;
-  Json report = begin_report("backends", options,
-                             options.quick ? "quick"
-                             : other_rows  ? fmt::format("rows={}", options.rows)
-                                           : "");
+  Json report = begin_report("backends", options, sizes_of(options));
   const int64_t rows = options.quick ? std::min<int64_t>(options.rows, 100'000) : options.rows;
   const Length& length = options.quick ? kQuick : kFull;
   need_memory(static_cast<uint64_t>(rows) * ((kBenchDim + kStoredNumbers) * sizeof(float) + kServerBytes) +

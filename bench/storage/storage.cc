@@ -9,7 +9,7 @@
 //   redis, memcached   a client that updates (store_client.h), which reads each row once; one to four
 //               connections, 128 to 4096 keys in a command, memcached's binary and meta protocol; servers
 //               with one thread and with two
-//   torch rpc   torch.distributed.rpc; 1 to 3 minibatches under way, 1 or 2 threads
+//   torch rpc   torch.distributed.rpc; 1 to 4 minibatches under way, 1 or 2 threads
 //   torch local one process, 1 or 2 threads
 // Both of torch with SparseAdam, and with a row-wise lazy Adam on gathered rows; the local one also in C++,
 // with Adam in one loop. Every configuration of every side is tried once under both scheduling policies; the
@@ -308,11 +308,7 @@ Result compare(Side& mine, Side& other, const Item& work, bool zipf = false) {
 }  // namespace
 
 int bench_storage(const BenchOptions& options) {
-  const bool other_rows = options.rows != BenchOptions().rows;
-  Json report = begin_report("storage", options,
-                             options.quick ? "quick"
-                             : other_rows  ? fmt::format("rows={}", options.rows)
-                                           : "");
+  Json report = begin_report("storage", options, sizes_of(options));
   const Item work{options.quick ? std::min<int64_t>(options.rows, 500'000) : options.rows,
                   options.quick ? kQuick : kFull};
   const auto rows = static_cast<uint64_t>(work.rows);

@@ -102,12 +102,13 @@ void add(
       });
 }
 
+bool in_chunks(const Side& side) { return side.name.starts_with("chunked"); }
+
 void add_bare(Contest& contest, Side& side, size_t trips) {
   for (const int buffer : kSocketBuffers)
     for (const size_t chunk : kChunks) {
-      const bool in_chunks = side.name.starts_with("chunked");
-      if (!in_chunks && chunk != kChunks[0]) continue;
-      const std::string of_chunks = in_chunks ? fmt::format(", chunks {} KiB", chunk >> 10) : "";
+      if (!in_chunks(side) && chunk != kChunks[0]) continue;
+      const std::string of_chunks = in_chunks(side) ? fmt::format(", chunks {} KiB", chunk >> 10) : "";
       add(contest, side, trips, fmt::format("buffers {} KiB{}", buffer >> 10, of_chunks),
           [&side, buffer, chunk] {
             side.connect({buffer, chunk});
@@ -117,10 +118,21 @@ void add_bare(Contest& contest, Side& side, size_t trips) {
 
 void check_rows(const std::vector<std::unique_ptr<Side>>& sides) {
   const std::string wanted = sides.front()->client.ask("check");
-  for (const auto& side : sides)
-    if (const std::string sums = side->client.ask("check"); sums != wanted)
-      fail(ErrorCode::kInternal, "{} has sent other rows than {}: their checksums are {} and {}", side->name,
+  const auto check = [&](Side& side) {
+    if (const std::string sums = side.client.ask("check"); sums != wanted)
+      fail(ErrorCode::kInternal, "{} has sent other rows than {}: their checksums are {} and {}", side.name,
            sides.front()->name, sums, wanted);
+  };
+  for (const auto& side : sides) {
+    if (!in_chunks(*side)) {
+      check(*side);
+      continue;
+    }
+    for (const size_t chunk : kChunks) {
+      side->connect({SocketSettings().buffer_bytes, chunk});
+      check(*side);
+    }
+  }
 }
 
 struct OnSocket {

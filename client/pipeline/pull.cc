@@ -5,7 +5,6 @@
 
 #include "actors/ask.h"
 #include "client/pipeline/cached_pull.h"
-#include "storage/update_rules/clipping.h"
 
 namespace embers {
 namespace {
@@ -236,19 +235,12 @@ struct PullerState {
     for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front()) {
       Work& work = *order.front()->work;
       work.times[StageTimes::kPull] = work.since_pull.lap();
-      work.pulled = std::chrono::steady_clock::now();
       self->send(next, order.front()->work);
     }
   }
 };
 
 }  // namespace
-
-bool carries_own_steps(const job::Job& job, std::span<const TableSpec> tables) {
-  const auto& training = job.training;
-  return training.mode != job::Mode::kSync && training.prefetch > 0 && !training.staleness_modulation &&
-         !storage::Clipper(tables).active();
-}
 
 StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners> owners, ModelSpec model,
                         PullOptions options, StageActor next, StageOwner session) {

@@ -4,7 +4,6 @@
 
 #include "actors/routing/route.h"
 #include "client/pipeline/work.h"
-#include "job/job.h"
 
 namespace embers {
 
@@ -50,11 +49,6 @@ Message<wire::PullRequest> pull_request(const PullPlan& plan, size_t owner, cons
                                         bool create, NumberType rows_as = NumberType::kFloat32,
                                         KeysSent keys = KeysSent::kAsTheyAre);
 void take_rows(const PullPlan& plan, size_t owner, const Owners& owners, wire::PullReply::Reader reply);
-
-// Whether dense parameters that are pulled ahead get the steps that this process has taken since
-// (LocalModel::carry_over): where pulls go ahead and may be stale. Not where a step cannot be told here,
-// since gradients are clipped, or weighed by their staleness, at their owners.
-bool carries_own_steps(const job::Job& job, std::span<const TableSpec> tables);
 
 // Stage "pull": where owners keep their rows in servers, reads the latest rows straight from there; then
 // sends one message to each owner that holds a key which is still open. So owners are asked when exactly one

@@ -78,6 +78,12 @@ Message<wire::DoneRequest> done_request(const Work& work) {
   });
 }
 
+// Of the owner, by this work's push. Where it was applied before and this is asked again, a later one.
+uint64_t version_made(const Work& work, size_t owner, wire::PushReply::Reader reply) {
+  if (reply.getOutcome() != wire::PushReply::Outcome::APPLIED) return reply.getVersion();
+  return work.versions[owner].value_or(0) + reply.getStaleness() + 1;
+}
+
 using Self = StageActor::stateful_pointer<PusherState>;
 
 // The session's leases and heartbeats also notice a master that is gone or refuses, but this is where the
@@ -159,13 +165,19 @@ StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners>
           pushing->open += requests.size();
           for (size_t owner = 0; owner < requests.size(); ++owner)
             self->request(owners->handles[owner].optimizer, caf::infinite, requests[owner])
-                .then([=](const Message<wire::PushReply>&) { acknowledged(); },
-                      [=](caf::error& e) {
-                        const Error why = from_caf(e);
-                        if (!is_given_back(*owners, *work, why) && !std::exchange(pushing->failed, true))
-                          self->send(session, owner_failure(owner, why));
-                        acknowledged();
-                      });
+                .then(
+                    [=](const Message<wire::PushReply>& reply) {
+                      if (work->answers)
+                        work->answers->applied(owner, version_made(*work, owner, reply.get()));
+                      acknowledged();
+                    },
+                    [=](caf::error& e) {
+                      const Error why = from_caf(e);
+                      if (work->answers) work->answers->lost();
+                      if (!is_given_back(*owners, *work, why) && !std::exchange(pushing->failed, true))
+                        self->send(session, owner_failure(owner, why));
+                      acknowledged();
+                    });
         }
         acknowledged();
       });

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "actors/message_types.h"
 #include "actors/routing/direct_reads.h"
+#include "base/mutex.h"
 #include "base/stage_times.h"
 #include "schema/messages/codec.h"
 #include "schema/partition.h"
@@ -37,6 +39,35 @@ struct WorkReport {
   std::span<const uint64_t> records;  // of each example: its number in the data
 };
 
+// What owners have answered to a work's push. The pusher tells; others, who want to know whether rows that
+// were pulled have it, ask.
+//
+// *Thread safety*: all members from any thread.
+class PushAnswers {
+ public:
+  // The push has made this version of the owner.
+  void applied(size_t owner, uint64_t version) {
+    const MutexLock lock(mutex_);
+    applied_[owner] = version;
+  }
+  void lost() {
+    const MutexLock lock(mutex_);
+    is_lost_ = true;
+  }
+  // Whether rows of the owner at this version lack it. Those that were there before its answer do: an owner
+  // answers a push as soon as it is applied, and before it makes the answer to a pull.
+  bool lacks(size_t owner, uint64_t version) const {
+    const MutexLock lock(mutex_);
+    const auto at = applied_.find(owner);
+    return !is_lost_ && (at == applied_.end() || version < at->second);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  bool is_lost_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<size_t, uint64_t> applied_ ABSL_GUARDED_BY(mutex_);  // by owner
+};
+
 // One minibatch on its way through a session: lease -> read -> pull -> train -> push -> done. The session
 // pulls and pushes; reading and training are parts that are plugged into it and keep what they need in a
 // derived class (see session_actor.h). Only the stage that holds a work touches it.
@@ -60,7 +91,6 @@ struct Work {
   // pull
   bool pulls_dense = true;  // false: computed on a local model (training.get_model_steps)
   PulledRows rows;
-  std::chrono::steady_clock::time_point pulled;  // by then all of it was there
   // For each owner: the rows that were read from it, or taken from a cache, are of this version or later;
   // none if nothing was read.
   std::vector<std::optional<uint64_t>> versions;
@@ -71,6 +101,7 @@ struct Work {
   std::span<const float> dense;    // gradients of dense_chunks(model, false); empty for none
   std::span<const float> buffers;  // new values of dense_chunks(model, true); empty for none
   uint32_t late_pulls = 0;
+  std::shared_ptr<PushAnswers> answers;  // null: nobody wants to know
   WorkReport report;
   StageTimes times;
   StopWatch since_pull, since_push;

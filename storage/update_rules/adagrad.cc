@@ -35,7 +35,10 @@ UpdateFormula adagrad() {
       {{"learning_rate", 0.01}, {"initial_accumulator_value", 0.1}, {"epsilon", 1e-7}, {"weight_decay", 0}},
       WeightDecay::kCoupled,
       slots,
-      kernel};
+      kernel,
+      nullptr,
+      false,
+      true};
 }
 
 }  // namespace embers::storage

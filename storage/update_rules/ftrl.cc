@@ -41,7 +41,10 @@ UpdateFormula ftrl() {
            {"beta", 0}},
           WeightDecay::kNone,
           ftrl_slots,
-          kernel};
+          kernel,
+          nullptr,
+          false,
+          true};
 }
 
 }  // namespace embers::storage

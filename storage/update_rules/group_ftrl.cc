@@ -48,6 +48,7 @@ UpdateFormula group_ftrl() {
           ftrl_slots,
           kernel,
           nullptr,
+          true,
           true};
 }
 

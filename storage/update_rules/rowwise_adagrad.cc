@@ -38,6 +38,7 @@ UpdateFormula rowwise_adagrad() {
       slots,
       kernel,
       nullptr,
+      true,
       true};
 }
 

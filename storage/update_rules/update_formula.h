@@ -28,6 +28,7 @@ struct UpdateFormula {
   // of each row. May be empty.
   GuardedKernel (*guarded)(const Params& params, const UpdateRule::Step& step) = nullptr;
   bool needs_whole_rows = false;  // an element's step depends on the others of its row
+  bool remembers_all = false;     // no gradient is ever forgotten by its slots
 };
 
 UpdateFormula sgd();

@@ -116,6 +116,10 @@ double UpdateRule::learning_rate(uint64_t step) const {
 
 bool UpdateRule::needs_whole_rows() const { return rule_->needs_whole_rows; }
 
+bool UpdateRule::remembers_all() const {
+  return rule_->remembers_all || value_or_zero(params_, "amsgrad") != 0;
+}
+
 UpdateKernel UpdateRule::kernel(const Step& step) const {
   UpdateKernel update = rule_->kernel(params_, step);
   const double decay = value_or_zero(params_, "weight_decay");

@@ -57,6 +57,8 @@ class UpdateRule {
   double learning_rate(uint64_t step) const;
   // Whether a row's elements cannot be changed apart from each other.
   bool needs_whole_rows() const;
+  // Whether its slots never forget a gradient, so that its steps cannot be guessed without all earlier ones.
+  bool remembers_all() const;
   // How gradients are clipped before they get here.
   const Clipping& clipping() const { return clipping_; }
   // The kernel of one step, for any number of rows: what the step's rows share (Adam's bias correction) is

@@ -36,38 +36,15 @@ TEST(LocalModel, FollowsEveryGradientFromWhatWasPulled) {
   EXPECT_EQ(model.values().span()[0], 10.0f);
 }
 
-// What was pulled by 10 s cannot have the steps that were taken at 11 and 12.
-TEST(LocalModel, CarriesItsStepsOverToWhatWasPulledBeforeThem) {
-  const auto at = [](int seconds) { return LocalModel::Clock::time_point(std::chrono::seconds(seconds)); };
-  LocalModel model(dense({"sgd", {{"learning_rate", 0.5}}}), true);
-  const std::vector<float> pulled(kDenseChunk, 10.0f), grads(kDenseChunk, 1.0f);
-  const auto carried = [&](int seconds, float value) {
-    std::vector<float> values(kDenseChunk, value);
-    model.carry_over(at(seconds), values);
-    return values[5];
-  };
-  EXPECT_EQ(carried(1, 7), 7.0f) << "there are no steps yet";
-  model.replace(pulled);
-  model.update(grads, 1, at(9));
-  model.update(grads, 1, at(11));
-  model.update(grads, 1, at(12));
-  EXPECT_EQ(carried(10, 7), 6.0f);
-  EXPECT_EQ(carried(11, 7), 6.5f) << "one at the same moment may be there already";
-  EXPECT_EQ(carried(12, 7), 7.0f);
-  model.update(grads, 1, at(13));
-  EXPECT_EQ(carried(12, 3), 2.5f);
-}
-
-TEST(LocalModel, CarriesNothingOverOfAGradientThatIsLeftOut) {
-  LocalModel model(dense({"sgd", {{"learning_rate", 0.5}}}), true);
+TEST(LocalModel, SaysWhatAStepHasChanged) {
+  LocalModel model(dense({"sgd", {{"learning_rate", 0.5}}}));
   std::vector<float> values(2 * kDenseChunk, 1.0f), grads(2 * kDenseChunk, 2.0f);
   grads[kDenseChunk] = std::numeric_limits<float>::infinity();
   model.replace(values);
-  model.update(grads, 1);
-  model.carry_over(LocalModel::Clock::time_point(), values);
-  EXPECT_EQ(values[kDenseChunk - 1], 0.0f);
-  EXPECT_EQ(values[kDenseChunk], 1.0f);
-  EXPECT_EQ(values[kDenseChunk + 1], 1.0f);
+  const std::vector<float> change = model.update(grads, 1);
+  EXPECT_EQ(change[0], -1.0f);
+  EXPECT_EQ(change[kDenseChunk - 1], -1.0f);
+  EXPECT_EQ(change[kDenseChunk + 1], 0.0f) << "of a gradient that is left out";
 }
 
 // Adagrad's formula: accumulator += g^2, value -= rate * g / (sqrt(accumulator) + epsilon).

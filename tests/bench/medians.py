@@ -23,6 +23,9 @@ def main(paths):
     beaten = sum(any(limit.get("beaten") for limit in report.get("limits", [])) for report in reports)
     if beaten:
         print(f"{beaten} of these runs failed: embers beat a limit there")
+    apart = sum(bool(report.get("losses_apart")) for report in reports)
+    if apart:
+        print(f"{apart} of these runs failed: losses were apart there")
     loads = [report["machine"]["load"] for report in reports]
     print(f"{machine['cpu']}, {machine['cores']} cores, L3 {machine['l3_bytes'] >> 20} MiB, "
           f"memory {machine['memory_bytes'] / 2**30:.0f} GiB, {machine['kernel']}, {machine['compiler']}, "

@@ -97,7 +97,10 @@ class Minibatch {
 
   py::array parameter(size_t i) {
     const Use use(*this);
-    const std::span<const float> values = minibatch_->parameter(i);
+    const std::span<const float> values = [&] {
+      const py::gil_scoped_release released;  // own steps may be added
+      return minibatch_->parameter(i);
+    }();
     return view(values, shape_of(i), minibatch_->hold(), false);
   }
 
