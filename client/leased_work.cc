@@ -157,6 +157,7 @@ bool Core::has_begun(const LeasedWork& work) {
 void Core::pull(const LeasedWorkPtr& work) {
   const MutexLock lock(mutex_);
   if (ended_ || closing_) throw_end();
+  pulls_ahead_ = pulls_ahead_ || others_are_under_way(*work);
   work->state = State::kPulling;
   work->is_read = true;
   work->since_pull.lap();
@@ -204,19 +205,22 @@ void Core::add_own_steps(LeasedWork& work) {
   if (work.evaluate || std::exchange(work.has_own_steps, true)) return;
   const auto owners = known_owners();
   const MutexLock lock(steps_mutex_);
-  if (steps_ && owners) steps_->own.add_to(work, dense_holders(model, owners->map, owners->handles.size()));
+  if (steps_ && owners) steps_->own.add_to(work, dense_owners(model, owners->map));
 }
 
-bool Core::others_are_pulled(const LeasedWork& than) {
-  const MutexLock lock(mutex_);
-  return std::any_of(with_callers_.begin(), with_callers_.end(), [&](const LeasedWorkPtr& work) {
+bool Core::others_are_under_way(const LeasedWork& than) {
+  const auto is_pulled = [&](const LeasedWorkPtr& work) {
     return work.get() != &than && (work->state == State::kPulling || work->state == State::kPulled);
-  });
+  };
+  return on_their_way_ > 0 || std::any_of(with_callers_.begin(), with_callers_.end(), is_pulled);
 }
 
-// Nobody lacks a step that is taken while nothing else is pulled.
 void Core::take_own_step(LeasedWork& work) {
-  if (work.dense.empty() || !others_are_pulled(work)) return;
+  const bool may_be_lacking = [&] {
+    const MutexLock lock(mutex_);
+    return pulls_ahead_;
+  }();
+  if (work.dense.empty() || !may_be_lacking) return;
   const MutexLock lock(steps_mutex_);
   if (!carried_) return;
   if (!steps_) steps_.emplace(Steps{LocalModel(*carried_), OwnSteps(most_lacking_)});

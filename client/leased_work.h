@@ -136,7 +136,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void pulled(const LeasedWorkPtr& work, const StageActor& pusher);
   void ask_for_lease() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ask_for_begin(const LeasedWorkPtr& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool others_are_pulled(const LeasedWork& than);
+  bool others_are_under_way(const LeasedWork& than) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // It leaves the callers' side.
   StageActor hand_on(LeasedWork& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -158,9 +158,10 @@ class Core : public std::enable_shared_from_this<Core> {
   std::optional<Error> error_ ABSL_GUARDED_BY(mutex_);            // why, once it has ended
   std::deque<LeasedWorkPtr> queue_ ABSL_GUARDED_BY(mutex_);       // leased, not yet given to a caller
   std::set<LeasedWorkPtr> with_callers_ ABSL_GUARDED_BY(mutex_);  // and not over
+  // Some minibatch was pulled before owners had answered all pushes of those before.
+  bool pulls_ahead_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Own steps, where the job has them. Made when a minibatch is pushed while another one is pulled or
-  // computed.
+  // Own steps, where the job has them, and callers pull ahead.
   struct Steps {
     LocalModel model;
     OwnSteps own;

@@ -14,15 +14,15 @@ namespace {
 // which they lack; or between two pulls of them (training.get_model_steps) the local model.
 class LocalSteps {
  public:
-  LocalSteps(const TableSpec& dense, std::vector<bool> holders, std::optional<OwnSteps> own)
-      : model_(dense), own_(std::move(own)), holders_(std::move(holders)) {}
+  LocalSteps(const TableSpec& dense, std::vector<size_t> owners, std::optional<OwnSteps> own)
+      : model_(dense), own_(std::move(own)), owners_(std::move(owners)) {}
 
   // Replaces the local model with what was pulled, or gives the work the local model. A work that comes
   // before any model was pulled is refused.
   void prepare(Work& work) {
     if (work.evaluate || work.refused) return;
     if (work.pulls_dense) {
-      if (own_) own_->add_to(work, holders_);
+      if (own_) own_->add_to(work, owners_);
       model_.replace(work.rows.dense.span());
       versions_ = work.versions;
     } else if (model_.empty()) {
@@ -30,8 +30,8 @@ class LocalSteps {
     } else {
       work.rows.dense = model_.values();
       // Its gradients are as stale as the older of what they were computed on.
-      for (size_t owner = 0; owner < holders_.size(); ++owner)
-        if (holders_[owner] && versions_[owner]) work.read_of(owner, *versions_[owner]);
+      for (const size_t owner : owners_)
+        if (versions_[owner]) work.read_of(owner, *versions_[owner]);
     }
   }
 
@@ -46,7 +46,7 @@ class LocalSteps {
   LocalModel model_;
   std::optional<OwnSteps> own_;
   std::vector<std::optional<uint64_t>> versions_;  // of each owner, at the last pull
-  std::vector<bool> holders_;                      // by owner, whether it holds dense parameters
+  std::vector<size_t> owners_;                     // of each chunk of dense parameters
 };
 
 // Null where minibatches are computed on just what was pulled for them.
@@ -57,8 +57,7 @@ std::unique_ptr<LocalSteps> local_steps(const job::Job& job, const ModelSpec& mo
   std::optional<OwnSteps> own;
   if (OwnSteps::are_carried(job, *dense)) own.emplace(job.training.prefetch);
   if (!own && job.training.get_model_steps == 1) return nullptr;
-  return std::make_unique<LocalSteps>(*dense, dense_holders(model, owners.map, owners.handles.size()),
-                                      std::move(own));
+  return std::make_unique<LocalSteps>(*dense, dense_owners(model, owners.map), std::move(own));
 }
 
 struct TrainerState {

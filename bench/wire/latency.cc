@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -27,35 +28,25 @@ constexpr size_t kWarmUp = 500;          // pulls
 // A server and its clients.
 class TwoClients {
  public:
-  static TwoClients of_owner(Policy policy) {
+  // Both with the settings with which they pull most, of three tries of so many seconds each.
+  static TwoClients of_owner(double seconds) {
     TwoClients two(BenchChild::part({"owner", socket("two"), "sgd", std::to_string(kWireRows)}));
     for (int i = 0; i < 2; ++i)
       two.clients_.push_back(BenchChild::part({"client", two.address(), "sgd", std::to_string(kWireRows)}));
     two.clients_[0].ask("set");
-    two.set(policy);
+    std::vector<std::function<void()>> settings;
+    for (const Policy policy : kPolicies) settings.push_back([&two, policy] { two.set(policy); });
+    two.choose(settings, seconds);
     return two;
   }
-  // Of the bare program, with the settings with which they pull most.
   static TwoClients of_bare(const std::string& kind, double seconds) {
     TwoClients two(bare_server(kind, socket("two-bare")));
     for (int i = 0; i < 2; ++i) two.clients_.push_back(bare_client(kind, two.server_));
-    struct Choice {
-      Policy policy;
-      int buffer;
-      std::vector<double> capacities;
-    };
-    std::vector<Choice> choices;
+    std::vector<std::function<void()>> settings;
     for (const Policy policy : kPolicies)
-      for (const int buffer : kSocketBuffers) choices.push_back({policy, buffer, {}});
-    for (size_t turn = 0; turn < 3; ++turn)
-      for (const size_t i : order_of_turn(choices.size(), turn)) {
-        two.connect(choices[i].policy, {choices[i].buffer});
-        choices[i].capacities.push_back(two.capacity(seconds));
-      }
-    const Choice& best = *std::max_element(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
-      return median(a.capacities) < median(b.capacities);
-    });
-    two.connect(best.policy, {best.buffer});
+      for (const int buffer : kSocketBuffers)
+        settings.push_back([&two, policy, buffer] { two.connect(policy, {buffer}); });
+    two.choose(settings, seconds);
     return two;
   }
   const std::string& address() const { return server_.ready(); }
@@ -90,6 +81,18 @@ class TwoClients {
     set(policy);  // the server's threads for new connections inherit it
     server_.ask(words_of(settings));
     for (BenchChild& client : clients_) client.ask("connect " + words_of(settings));
+  }
+  void choose(const std::vector<std::function<void()>>& settings, double seconds) {
+    constexpr size_t kTries = 3;
+    std::vector<std::vector<double>> capacities(settings.size());
+    for (size_t turn = 0; turn < kTries; ++turn)
+      for (const size_t i : order_of_turn(settings.size(), turn)) {
+        settings[i]();
+        capacities[i].push_back(capacity(seconds));
+      }
+    const auto best = std::max_element(capacities.begin(), capacities.end(),
+                                       [](const auto& a, const auto& b) { return median(a) < median(b); });
+    settings[static_cast<size_t>(best - capacities.begin())]();
   }
   double rate(size_t trips) {
     for (BenchChild& client : clients_) client.tell(fmt::format("pull {}", trips));
@@ -158,10 +161,10 @@ struct Side {
 
 }  // namespace
 
-WireLatency measure_wire_latency(Policy policy, double seconds, size_t rounds) {
-  constexpr double kTry = 0.5;  // seconds
-  Side ours{"embers", TwoClients::of_owner(policy)},
-      bare{"blocking", TwoClients::of_bare("blocking", std::min(seconds, kTry))};
+WireLatency measure_wire_latency(double seconds, size_t rounds) {
+  const double of_try = std::min(seconds, 0.5);
+  Side ours{"embers", TwoClients::of_owner(of_try)},
+      bare{"blocking", TwoClients::of_bare("blocking", of_try)};
   Latencies control;
   AtShare same;  // ours, at the rate of kCounted of the bare program
   for (size_t round = 0; round < rounds; ++round)

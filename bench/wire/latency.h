@@ -16,6 +16,6 @@ struct WireLatency {
   nlohmann::json control;  // round trips of orders
   Estimate p99_ms;         // at 80 %
 };
-WireLatency measure_wire_latency(Policy policy, double seconds, size_t rounds);
+WireLatency measure_wire_latency(double seconds, size_t rounds);
 
 }  // namespace embers

@@ -139,7 +139,6 @@ struct OnSocket {
   Json report;
   Estimate vs_bare, limit_vs_bare, vs_limit;
   Estimate shared_vs_bare;  // Unix sockets only
-  Policy policy;            // of shared, or ours
 };
 
 // Every side's figures over one kind of socket.
@@ -162,8 +161,7 @@ OnSocket measure(const std::string& socket, const Length& length) {
                   contest.speed("ours", best_bare),
                   contest.speed(best_limit, best_bare),
                   contest.speed("ours", best_limit),
-                  {},
-                  Policy::kOther};
+                  {}};
   for (const auto& side : sides) {
     const double rate = 1 / contest.seconds(side->name).value;
     const double mib = kBenchKeys * kBenchDim * sizeof(float) * rate / (1 << 20);
@@ -174,8 +172,6 @@ OnSocket measure(const std::string& socket, const Length& length) {
                contest.configuration(side->name));
   }
   result.report["limit_vs_asio"] = result.limit_vs_bare.value;
-  const std::string usual = socket == "unix" ? "shared" : "ours";
-  if (contest.configuration(usual) == name(Policy::kBatch)) result.policy = Policy::kBatch;
   if (socket == "unix") {
     result.shared_vs_bare = contest.speed("shared", best_bare);
     result.report["shared_vs_asio"] = result.shared_vs_bare.value;
@@ -195,7 +191,7 @@ int bench_wire(const BenchOptions& options) {
   fmt::print("                trips/s    GiB/s   CPU ms a trip, of both processes\n");
   const OnSocket on_unix = measure("unix", length), on_tcp = measure("tcp", length);
   report["grid"] = {on_unix.report, on_tcp.report};
-  const WireLatency latency = measure_wire_latency(on_unix.policy, length.seconds, length.latency_rounds);
+  const WireLatency latency = measure_wire_latency(length.seconds, length.latency_rounds);
   report["latency"] = latency.report;
   report["control_under_load"] = latency.control;
   report["limits"] = {limit("wire.unix", on_unix.vs_limit), limit("wire.tcp", on_tcp.vs_limit)};

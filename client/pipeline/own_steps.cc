@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "client/pipeline/pull.h"
@@ -17,31 +18,40 @@ bool OwnSteps::are_carried(const job::Job& job, const TableSpec& dense) {
   return !rule->remembers_all() && rule->clipping().value == 0 && !rule->clipping().needs_norms();
 }
 
-void OwnSteps::add_to(Work& work, const std::vector<bool>& holders) const {
+bool OwnSteps::is_lacking(const Step& step, const Work& work, size_t owner) {
+  if (owner >= work.dense_versions.size() || !work.dense_versions[owner]) return false;
+  const auto made = step.answers->made(owner);
+  return made ? *work.dense_versions[owner] < *made : work.pulled < step.taken;
+}
+
+void OwnSteps::add_to(Work& work, std::span<const size_t> owners) const {
   const std::span<float> dense = work.rows.dense.span();
-  const auto lacks = [&](const Step& step) {
-    if (step.change.size() != dense.size()) return false;
-    for (size_t owner = 0; owner < holders.size() && owner < work.versions.size(); ++owner)
-      if (holders[owner] && work.versions[owner] && step.answers->lacks(owner, *work.versions[owner]))
-        return true;
-    return false;
-  };
-  for (const Step& step : steps_)
-    if (lacks(step))
-      std::transform(dense.begin(), dense.end(), step.change.begin(), dense.begin(), std::plus<>());
+  if (dense.size() != owners.size() * kDenseChunk) return;
+  for (const Step& step : steps_) {
+    if (step.change.size() != dense.size()) continue;
+    std::map<size_t, bool> lacking;  // by owner
+    for (size_t chunk = 0; chunk < owners.size(); ++chunk) {
+      const auto [at, is_new] = lacking.try_emplace(owners[chunk]);
+      if (is_new) at->second = is_lacking(step, work, owners[chunk]);
+      if (!at->second) continue;
+      const auto part = dense.subspan(chunk * kDenseChunk, kDenseChunk);
+      std::transform(part.begin(), part.end(), &step.change[chunk * kDenseChunk], part.begin(),
+                     std::plus<>());
+    }
+  }
 }
 
 void OwnSteps::keep(Work& work, std::vector<float> change) {
   work.answers = std::make_shared<PushAnswers>();
-  steps_.push_back({work.answers, std::move(change)});
+  steps_.push_back({work.answers, Clock::now(), std::move(change)});
   if (steps_.size() > most_) steps_.pop_front();
 }
 
-std::vector<bool> dense_holders(const ModelSpec& model, const OwnerMap& map, size_t owners) {
-  std::vector<bool> holders(owners);
+std::vector<size_t> dense_owners(const ModelSpec& model, const OwnerMap& map) {
+  std::vector<size_t> owners;
   const Keys keys = DenseKeys(model).dense;
-  for (size_t i = 0; i < keys.size(); ++i) holders[owner_of(map, hash_key(keys, i))] = true;
-  return holders;
+  for (size_t i = 0; i < keys.size(); ++i) owners.push_back(owner_of(map, hash_key(keys, i)));
+  return owners;
 }
 
 }  // namespace embers

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <span>
@@ -22,23 +23,28 @@ class OwnSteps {
 
   // `most`: how many steps a pull may lack (training.prefetch).
   explicit OwnSteps(size_t most) : most_(most) {}
-  // Adds to what the work has pulled the steps that it lacks. `holders`: by owner, whether it holds dense
-  // parameters. A step that some of them have and others have not counts as lacking.
-  void add_to(Work& work, const std::vector<bool>& holders) const;
+  // Adds to what the work has pulled the steps that it lacks. `owners`: of each chunk of dense parameters. A
+  // chunk lacks a step if its version is older than what the step's push has made of its owner; and if the
+  // owner has not answered that push, if the chunk was there before the step was taken. In between nobody
+  // knows here, and the step is left out, as it is of chunks that were read straight from servers.
+  void add_to(Work& work, std::span<const size_t> owners) const;
   // Before the work is handed on to be pushed: by how much its gradients change the dense parameters.
   void keep(Work& work, std::vector<float> change);
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Step {
     std::shared_ptr<const PushAnswers> answers;
+    Clock::time_point taken;
     std::vector<float> change;
   };
+  static bool is_lacking(const Step& step, const Work& work, size_t owner);
 
   const size_t most_;
   std::deque<Step> steps_;  // the latest ones
 };
 
-// By owner: whether it holds dense parameters.
-std::vector<bool> dense_holders(const ModelSpec& model, const OwnerMap& map, size_t owners);
+// The owner of each chunk of dense parameters.
+std::vector<size_t> dense_owners(const ModelSpec& model, const OwnerMap& map);
 
 }  // namespace embers

@@ -145,6 +145,7 @@ struct PullerState {
     auto pulling = std::make_shared<Pulling>();
     pulling->work = work;
     work->versions.assign(owners->handles.size(), std::nullopt);
+    work->dense_versions = work->versions;
     if (work->refused) {  // given back before it was begun
       pulling->open = 0;
       order.push_back(pulling);
@@ -201,12 +202,20 @@ struct PullerState {
                   const uint64_t version = reply.get().getVersion();
                   if (pulling->caches) pulling->caches->keep(pulling->plan, owner, version);
                   pulling->work->read_of(owner, version);
+                  if (has_dense(pulling->plan, owner)) pulling->work->dense_versions[owner] = version;
                   arrived(*pulling);
                 });
               },
               [=, this](caf::error& e) { owner_failed(*pulling, owner, from_caf(e)); });
     }
     arrived(*pulling);
+  }
+
+  // Whether the owner is asked for dense parameters.
+  bool has_dense(const PullPlan& plan, size_t owner) const {
+    const auto& parts = plan.routed[owner];
+    return std::any_of(parts.begin(), parts.end(),
+                       [&](const RoutedTable& part) { return model.tables[part.table].name == kDenseTable; });
   }
 
   void owner_failed(Pulling& pulling, size_t owner, const Error& why) {
@@ -235,6 +244,7 @@ struct PullerState {
     for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front()) {
       Work& work = *order.front()->work;
       work.times[StageTimes::kPull] = work.since_pull.lap();
+      work.pulled = std::chrono::steady_clock::now();
       self->send(next, order.front()->work);
     }
   }

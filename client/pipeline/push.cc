@@ -78,10 +78,12 @@ Message<wire::DoneRequest> done_request(const Work& work) {
   });
 }
 
-// Of the owner, by this work's push. Where it was applied before and this is asked again, a later one.
-uint64_t version_made(const Work& work, size_t owner, wire::PushReply::Reader reply) {
-  if (reply.getOutcome() != wire::PushReply::Outcome::APPLIED) return reply.getVersion();
-  return work.versions[owner].value_or(0) + reply.getStaleness() + 1;
+void note_answer(const Work& work, size_t owner, wire::PushReply::Reader reply) {
+  if (!work.answers) return;
+  if (reply.getOutcome() == wire::PushReply::Outcome::APPLIED)
+    work.answers->applied(owner, work.versions[owner].value_or(0) + reply.getStaleness() + 1);
+  else
+    work.answers->lost(owner);  // applied before; the reply does not say as which version
 }
 
 using Self = StageActor::stateful_pointer<PusherState>;
@@ -167,13 +169,12 @@ StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners>
             self->request(owners->handles[owner].optimizer, caf::infinite, requests[owner])
                 .then(
                     [=](const Message<wire::PushReply>& reply) {
-                      if (work->answers)
-                        work->answers->applied(owner, version_made(*work, owner, reply.get()));
+                      note_answer(*work, owner, reply.get());
                       acknowledged();
                     },
                     [=](caf::error& e) {
                       const Error why = from_caf(e);
-                      if (work->answers) work->answers->lost();
+                      if (work->answers) work->answers->lost(owner);
                       if (!is_given_back(*owners, *work, why) && !std::exchange(pushing->failed, true))
                         self->send(session, owner_failure(owner, why));
                       acknowledged();

@@ -48,24 +48,20 @@ class PushAnswers {
   // The push has made this version of the owner.
   void applied(size_t owner, uint64_t version) {
     const MutexLock lock(mutex_);
-    applied_[owner] = version;
+    made_[owner] = version;
   }
-  void lost() {
+  // Nobody knows which one, or none.
+  void lost(size_t owner) { applied(owner, 0); }
+  // The version that it has made of the owner, if that has answered; 0 if it is lost.
+  std::optional<uint64_t> made(size_t owner) const {
     const MutexLock lock(mutex_);
-    is_lost_ = true;
-  }
-  // Whether rows of the owner at this version lack it. Those that were there before its answer do: an owner
-  // answers a push as soon as it is applied, and before it makes the answer to a pull.
-  bool lacks(size_t owner, uint64_t version) const {
-    const MutexLock lock(mutex_);
-    const auto at = applied_.find(owner);
-    return !is_lost_ && (at == applied_.end() || version < at->second);
+    const auto at = made_.find(owner);
+    return at == made_.end() ? std::nullopt : std::optional(at->second);
   }
 
  private:
   mutable Mutex mutex_;
-  bool is_lost_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<size_t, uint64_t> applied_ ABSL_GUARDED_BY(mutex_);  // by owner
+  std::map<size_t, uint64_t> made_ ABSL_GUARDED_BY(mutex_);  // by owner
 };
 
 // One minibatch on its way through a session: lease -> read -> pull -> train -> push -> done. The session
@@ -94,7 +90,10 @@ struct Work {
   // For each owner: the rows that were read from it, or taken from a cache, are of this version or later;
   // none if nothing was read.
   std::vector<std::optional<uint64_t>> versions;
-  uint64_t direct_rows = 0, owner_rows = 0;  // read straight from servers, and from owners
+  // For each owner: the version of the dense parameters in its answer; none if they were not asked of it.
+  std::vector<std::optional<uint64_t>> dense_versions;
+  std::chrono::steady_clock::time_point pulled;  // all of it was there by then
+  uint64_t direct_rows = 0, owner_rows = 0;      // read straight from servers, and from owners
   uint64_t cache_hits = 0;
   // train
   std::vector<TableGradients> gradients;

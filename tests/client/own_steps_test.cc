@@ -8,6 +8,7 @@ namespace embers {
 namespace {
 
 using testing_support::table;
+using Versions = std::vector<std::optional<uint64_t>>;
 
 TableSpec dense(UpdateRuleSpec rule) {
   TableSpec spec = table(kDenseTable, kDenseChunk, KeyKind::kBytes);
@@ -15,61 +16,93 @@ TableSpec dense(UpdateRuleSpec rule) {
   return spec;
 }
 
-// The first dense parameter, zero when it was pulled from two owners at these versions.
-float with_steps(const OwnSteps& steps, uint64_t first, uint64_t second,
-                 const std::vector<bool>& holders = {true, true}) {
-  Work work;
-  work.versions = {first, second};
-  work.rows.dense = FloatBuffer(2);
-  std::fill(work.rows.dense.span().begin(), work.rows.dense.span().end(), 0.0f);
-  steps.add_to(work, holders);
-  return work.rows.dense.span()[0];
+// A chunk of each owner, number 0 first.
+const std::vector<size_t> kOwners{0, 1};
+
+// A minibatch whose dense parameters, zeros, came in answers of these versions. Its rows may be older.
+std::unique_ptr<Work> pulled(const Versions& versions) {
+  auto work = std::make_unique<Work>();
+  work->versions = {0, 0};
+  work->dense_versions = versions;
+  work->rows.dense = FloatBuffer(2 * kDenseChunk);
+  std::fill(work->rows.dense.span().begin(), work->rows.dense.span().end(), 0.0f);
+  work->pulled = std::chrono::steady_clock::now();
+  return work;
 }
 
-TEST(OwnSteps, AreAddedToWhatLacksThem) {
-  OwnSteps steps(8);
-  EXPECT_EQ(with_steps(steps, 1, 1), 0.0f);
+// The first parameter of each owner with the steps that it lacks.
+std::vector<float> with(const OwnSteps& steps, Work& work) {
+  steps.add_to(work, kOwners);
+  return {work.rows.dense.span()[0], work.rows.dense.span()[kDenseChunk]};
+}
+std::vector<float> with(const OwnSteps& steps, const Versions& versions) {
+  return with(steps, *pulled(versions));
+}
+
+// Takes a step that adds this to all parameters.
+std::shared_ptr<PushAnswers> take(OwnSteps& steps, float change) {
   Work work;
-  steps.keep(work, {0.5f, 0});
-  EXPECT_EQ(with_steps(steps, 9, 9), 0.5f) << "nobody has answered";
-  work.answers->applied(0, 5);
-  EXPECT_EQ(with_steps(steps, 9, 9), 0.5f) << "one has not";
-  work.answers->applied(1, 7);
-  EXPECT_EQ(with_steps(steps, 4, 6), 0.5f);
-  EXPECT_EQ(with_steps(steps, 5, 6), 0.5f) << "one lacks it";
-  EXPECT_EQ(with_steps(steps, 5, 7), 0.0f);
-  EXPECT_EQ(with_steps(steps, 5, 6, {true, false}), 0.0f) << "the other one holds no dense parameters";
+  steps.keep(work, std::vector<float>(2 * kDenseChunk, change));
+  return work.answers;
+}
+
+using Floats = std::vector<float>;
+
+TEST(OwnSteps, AreAddedToVersionsThatLackThem) {
+  OwnSteps steps(8);
+  EXPECT_EQ(with(steps, {1, 1}), (Floats{0, 0}));
+  const auto answers = take(steps, 0.5f);
+  answers->applied(0, 5);
+  answers->applied(1, 7);
+  EXPECT_EQ(with(steps, {4, 6}), (Floats{0.5f, 0.5f}));
+  EXPECT_EQ(with(steps, {5, 6}), (Floats{0, 0.5f})) << "of the second owner only";
+  EXPECT_EQ(with(steps, {5, 7}), (Floats{0, 0}));
+}
+
+TEST(OwnSteps, BeforeOwnersHaveAnsweredAreAddedToWhatWasThereBefore) {
+  OwnSteps steps(8);
+  const auto before = pulled({9, 9});
+  const auto answers = take(steps, 0.5f);
+  EXPECT_EQ(with(steps, {9, 9}), (Floats{0, 0})) << "it may have the step";
+  answers->applied(0, 9);
+  EXPECT_EQ(with(steps, *before), (Floats{0, 0.5f}));
 }
 
 TEST(OwnSteps, ThatAreLostAreNotAdded) {
   OwnSteps steps(8);
-  Work work;
-  steps.keep(work, {0.5f, 0});
-  work.answers->lost();
-  EXPECT_EQ(with_steps(steps, 0, 0), 0.0f);
+  const auto before = pulled({3, 3});
+  const auto answers = take(steps, 0.5f);
+  answers->lost(0);
+  EXPECT_EQ(with(steps, *before), (Floats{0, 0.5f}));
+}
+
+TEST(OwnSteps, AreNotAddedToWhatNoOwnerWasAskedFor) {
+  OwnSteps steps(8);
+  const auto before = pulled({std::nullopt, 3});
+  take(steps, 0.5f);
+  EXPECT_EQ(with(steps, *before), (Floats{0, 0.5f}));
 }
 
 TEST(OwnSteps, AreKeptAsLongAsAPullMayLackThem) {
   OwnSteps steps(2);
-  std::vector<Work> works(3);
-  for (Work& work : works) steps.keep(work, {1.0f, 0});
-  EXPECT_EQ(with_steps(steps, 0, 0), 2.0f);
-  EXPECT_EQ(with_steps(steps, 0, 0), 2.0f) << "any number of times";
+  const auto before = pulled({3, 3});
+  for (int i = 0; i < 3; ++i) take(steps, 1);
+  EXPECT_EQ(with(steps, *before), (Floats{2, 2}));
 }
 
 TEST(OwnSteps, AreCarriedWherePullsGoAheadAndAStepCanBeTold) {
   const job::Job job;
   const auto adam = dense({"adam", {}});
   EXPECT_TRUE(OwnSteps::are_carried(job, adam));
-  const auto without = [&](const auto& change) {
+  const auto with_job = [&](const auto& change) {
     job::Job other;
     change(other.training);
     return OwnSteps::are_carried(other, adam);
   };
-  EXPECT_FALSE(without([](auto& t) { t.prefetch = 0; }));
-  EXPECT_FALSE(without([](auto& t) { t.mode = job::Mode::kSync; }));
-  EXPECT_FALSE(without([](auto& t) { t.staleness_modulation = true; }));
-  EXPECT_TRUE(without([](auto& t) { t.mode = job::Mode::kBounded; }));
+  EXPECT_FALSE(with_job([](auto& t) { t.prefetch = 0; }));
+  EXPECT_FALSE(with_job([](auto& t) { t.mode = job::Mode::kSync; }));
+  EXPECT_FALSE(with_job([](auto& t) { t.staleness_modulation = true; }));
+  EXPECT_TRUE(with_job([](auto& t) { t.mode = job::Mode::kBounded; }));
   for (const char* const clip : {"clipvalue", "clipnorm", "global_clipnorm"})
     EXPECT_FALSE(OwnSteps::are_carried(job, dense({"adam", {{clip, 1}}}))) << clip;
   for (const char* const rule : {"sgd", "rmsprop", "adamw", "lion"})

@@ -182,14 +182,15 @@ TEST_F(LocalSteps, AnswersOutOfOrderDoNotChangeTheOrderOfMinibatches) {
   EXPECT_EQ(computed_on(3), (std::vector<double>{100, 99.5, 99}));
 }
 
-// Three minibatches are pulled before the first one is pushed. The fourth one is pulled when owners have
-// answered that its version has the first two, and before they say so of the third.
+// Three minibatches are pulled before the first one is pushed. The fourth one's version has the first two of
+// their steps.
 TEST_F(LocalSteps, WhatWasPulledAheadGetsTheStepsThatItLacks) {
   start(1, 2, [](job::Job& job) { job.training.prefetch = 2; });
   for (uint64_t m = 0; m < 3; ++m) send(m);
   EXPECT_EQ(computed_on(3), (std::vector<double>{100, 101 - 0.5, 102 - 1.0}));
   finished_->at(0)->answers->applied(0, 103);
   finished_->at(1)->answers->applied(0, 103);
+  finished_->at(2)->answers->applied(0, 104);
   send(3);
   EXPECT_EQ(computed_on(4).back(), 103 - 0.5);
 }
