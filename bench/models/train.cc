@@ -22,11 +22,10 @@
 //   train.<model>.cpu        the same for a second of all threads of all processes. Start and first epoch do
 //                            not count: embers' are measured by a job of one epoch. Evaluations do, on both
 //                            sides
-//   train.<model>.to_loss    the plain side's seconds of training to a given test loss over embers', the
-//   medians of the seeds. The first epoch counts, start and evaluations do not
-//   train.<model>.embedding  plain: lookups, their backward and SparseAdam, where that takes least; embers:
-//   all
-//                            of the worker's time but forward and backward of the dense part
+//   train.<model>.to_loss    the plain side's seconds of training to a given test loss over embers',
+//                            medians of the seeds. The first epoch counts, start and evaluations do not
+//   train.<model>.embedding  plain: lookups, their backward and SparseAdam, where that takes least;
+//                            embers: all of the worker's time but forward and backward of the dense part
 //   train.dedupe_mids        M ids a second that dedupe takes, where ids fit the cache
 #include <sys/resource.h>
 
