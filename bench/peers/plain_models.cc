@@ -13,6 +13,7 @@
 #include "model/layers/model.h"
 #include "model/layers/pair_products.h"
 #include "model/layers/random.h"
+#include "model/layers/second_order.h"
 
 namespace embers {
 namespace {
@@ -191,9 +192,8 @@ class PlainDeepFm final : public Plain {
 
  private:
   Tensor logits(const Tensor& numeric, const Tensors& fields) override {
-    const Tensor all = at::cat({fields[1], numeric.unsqueeze(2) * factors_}, 1);
-    const Tensor second = 0.5 * (all.sum(1).square() - all.square().sum(1)).sum(1, true);
-    return mlp_->forward(all.flatten(1)) + second + fields[0].sum(1) + first_->forward(numeric);
+    const SecondOrder all = second_order({fields[1]}, numeric, factors_);
+    return mlp_->forward(all.fields.flatten(1)) + all.sum + fields[0].sum(1) + first_->forward(numeric);
   }
   torch::nn::Linear first_{nullptr};
   Tensor factors_;
@@ -212,8 +212,7 @@ class PlainDlrm final : public Plain {
  private:
   Tensor logits(const Tensor& numeric, const Tensors& fields) override {
     const Tensor bottom = bottom_->forward(numeric).relu();
-    const Tensor all = at::cat({bottom.unsqueeze(1), fields[0]}, 1);
-    return top_->forward(at::cat({bottom, pair_products(all)}, 1));
+    return top_->forward(pair_products({bottom, fields[0]}, bottom));
   }
   PlainMlp bottom_{nullptr}, top_{nullptr};
 };

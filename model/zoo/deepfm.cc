@@ -8,6 +8,7 @@
 // of model.dim, combiner mean, shared by the second-order term and the deep part. A numeric feature x has a
 // first-order weight and a factor vector v among the dense parameters; its field is x v.
 #include "model/layers/layers.h"
+#include "model/layers/second_order.h"
 #include "model/zoo/zoo.h"
 
 namespace embers {
@@ -39,29 +40,13 @@ class DeepFm final : public Model {
   }
 
   torch::Tensor forward(const Batch& batch) override {
-    const torch::Tensor fields = all_fields(batch);
-    torch::Tensor logit = mlp_->forward(fields.flatten(1), batch) + second_order(fields) + first_->sum(batch);
+    const SecondOrder factors = second_order(factors_->forward(batch), batch.numeric(), numeric_factors_);
+    torch::Tensor logit = mlp_->forward(factors.fields.flatten(1), batch) + factors.sum + first_->sum(batch);
     if (numeric_first_) logit = logit + numeric_first_->forward(batch.numeric());
     return logit.squeeze(1);
   }
 
  private:
-  // [N, fields, dim]
-  torch::Tensor all_fields(const Batch& batch) {
-    std::vector<torch::Tensor> parts = factors_->forward(batch);
-    for (torch::Tensor& part : parts) part = part.unsqueeze(1);
-    if (numeric_factors_.defined()) parts.push_back(batch.numeric().unsqueeze(2) * numeric_factors_);
-    return at::cat(parts, 1);
-  }
-
-  // Sum over pairs of the fields' inner products [N, 1], as half the difference of the square of the sum and
-  // the sum of squares.
-  static torch::Tensor second_order(const torch::Tensor& fields) {
-    const torch::Tensor square_of_sum = fields.sum(1).square();
-    const torch::Tensor sum_of_squares = fields.square().sum(1);
-    return 0.5 * (square_of_sum - sum_of_squares).sum(1, true);
-  }
-
   Fields first_{nullptr}, factors_{nullptr};
   torch::nn::Linear numeric_first_{nullptr};
   torch::Tensor numeric_factors_;

@@ -45,8 +45,7 @@ class Dlrm final : public Model {
                                          : constant_.expand({batch.examples(), dim_});
     std::vector<torch::Tensor> fields = embeddings_->forward(batch);
     fields.insert(fields.begin(), bottom);
-    const torch::Tensor pairs = pair_products(at::stack(fields, 1));
-    return top_->forward(at::cat({bottom, pairs}, 1), batch).squeeze(1);
+    return top_->forward(pair_products(fields, bottom), batch).squeeze(1);
   }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/model/toy.h"
+
 namespace embers {
 namespace {
 
@@ -15,7 +17,7 @@ TEST(PairProducts, AreThoseOfLibtorchAndSoAreTheirGradients) {
     const torch::Tensor pairs = at::tril_indices(fields, fields, -1);
     const torch::Tensor expected =
         at::bmm(theirs, theirs.transpose(1, 2)).index({torch::indexing::Slice(), pairs[0], pairs[1]});
-    const torch::Tensor got = pair_products(ours);
+    const torch::Tensor got = pair_products({ours});
     ASSERT_EQ(got.sizes(), expected.sizes());
     EXPECT_TRUE(at::allclose(got, expected, 1e-4, 1e-5));
     const torch::Tensor weights = torch::randn(got.sizes());
@@ -23,6 +25,32 @@ TEST(PairProducts, AreThoseOfLibtorchAndSoAreTheirGradients) {
     (expected * weights).sum().backward();
     EXPECT_TRUE(at::allclose(ours.grad(), theirs.grad(), 1e-4, 1e-4));
   }
+}
+
+TEST(PairProducts, ReadPartsWhereTheyAreAndStandBesideOthers) {
+  torch::manual_seed(4);
+  const auto leaf = [](at::IntArrayRef shape) { return torch::randn(shape).set_requires_grad(true); };
+  const torch::Tensor one = leaf({70, 5}), several = leaf({70, 3, 5}), beside = leaf({70, 2});
+  const torch::Tensor apart = pair_products({one, several, one}, beside);
+  const torch::Tensor together =
+      at::cat({beside, pair_products({at::cat({one.unsqueeze(1), several, one.unsqueeze(1)}, 1)})}, 1);
+  EXPECT_TRUE(at::equal(apart, together));
+  const torch::Tensor weights = torch::randn(apart.sizes());
+  std::vector<torch::Tensor> gradients;
+  for (const torch::Tensor& out : {apart, together}) {
+    (out * weights).sum().backward();
+    for (const torch::Tensor& x : {one, several, beside})
+      gradients.push_back(std::exchange(x.mutable_grad(), {}));
+  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(at::allclose(gradients[i], gradients[i + 3], 1e-5, 1e-5)) << i;
+  EXPECT_TRUE(at::equal(pair_products({one, several}, torch::zeros({70, 0})), pair_products({one, several})));
+}
+
+TEST(PairProducts, RefuseWhatDoesNotFit) {
+  const torch::Tensor fields = torch::zeros({2, 3, 4});
+  toy::expect_invalid({"at least one"}, [&] { pair_products({}); });
+  toy::expect_invalid({"3 examples", "2 and 4"}, [&] { pair_products({fields, torch::zeros({3, 4})}); });
+  toy::expect_invalid({"beside"}, [&] { pair_products({fields}, torch::zeros({3, 4})); });
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ template <class Float>
 struct FieldRows {
   Float* first = nullptr;
   int64_t stride = 0;
+  Float* at(int64_t example) const { return first + example * stride; }
 };
 using FieldsIn = std::span<const FieldRows<const float>>;
 using FieldsOut = std::span<const FieldRows<float>>;
