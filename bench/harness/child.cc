@@ -31,7 +31,9 @@ struct Pipe {
   File read, write;
 };
 
-constexpr char kReady[] = "ready ";
+constexpr char kReady[] = "ready ", kLibrary[] = "libmimalloc.so.2";
+
+bool has_mimalloc() { return ::dlopen(kLibrary, RTLD_LAZY) != nullptr; }
 
 }  // namespace
 
@@ -70,9 +72,12 @@ BenchChild BenchChild::part_with_mimalloc(std::vector<std::string> words) {
   return BenchChild(all);
 }
 
+BenchChild BenchChild::part_of_embers(std::vector<std::string> words) {
+  return has_mimalloc() ? part_with_mimalloc(std::move(words)) : part(std::move(words));
+}
+
 std::vector<std::string> mimalloc_environment() {
-  constexpr char kLibrary[] = "libmimalloc.so.2";
-  if (::dlopen(kLibrary, RTLD_LAZY) == nullptr) fail(ErrorCode::kInvalid, "there is no {}", kLibrary);
+  if (!has_mimalloc()) fail(ErrorCode::kInvalid, "there is no {}", kLibrary);
   return {fmt::format("LD_PRELOAD={}", kLibrary), "MIMALLOC_LARGE_OS_PAGES=1"};
 }
 

@@ -19,6 +19,8 @@ class BenchChild {
   static BenchChild part(std::vector<std::string> words);
   // The same under mimalloc with huge pages. kInvalid if it is not installed.
   static BenchChild part_with_mimalloc(std::vector<std::string> words);
+  // A part of embers' side: under mimalloc, if it is installed, as embers' programs are.
+  static BenchChild part_of_embers(std::vector<std::string> words);
   ~BenchChild();
   BenchChild(BenchChild&& other) noexcept;
 

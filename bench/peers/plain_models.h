@@ -9,8 +9,8 @@ namespace embers {
 
 // wide_deep, deepfm and dlrm of the zoo as one would write them with libtorch alone, in one process, for
 // `embers bench train`: tables in one of two ways (plain_tables.h), torch::optim::Adam on the rest. The dense
-// part is that of the zoo, with its pair_products. Layer sizes, learning rate, betas and epsilon are the
-// job's; first values are those of the zoo's model, of rows drawn from the same distribution.
+// part is that of the zoo, with its pair_products and second_order. Layer sizes, learning rate, betas and
+// epsilon are the job's; first values are those of the zoo's model, of rows drawn from the same distribution.
 class PlainModel {
  public:
   struct Options {

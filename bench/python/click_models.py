@@ -141,10 +141,9 @@ class DeepFm(torch.nn.Module):
     def forward(self, batch):
         ids, numbers, _ = batch
         rows = self.factors(ids).view(len(numbers), COLUMNS, self.dim)
-        fields = torch.cat([rows, numbers.unsqueeze(2) * self.number_factors], 1)
-        second = 0.5 * (fields.sum(1).square() - fields.square().sum(1)).sum(1)
+        fields, second = et.second_order(rows, numbers, self.number_factors)
         first = self.first(ids).sum(1) + self.number_weights(numbers).squeeze(1)
-        return self.deep(fields.flatten(1)).squeeze(1) + first + second
+        return (self.deep(fields.flatten(1)) + second).squeeze(1) + first
 
 
 MODELS = {"dlrm": Dlrm, "deepfm": DeepFm}

@@ -143,11 +143,11 @@ Side ours(const std::string& name, const Item& work, bool alone) {
   const std::string rows = std::to_string(work.rows);
   std::string address = "local";
   if (!alone) {
-    side.processes.push_back(
-        BenchChild::part({"owner", fmt::format("unix:@embers-bench-{}", ::getpid()), "adam", rows}));
+    side.processes.push_back(BenchChild::part_of_embers(
+        {"owner", fmt::format("unix:@embers-bench-{}", ::getpid()), "adam", rows}));
     address = side.client().ready();
   }
-  side.processes.push_back(BenchChild::part({"client", address, "adam", rows}));
+  side.processes.push_back(BenchChild::part_of_embers({"client", address, "adam", rows}));
   side.rows.push_back(numbers_in(side.client().ask(fmt::format("check-rows {}", work.rows))));
   side.ways.push_back(numbers_in(side.client().ask(fmt::format("lap {} 3", work.lap()))));
   const auto minibatches = [](double seconds) {

@@ -30,9 +30,10 @@ class TwoClients {
  public:
   // Both with the settings with which they pull most, of three tries of so many seconds each.
   static TwoClients of_owner(double seconds) {
-    TwoClients two(BenchChild::part({"owner", socket("two"), "sgd", std::to_string(kWireRows)}));
+    TwoClients two(BenchChild::part_of_embers({"owner", socket("two"), "sgd", std::to_string(kWireRows)}));
     for (int i = 0; i < 2; ++i)
-      two.clients_.push_back(BenchChild::part({"client", two.address(), "sgd", std::to_string(kWireRows)}));
+      two.clients_.push_back(
+          BenchChild::part_of_embers({"client", two.address(), "sgd", std::to_string(kWireRows)}));
     two.clients_[0].ask("set");
     std::vector<std::function<void()>> settings;
     for (const Policy policy : kPolicies) settings.push_back([&two, policy] { two.set(policy); });

@@ -76,9 +76,9 @@ struct Side {
 
 std::unique_ptr<Side> ours(const std::string& name, const std::string& socket) {
   const std::string rows = std::to_string(kWireRows);
-  BenchChild server = BenchChild::part({"owner", address(socket, name), "sgd", rows});
-  BenchChild client =
-      BenchChild::part({"client", server.ready(), "sgd", rows, name == "ours" ? "sockets" : "shared"});
+  BenchChild server = BenchChild::part_of_embers({"owner", address(socket, name), "sgd", rows});
+  BenchChild client = BenchChild::part_of_embers(
+      {"client", server.ready(), "sgd", rows, name == "ours" ? "sockets" : "shared"});
   client.ask("set");
   return std::make_unique<Side>(Side{name, std::move(server), std::move(client)});
 }

@@ -8,6 +8,8 @@
 
 namespace embers {
 
+constexpr int64_t kExamplesPerThread = 64;  // at least, to be worth one
+
 // Fields of examples for the kernels, read where they are: each part is one field, [N, D], or several,
 // [N, any, D].
 class FieldParts {

@@ -45,8 +45,8 @@ std::vector<torch::Tensor> FieldsImpl::forward(const Batch& batch) {
   return fields;
 }
 
-// In two operators, where one for each field would take longer to start than to add. Side by side, as columns,
-// fields would be copied float by float.
+// In two operators, where one for each field would take longer to start than to add. Side by side, as
+// columns, fields would be copied float by float.
 torch::Tensor FieldsImpl::sum(const Batch& batch) {
   if (features_.empty()) return torch::zeros({batch.examples(), 1});
   return at::stack(forward(batch)).sum(0);

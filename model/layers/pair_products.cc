@@ -12,8 +12,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kGrain = 64;  // examples that are worth a thread
-
 struct PairProducts : torch::autograd::Function<PairProducts> {
   // inputs: the parts, then what stands beside the products, if it has columns.
   static torch::Tensor forward(AutogradContext* context, int64_t before, at::TensorList inputs) {
@@ -27,7 +25,7 @@ struct PairProducts : torch::autograd::Function<PairProducts> {
     if (before > 0) out.narrow(1, 0, before).copy_(inputs.back());
     const auto from = x.rows();
     float* const to = out.data_ptr<float>();
-    at::parallel_for(0, x.examples(), kGrain,
+    at::parallel_for(0, x.examples(), kExamplesPerThread,
                      [&](int64_t begin, int64_t end) { embers::pair_products(s, begin, end, from, to); });
     return out;
   }
@@ -44,7 +42,7 @@ struct PairProducts : torch::autograd::Function<PairProducts> {
     for (int64_t f = 0; f < s.fields; ++f)
       to.push_back({out.data_ptr<float>() + f * s.dim, s.fields * s.dim});
     const float* const products = gradient.data_ptr<float>();
-    at::parallel_for(0, x.examples(), kGrain, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, x.examples(), kExamplesPerThread, [&](int64_t begin, int64_t end) {
       pair_products_gradient(s, begin, end, products, from, to);
     });
     variable_list result(1);  // the number of columns before has none
@@ -59,7 +57,8 @@ struct PairProducts : torch::autograd::Function<PairProducts> {
 torch::Tensor pair_products(const std::vector<torch::Tensor>& parts, const torch::Tensor& beside) {
   std::vector<torch::Tensor> inputs = parts;
   if (beside.defined()) {
-    if (parts.empty() || beside.dim() != 2 || beside.size(0) != parts.front().size(0))
+    if (parts.empty() || parts.front().dim() == 0 || beside.dim() != 2 ||
+        beside.size(0) != parts.front().size(0))
       fail(ErrorCode::kInvalid, "what stands beside products of pairs must be [N, K], for as many examples");
     if (beside.size(1) > 0) inputs.push_back(beside);
   }

@@ -12,5 +12,9 @@ namespace embers {
 // In one pass over the fields, where libtorch would multiply each example's matrix by its transpose and pick
 // half of the result. Spread over libtorch's threads by examples; results do not depend on their number.
 torch::Tensor pair_products(const std::vector<torch::Tensor>& parts, const torch::Tensor& beside = {});
+// Of fields in one tensor.
+inline torch::Tensor pair_products(const torch::Tensor& fields) {
+  return pair_products(std::vector<torch::Tensor>{fields});
+}
 
 }  // namespace embers

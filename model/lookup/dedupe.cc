@@ -186,21 +186,29 @@ void check_kind(const Ids& ids, KeyKind kind, size_t feature) {
          name(ids.keys.kind()), name(kind));
 }
 
+// Whether two sources look up the same of a feature's ids.
+bool same_ids(const LookupPlan::Source& a, const LookupPlan::Source& b, const data::Minibatch& minibatch) {
+  if (a.feature != b.feature) return false;
+  IdRules rules = a.rules;
+  if (minibatch.ids[a.feature].weights.empty()) rules.prune_weights = b.rules.prune_weights;
+  return rules == b.rules;
+}
+
 // Whether sources from `a` on, all of a's table, are looked up as those from `b` on, all of b's.
-bool same_ids(const LookupPlan& plan, size_t a, size_t b) {
+bool same_ids(const LookupPlan& plan, size_t a, size_t b, const data::Minibatch& minibatch) {
   const auto& s = plan.sources;
   const TableId table_a = s[a].table, table_b = s[b].table;
   for (; a < s.size() && s[a].table == table_a; ++a, ++b)
-    if (b == s.size() || s[b].table != table_b || s[a].feature != s[b].feature || s[a].rules != s[b].rules)
-      return false;
+    if (b == s.size() || s[b].table != table_b || !same_ids(s[a], s[b], minibatch)) return false;
   return b == s.size() || s[b].table != table_b;
 }
 
 // Tables of a model, such as a wide and a deep one, are often looked up by the same features. Gives the
 // sources from `i` on what those of such an earlier table have; false when there is none.
-bool copy_of_earlier(const LookupPlan& plan, size_t i, Lookups& lookups) {
+bool copy_of_earlier(const LookupPlan& plan, size_t i, const data::Minibatch& minibatch, Lookups& lookups) {
   for (size_t e = 0; e < i; ++e) {
-    if ((e > 0 && plan.sources[e - 1].table == plan.sources[e].table) || !same_ids(plan, i, e)) continue;
+    if ((e > 0 && plan.sources[e - 1].table == plan.sources[e].table) || !same_ids(plan, i, e, minibatch))
+      continue;
     const TableId table = plan.sources[i].table;
     const auto has = std::find_if(lookups.tables.begin(), lookups.tables.end(),
                                   [&](const Lookups::Table& t) { return t.table == plan.sources[e].table; });
@@ -228,7 +236,7 @@ Lookups dedupe(const LookupPlan& plan, const data::Minibatch& minibatch) {
     const TableId table = plan.sources[i].table;
     for (size_t s = i; s < plan.sources.size() && plan.sources[s].table == table; ++s)
       check_kind(minibatch.ids.at(plan.sources[s].feature), plan.kinds[table], plan.sources[s].feature);
-    if (copy_of_earlier(plan, i, lookups)) {
+    if (copy_of_earlier(plan, i, minibatch, lookups)) {
       while (i < plan.sources.size() && plan.sources[i].table == table) ++i;
       continue;
     }

@@ -60,6 +60,15 @@ def pair_products(fields: Sequence[Floats], out: Floats, threads: int = 1) -> No
 def pair_products_gradient(fields: Sequence[Floats], gradient: Floats, out: Sequence[Floats], threads: int = 1) -> None:
     """Gradient of the products, in the last columns of `gradient` -> out, parts in the shapes of those of fields."""
 
+def second_order(fields: Sequence[Floats], numbers: Floats, factors: Floats, out: Floats, sums: Floats, second: Floats,
+                 threads: int = 1) -> None:
+    """Parts of the fields, (n, fields of the part, dim) each; numbers (n, k) and factors (k, dim) -> out (n, all fields, dim),
+    those of numbers last; sums (n, dim) of them; second (n, 1), the inner products of all pairs, added up."""
+
+def second_order_gradient(of_fields: Floats, of_second: Floats, fields: Floats, sums: Floats, numbers: Floats, out: Floats,
+                          of_factors: Floats, threads: int = 1) -> None:
+    """What second_order() has written, and gradients of `out` and `second` -> out, those of all fields; of_factors, which are overwritten."""
+
 def tune_malloc() -> None:
     """Makes malloc keep large blocks, which otherwise cost page faults each time."""
 

@@ -17,7 +17,8 @@ except ImportError:
     import fake_core
 
     for name in ("unique", "unique_strings", "UniqueColumns", "permuted", "gather_columns", "add_columns", "add_rows",
-                 "pair_products", "pair_products_gradient", "tune_malloc", "TableSpec", "ParameterSpec"):
+                 "pair_products", "pair_products_gradient", "second_order", "second_order_gradient", "tune_malloc", "TableSpec",
+                 "ParameterSpec"):
         setattr(core, name, getattr(fake_core, name))
     collect_ignore = [f"test_{name}.py" for name in ("checkpoints", "ends", "host_embedding", "job_file", "keys", "launch", "numpy_level", "package", "plan", "processes", "replicas", "rules", "torch_examples", "torch_host_embedding", "torch_host_replicas", "torch_jobs")]
 

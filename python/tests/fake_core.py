@@ -99,6 +99,17 @@ def pair_products_gradient(fields, gradient, out, threads=1):
         of_part[...] = part
 
 
+def second_order(fields, numbers, factors, out, sums, second, threads=1):
+    out[...] = np.concatenate([*fields, numbers[:, :, None] * factors], 1)
+    sums[...] = out.sum(1)
+    second[:, 0] = (np.square(sums) - np.square(out).sum(1)).sum(1) / 2
+
+
+def second_order_gradient(of_fields, of_second, fields, sums, numbers, out, of_factors, threads=1):
+    out[...] = of_fields + of_second[:, :, None] * (sums[:, None] - fields)
+    of_factors[...] = (out[:, out.shape[1] - len(of_factors):] * numbers[:, :, None]).sum(0)
+
+
 class TableSpec:
     def __init__(self, name, dim, keys="int64", initializer="", optimizer="", constraint="", partition="", rows=0, dtype=""):
         self.name, self.dim, self.keys = name, dim, keys

@@ -302,6 +302,40 @@ def test_pair_products_read_parts_of_the_fields_where_they_are():
             et.pair_products(parts)
 
 
+def by_hand_second_order(parts, numbers, factors):
+    fields = torch.cat([*parts, numbers.unsqueeze(2) * factors], 1)
+    pairs = fields @ fields.transpose(1, 2)
+    return fields, torch.tril(pairs, -1).sum((1, 2)).unsqueeze(1)
+
+
+@pytest.mark.parametrize("n, dim, k", [(300, 16, 13), (7, 5, 1), (1, 9, 0), (0, 8, 2)])
+def test_second_order_is_the_sum_of_all_pairs(n, dim, k):
+    one, some = (torch.randn(*shape, requires_grad=True) for shape in ((n, dim), (n, 4, dim)))
+    numbers, factors = torch.randn(n, k), torch.randn(k, dim, requires_grad=True)
+    ours = et.second_order([one, some], numbers, factors)
+    theirs = by_hand_second_order([one.unsqueeze(1), some], numbers, factors)
+    assert torch.equal(ours[0], theirs[0])
+    torch.testing.assert_close(ours[1], theirs[1], rtol=1e-4, atol=1e-4)
+    of_fields, of_second = torch.randn_like(ours[0]), torch.randn_like(ours[1])
+    for loss in (lambda f, s: (f * of_fields).sum() + (s * of_second).sum(), lambda f, s: s.sum(),
+                 lambda f, s: (f * of_fields).sum()):
+        for a, b in zip(torch.autograd.grad(loss(*ours), (one, some, factors), retain_graph=True),
+                        torch.autograd.grad(loss(*theirs), (one, some, factors), retain_graph=True)):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_second_order_does_without_numbers_and_refuses_what_does_not_fit():
+    fields = torch.randn(3, 2, 4, dtype=torch.float64)
+    all_fields, second = et.second_order(fields)
+    assert all_fields.dtype == second.dtype == torch.float64
+    torch.testing.assert_close(second[:, 0], (fields[:, 0] * fields[:, 1]).sum(1), rtol=1e-5, atol=1e-5)
+    for arguments, message in (((fields, torch.randn(3, 2)), "together"), (([],), "at least one part"),
+                               ((fields, torch.randn(2, 2), torch.randn(2, 4)), r"\(2, 2\) and \(2, 4\), but \(3, k\)"),
+                               ((fields, torch.randn(3, 2), torch.randn(2, 5)), r"\(k, 4\)")):
+        with pytest.raises(ValueError, match=message):
+            et.second_order(*arguments)
+
+
 def test_a_model_is_copied_without_its_job():
     import copy
     import pickle

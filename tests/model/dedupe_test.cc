@@ -190,6 +190,23 @@ TEST(Dedupe, LeavesOutIdsOfNoWeightWhereTheCombinerDoes) {
   EXPECT_EQ(lookups.tables[1].unique, Keys(std::vector<std::string>{"a"}));
 }
 
+// Without weights, tables whose combiners differ look up the same.
+TEST(Dedupe, GivesTablesOfOneFeatureWhatTheirWeightsLeaveThem) {
+  const LookupPlan plan{{KeyKind::kInt64, KeyKind::kInt64}, {{0, 0, 0, {}}, {1, 1, 0, {false, true}}}};
+  data::Minibatch minibatch;
+  minibatch.ids = {ids_of(Keys(std::vector<int64_t>{4, 7, 4}))};
+  for (const bool weighed : {false, true}) {
+    if (weighed) minibatch.ids[0].weights = {0, 1, 1};
+    const Lookups lookups = dedupe(plan, minibatch);
+    ASSERT_EQ(lookups.tables.size(), 2u);
+    EXPECT_EQ(lookups.tables[0].unique, Keys(std::vector<int64_t>{4, 7}));
+    EXPECT_EQ(lookups.tables[1].unique,
+              Keys(weighed ? std::vector<int64_t>{7, 4} : std::vector<int64_t>{4, 7}));
+    EXPECT_EQ(lookups.inverses[1].position,
+              weighed ? (std::vector<int32_t>{kMasked, 0, 1}) : (std::vector<int32_t>{0, 1, 0}));
+  }
+}
+
 TEST(Dedupe, PrunesInvalidIdsWhereAsked) {
   IdRules rules;
   rules.prune_ids = true;

@@ -96,6 +96,23 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SecondOrderTest,
                                          Sizes{3, 2, 0, 0, 1}, Sizes{2, 0, 3, 1, 4}, Sizes{65, 0, 0, 5, 7},
                                          Sizes{1, 1, 1, 1, 21}, Sizes{0, 2, 1, 2, 8}));
 
+TEST(SecondOrder, AddsNothingToTheGradientOfFieldsAlone) {
+  const torch::Tensor fields = torch::full({1, 2, 3}, INFINITY).set_requires_grad(true);
+  second_order({fields}).fields.sum().backward();
+  EXPECT_TRUE(at::equal(fields.grad(), torch::ones({1, 2, 3})));
+}
+
+TEST(SecondOrder, TakesTheSameTensorTwiceAndPartsOfOthers) {
+  const torch::Tensor wide = torch::randn({6, 4, 3}).set_requires_grad(true), fixed = torch::randn({6, 3});
+  const torch::Tensor half = wide.narrow(1, 1, 2);
+  const auto gradient = [&](const SecondOrder& x) {
+    (x.sum.sum() + x.fields.square().sum()).backward();
+    return std::exchange(wide.mutable_grad(), {});
+  };
+  EXPECT_TRUE(at::allclose(gradient(second_order({half, fixed, half})),
+                           gradient(by_libtorch({half, fixed, half}, {}, {})), 1e-4, 1e-4));
+}
+
 TEST(SecondOrder, RefusesFieldsThatDoNotFit) {
   const auto zeros = [](at::IntArrayRef shape) { return torch::zeros(shape); };
   toy::expect_invalid({"at least one"}, [&] { second_order({}); });

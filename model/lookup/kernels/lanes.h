@@ -3,13 +3,14 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/floats/instruction_sets.h"
+
 // Eight floats in a register, for kernels that one file compiles for AVX2 and for any CPU from the same
 // lines: EMBERS_INLINE functions, called by one with EMBERS_FOR_AVX2 (where that is defined) and by one
 // without.
 #if defined(__x86_64__)
 #define EMBERS_FOR_AVX2 __attribute__((target("avx2,fma")))
 #endif
-#define EMBERS_INLINE inline __attribute__((always_inline))
 
 namespace embers {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 constexpr int64_t kLanes = 8;
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-// By reference: as values, they would travel differently with AVX and without.
+// By reference: passed by value, they would have another ABI with AVX than without.
 // The first `columns` of eight; the others become zeros, or stay as they are.
 EMBERS_INLINE void load(Lanes& lanes, const float* from, int64_t columns) {
   if (columns == kLanes) {

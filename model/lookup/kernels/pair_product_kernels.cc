@@ -120,8 +120,8 @@ EMBERS_INLINE void gradient_of(int64_t first, int64_t fields, int64_t column, co
       for (int64_t block = 0; block < kBlocks; ++block) sums[r][block] += weight * row[block];
     }
   }
-  const float* after = gradient + first_pair(first + kRows) + first;
-  for (int64_t k = first + kRows; k < fields; after += k++) {
+  for (int64_t k = first + kRows; k < fields; ++k) {
+    const float* const after = gradient + first_pair(k) + first;
     const Lanes* const row = lanes(k);
 #pragma GCC unroll 4
     for (int64_t r = 0; r < kRows; ++r) {

@@ -55,6 +55,7 @@ EMBERS_INLINE void backward(const FieldsShape& s, int64_t begin, int64_t end,
         const int64_t at = e * width + f * s.dim + d;
         load(field, fields + at, columns);
         gradient = factor * (sum - field);
+        if (gradients.second == nullptr) gradient = Lanes{};  // not zero times what may be infinite
         if (gradients.fields != nullptr) {
           load(field, gradients.fields + at, columns);
           gradient += field;

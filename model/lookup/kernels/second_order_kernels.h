@@ -18,12 +18,13 @@ struct NumericFields {
 // For the examples [begin, end) of x, `shape.fields` fields ->
 //   fields [examples, F + count, dim]: all fields, one after another
 //   sums [examples, dim]: of an example's fields
-//   second [examples]: inner products of all pairs of fields, added up: half of what the square of the sum
-//     has over the sum of the squares
+//   second [examples]: inner products of all pairs of fields, added up: half the amount by which the square
+//   of
+//     the sum exceeds the sum of the squares
 void second_order(const FieldsShape& shape, int64_t begin, int64_t end, FieldsIn x,
                   const NumericFields& numeric, float* fields, float* sums, float* second);
 
-// What the gradient is made of; each is of all examples.
+// What the gradient is made of; each covers all examples.
 struct SecondOrderGradients {
   const float* fields;  // as `fields` above; null: zeros
   const float* second;  // [examples], `stride` apart; null: zeros

@@ -19,11 +19,11 @@ except ImportError as e:
 
 from . import cuda
 from .collection import BagConfig, EmbeddingBagCollection, Jagged, Pooled
+from .interactions import pair_products, second_order
 from .job_model import Batch, Feature, ModelConfig
 from .keys import FeatureIds
 from .layers import Embedding, EmbeddingBag
 from .optimizer import Optimizer
-from .pair_products import pair_products
 
 __all__ = ["BagConfig", "Batch", "Embedding", "EmbeddingBag", "EmbeddingBagCollection", "Feature", "FeatureIds", "Jagged",
-           "ModelConfig", "Optimizer", "Pooled", "cuda", "pair_products"]
+           "ModelConfig", "Optimizer", "Pooled", "cuda", "pair_products", "second_order"]

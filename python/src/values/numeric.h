@@ -4,8 +4,8 @@
 
 namespace embers::python {
 
-// pair_products and pair_products_gradient: DLRM's interaction, which embers.torch makes an autograd
-// function. tune_malloc: see base/tune_malloc.h.
+// pair_products, second_order and their gradients: interactions of fields, which embers.torch makes autograd
+// functions. tune_malloc: see base/tune_malloc.h.
 void define_numeric(pybind11::module_& module);
 
 }  // namespace embers::python
