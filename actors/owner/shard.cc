@@ -196,13 +196,19 @@ class Rows {
   // still missing is an error. Without `create` unknown keys read as their initial values and stay unknown.
   void lookup(TableId id, KeysView keys, bool create, std::span<float> out) {
     found_.resize(keys.size());
-    if (store_->gather(id, keys, out, found_) == keys.size()) return;
     const TableSpec& spec = config_.tables[id];
+    const auto first_values = [&](std::span<float> to, std::span<const uint8_t> found) {
+      initializers_[id]->fill(keys, to, found);
+    };
+    if (create && !is_reserved(spec.name)) {
+      if (store_->gather_or_create(id, keys, first_values, out, found_) != keys.size())
+        fail_missing(spec, keys);
+      return;
+    }
+    if (store_->gather(id, keys, out, found_) == keys.size()) return;
     if (is_reserved(spec.name)) fail_missing(spec, keys);
-    initializers_[id]->fill(keys, out, found_);
-    if (!create) return round_unknown(spec, out);
-    store_->add_if_absent(id, keys, out, found_);
-    if (store_->gather(id, keys, out, found_) != keys.size()) fail_missing(spec, keys);
+    first_values(out, found_);
+    round_unknown(spec, out);
   }
 
   // Rounds rows that are not stored as storing them would, so that both read alike.

@@ -29,6 +29,11 @@ class MemoryStore final : public Store {
     return at(table).add_if_absent(keys, values, found);
   }
 
+  size_t gather_or_create(TableId table, KeysView keys, const FirstValues& first_values, std::span<float> out,
+                          std::span<uint8_t> found) override {
+    return at(table).gather_or_create(keys, first_values, out, found);
+  }
+
   void update_rows(TableId table, KeysView keys, std::span<const float> grads, const RowsKernel& kernel,
                    uint64_t step) override {
     at(table).update_rows(keys, grads, kernel, step);

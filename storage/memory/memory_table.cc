@@ -35,7 +35,7 @@ size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_
   size_t count = 0;
   if (format_.is_float32()) {
     count = copy_rows(places_, dim_, out.data(), found.data());
-    if (kind_ == KeyKind::kInt64 && count == keys.size()) recent_.note(keys.ints, places_);
+    if (count == keys.size()) note_places(keys);
     return count;
   }
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -82,14 +82,15 @@ EMBERS_INLINE MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, co
 }
 
 template <auto matches>
-EMBERS_INLINE void MemoryTable::add_absent(KeysView keys, std::span<const float> values,
-                                           std::span<const uint8_t> found) {
+EMBERS_INLINE void MemoryTable::add_absent_by(KeysView keys, std::span<const float> values,
+                                              std::span<const uint8_t> found, std::span<float*> places) {
   for (size_t i = 0; i < keys.size(); ++i) {
     if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
     if (!found.empty() && found[i]) continue;
     const auto [row, created] = find_or_create<matches>(hashes_[i], keys, i);
-    if (created == Created::kNo) continue;
     float* const floats = slabs_.row(row);
+    if (!places.empty()) places[i] = floats;
+    if (created == Created::kNo) continue;
     prefetch_new_row(floats);
     format_.write(floats, &values[i * dim_]);
     if (created == Created::kAgain || !zero_slots_)
@@ -99,10 +100,18 @@ EMBERS_INLINE void MemoryTable::add_absent(KeysView keys, std::span<const float>
 
 #if defined(EMBERS_AVX512)
 EMBERS_AVX512 void MemoryTable::add_absent_avx512(KeysView keys, std::span<const float> values,
-                                                  std::span<const uint8_t> found) {
-  add_absent<&RowBucket::matches_avx512>(keys, values, found);
+                                                  std::span<const uint8_t> found, std::span<float*> places) {
+  add_absent_by<&RowBucket::matches_avx512>(keys, values, found, places);
 }
 #endif
+
+void MemoryTable::add_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found,
+                             std::span<float*> places) {
+#if defined(EMBERS_AVX512)
+  if (has_avx512()) return add_absent_avx512(keys, values, found, places);
+#endif
+  add_absent_by<&RowBucket::matches>(keys, values, found, places);
+}
 
 size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
                                   std::span<const uint8_t> found) {
@@ -111,14 +120,22 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
   if (!found.empty()) check_size(name_, "found flags", found.size(), keys.size(), 1);
   const uint64_t before = rows();
   hash_all(keys);
-#if defined(EMBERS_AVX512)
-  if (has_avx512()) {
-    add_absent_avx512(keys, values, found);
-    return rows() - before;
-  }
-#endif
-  add_absent<&RowBucket::matches>(keys, values, found);
+  add_absent(keys, values, found, {});
   return rows() - before;
+}
+
+// What gather() has found is not searched for again.
+size_t MemoryTable::gather_or_create(KeysView keys, const Store::FirstValues& first_values,
+                                     std::span<float> out, std::span<uint8_t> found) {
+  if (gather(keys, out, found) == keys.size()) return keys.size();
+  first_values(out, found);
+  add_absent(keys, out, found, places_);
+  // As they are kept: rounded, or those of the key's first place among `keys`.
+  for (size_t i = 0; i < keys.size(); ++i)
+    if (!found[i]) format_.read(places_[i], &out[i * dim_]);
+  std::fill(found.begin(), found.end(), uint8_t{1});
+  note_places(keys);
+  return keys.size();
 }
 
 void MemoryTable::update_rows(KeysView keys, std::span<const float> grads, const RowsKernel& kernel,

@@ -30,6 +30,8 @@ class MemoryTable {
 
   size_t gather(KeysView keys, std::span<float> out, std::span<uint8_t> found);
   size_t add_if_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
+  size_t gather_or_create(KeysView keys, const Store::FirstValues& first_values, std::span<float> out,
+                          std::span<uint8_t> found);
   void update_rows(KeysView keys, std::span<const float> grads, const RowsKernel& kernel, uint64_t step);
   void restore(KeysView keys, std::span<const float> values);
   uint64_t scan(uint64_t cursor, size_t limit, const Store::Visitor& visit);
@@ -62,10 +64,19 @@ class MemoryTable {
   };
   template <auto matches = &RowBucket::matches>
   Created find_or_create(uint64_t hash, const KeysView& keys, size_t i);
-  // add_if_absent() once hashes_ has the hashes.
+  // add_if_absent() once hashes_ has the hashes. places[i], unless `places` is empty, becomes the place of
+  // key i, where it is not known to exist.
+  void add_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found,
+                  std::span<float*> places);
   template <auto matches>
-  void add_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
-  void add_absent_avx512(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
+  void add_absent_by(KeysView keys, std::span<const float> values, std::span<const uint8_t> found,
+                     std::span<float*> places);
+  void add_absent_avx512(KeysView keys, std::span<const float> values, std::span<const uint8_t> found,
+                         std::span<float*> places);
+  // After a search: for the push of these keys, which all have rows.
+  void note_places(KeysView keys) {
+    if (kind_ == KeyKind::kInt64 && format_.is_float32()) recent_.note(keys.ints, places_);
+  }
   // Prefetches the place that is used some rows after the i-th; with the first, all until then.
   EMBERS_PREFETCHES void prefetch_one_ahead(size_t i, size_t floats) const {
     const size_t last = i + rows_ahead(floats);

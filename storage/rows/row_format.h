@@ -23,9 +23,11 @@ class RowFormat {
   // The memory of a row, in floats.
   size_t floats() const { return is_float32() ? dim_ : (dim_ + 1) / 2; }
 
-  // Only for halves.
   void read(const float* row, float* out) const {
-    from_halves(type_, reinterpret_cast<const uint16_t*>(row), {out, dim_});
+    if (is_float32())
+      copy_floats(out, row, dim_);
+    else
+      from_halves(type_, reinterpret_cast<const uint16_t*>(row), {out, dim_});
   }
   // For a new or restored row: rounded to nearest.
   void write(float* row, const float* in) const {

@@ -52,8 +52,9 @@ inline RowsKernel rows_kernel(UpdateKernel kernel) {
 // Where the rows of a shard live. *Thread safety*: none; a store belongs to one shard actor.
 //
 // Invariants: (1) a key has at most one row; (2) a row's slots are created with it; (3) only add_if_absent,
-// restore and update change anything. Rows go in and out as float32, whatever they are kept as; those kept as
-// halves are rounded to nearest when they are created or restored, and as their table says when they change.
+// gather_or_create, restore and update change anything. Rows go in and out as float32, whatever they are kept
+// as; those kept as halves are rounded to nearest when they are created or restored, and as their table says
+// when they change.
 class Store {
  public:
   virtual ~Store() = default;
@@ -71,6 +72,18 @@ class Store {
   // created.
   virtual size_t add_if_absent(TableId table, KeysView keys, std::span<const float> values,
                                std::span<const uint8_t> found = {}) = 0;
+
+  // gather(), after rows for those `keys` were created that had none: `first_values` writes their first
+  // values to out where found[i] == 0. Returns how many keys have a row in the end, which are all of them
+  // unless a server has lost some.
+  using FirstValues = std::function<void(std::span<float> out, std::span<const uint8_t> found)>;
+  virtual size_t gather_or_create(TableId table, KeysView keys, const FirstValues& first_values,
+                                  std::span<float> out, std::span<uint8_t> found) {
+    if (gather(table, keys, out, found) == keys.size()) return keys.size();
+    first_values(out, found);
+    add_if_absent(table, keys, out, found);
+    return gather(table, keys, out, found);
+  }
 
   // Applies kernel to the row of each key with its gradient, grads[keys.size() x dim], in order. A key
   // without a row is kMissingKey naming table and key, and then nothing was changed. Stochastic rounding of

@@ -52,6 +52,22 @@ std::map<int64_t, Rows> scan_all(MemoryTable& table, size_t width) {
   return all;
 }
 
+TEST(Halves, RowsThatAGatherCreatesReadAsTheyAreKept) {
+  for (const NumberType type : kHalves) {
+    MemoryTable table(halves(type, Rounding::kNearest, 3), {});
+    const Keys keys = ints({7, 8, 7});
+    Rows rows(9);
+    std::vector<uint8_t> found(3);
+    const Rows values{0.1f, 0.2f, 0.3f, 1.1f, 1.2f, 1.3f, 9, 9, 9};
+    table.gather_or_create(
+        keys, [&](std::span<float> out, auto) { std::copy(values.begin(), values.end(), out.begin()); }, rows,
+        found);
+    const Rows kept = rounded(type, {0.1f, 0.2f, 0.3f, 1.1f, 1.2f, 1.3f, 0.1f, 0.2f, 0.3f});
+    EXPECT_EQ(rows, kept);
+    EXPECT_EQ(gather(table, keys, 3), kept);
+  }
+}
+
 TEST(Halves, RowsAreRoundedAndSlotsAreNot) {
   for (const NumberType type : kHalves)
     for (const uint32_t dim : {1u, 2u, 3u, 8u, 17u, 64u}) {

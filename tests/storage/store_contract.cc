@@ -101,6 +101,47 @@ TEST_P(StoreContract, AddSkipsTheKeysThatTheCallerFound) {
   EXPECT_EQ(gather(*store_, 0, ints({5, 6, 7}), 1).found, (std::vector<uint8_t>{0, 1, 0}));
 }
 
+TEST_P(StoreContract, GatherCreatesTheRowsThatAreNotThere) {
+  for (const KeyKind kind : {KeyKind::kInt64, KeyKind::kBytes}) {
+    const bool is_int = kind == KeyKind::kInt64;
+    const TableId table = is_int ? 0 : 1;
+    store_->add_table(spec(is_int ? "ints" : "strings", 2, kind), Rows{0.5f});
+    store_->add_if_absent(table, is_int ? ints({5}) : strings({"5"}), Rows{1, 2});
+    const Keys keys = is_int ? ints({4, 5, 6, 4}) : strings({"4", "5", "6", "4"});
+    Rows rows(8, -1);
+    std::vector<uint8_t> found(4, 7);
+    size_t calls = 0;
+    const auto first_values = [&](std::span<float> out, std::span<const uint8_t> there) {
+      ++calls;
+      EXPECT_EQ(std::vector<uint8_t>(there.begin(), there.end()), (std::vector<uint8_t>{0, 1, 0, 0}));
+      for (size_t i = 0; i < out.size(); ++i)
+        if (!there[i / 2]) out[i] = 10 + static_cast<float>(i);
+    };
+    // A key that is there twice has the values of its first place.
+    EXPECT_EQ(store_->gather_or_create(table, keys, first_values, rows, found), 4u);
+    EXPECT_EQ(rows, (Rows{10, 11, 1, 2, 14, 15, 10, 11}));
+    EXPECT_EQ(found, (std::vector<uint8_t>{1, 1, 1, 1}));
+    EXPECT_EQ(gather(*store_, table, keys, 2).rows, rows);
+    EXPECT_EQ(store_->gather_or_create(table, keys, first_values, rows, found), 4u);
+    EXPECT_EQ(calls, 1u);
+    EXPECT_EQ(store_->rows(table), 3u);
+    EXPECT_EQ(scan_all(*store_, table, 10).at(is_int ? "6" : to_string(keys, 2)), (Rows{14, 15, 0.5f}));
+  }
+}
+
+// As a push does after a pull.
+TEST_P(StoreContract, RowsThatAGatherCreatedAreUpdated) {
+  store_->add_table(spec("t", 1), {});
+  const Keys keys = ints({3, 1, 2});
+  Rows rows(3);
+  std::vector<uint8_t> found(3);
+  store_->gather_or_create(
+      0, keys, [](std::span<float> out, auto) { std::iota(out.begin(), out.end(), 1.0f); }, rows, found);
+  for (int i = 0; i < 2; ++i)
+    store_->update(0, keys, Rows{10, 20, 30}, [](auto row, auto, auto grad) { row[0] += grad[0]; });
+  EXPECT_EQ(gather(*store_, 0, ints({1, 2, 3}), 1).rows, (Rows{42, 63, 21}));
+}
+
 TEST_P(StoreContract, Int64KeysMayBeAnyNumber) {
   store_->add_table(spec("t", 1), {});
   const Keys keys = ints({0, -1, 1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
