@@ -16,13 +16,15 @@ namespace embers {
 namespace {
 
 constexpr int64_t kLanes = 8;
-typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
+// As floats lie in memory: at any of them.
+typedef Lanes LanesInMemory __attribute__((aligned(sizeof(float)), may_alias));
 
 // By reference: passed by value, they would have another ABI with AVX than without.
 // The first `columns` of eight; the others become zeros, or stay as they are.
 EMBERS_INLINE void load(Lanes& lanes, const float* from, int64_t columns) {
   if (columns == kLanes) {
-    lanes = *reinterpret_cast<const Lanes*>(from);
+    lanes = *reinterpret_cast<const LanesInMemory*>(from);
   } else {
     lanes = Lanes{};
     std::memcpy(&lanes, from, static_cast<size_t>(columns) * sizeof(float));
@@ -30,7 +32,7 @@ EMBERS_INLINE void load(Lanes& lanes, const float* from, int64_t columns) {
 }
 EMBERS_INLINE void store(float* to, const Lanes& lanes, int64_t columns) {
   if (columns == kLanes)
-    *reinterpret_cast<Lanes*>(to) = lanes;
+    *reinterpret_cast<LanesInMemory*>(to) = lanes;
   else
     std::memcpy(to, &lanes, static_cast<size_t>(columns) * sizeof(float));
 }

@@ -67,7 +67,7 @@ EMBERS_INLINE void forward(const FieldsShape& s, int64_t begin, int64_t end, Fie
       for (int64_t j = 0; j < i + kRows - 1; j += kLanes) {
         Lanes sums[kRows] = {};
         for (int64_t d = 0; d < s.dim; ++d) {
-          const Lanes right = *reinterpret_cast<const Lanes*>(transposed + d * fields + j);
+          const Lanes right = *reinterpret_cast<const LanesInMemory*>(transposed + d * fields + j);
           for (int64_t r = 0; r < kRows; ++r) sums[r] += left[r][d] * right;
         }
         for (int64_t r = 0; r < kRows; ++r) store(products + (i + r) * fields + j, sums[r], kLanes);
@@ -77,8 +77,8 @@ EMBERS_INLINE void forward(const FieldsShape& s, int64_t begin, int64_t end, Fie
     for (int64_t i = 1; i < s.fields; ++i)
       for (int64_t j = 0; j < i; j += kLanes) {
         const int64_t at = first_pair(i) + j;
-        store(out + at, *reinterpret_cast<const Lanes*>(products + i * fields + j),
-              std::min(kLanes, s.pairs() - at));
+        const Lanes row = *reinterpret_cast<const LanesInMemory*>(products + i * fields + j);
+        store(out + at, row, std::min(kLanes, s.pairs() - at));
       }
   }
 }
@@ -97,10 +97,10 @@ EMBERS_INLINE void gradient_of(int64_t first, int64_t fields, int64_t column, co
 #pragma GCC unroll 2
     for (int64_t block = 0; block < kBlocks; ++block) sums[r][block] = Lanes{};
   const auto lanes = [&](int64_t field) __attribute__((always_inline)) {
-    return reinterpret_cast<const Lanes*>(x[field] + column);
+    return reinterpret_cast<const LanesInMemory*>(x[field] + column);
   };
   for (int64_t k = 0; k < first; ++k) {
-    const Lanes* const row = lanes(k);
+    const LanesInMemory* const row = lanes(k);
 #pragma GCC unroll 4
     for (int64_t r = 0; r < kRows; ++r) {
       const float weight = before[r][k];
@@ -111,7 +111,7 @@ EMBERS_INLINE void gradient_of(int64_t first, int64_t fields, int64_t column, co
 #pragma GCC unroll 4
   for (int64_t k = 0; k < kRows; ++k) {
     if (k >= count) break;
-    const Lanes* const row = lanes(first + k);
+    const LanesInMemory* const row = lanes(first + k);
 #pragma GCC unroll 4
     for (int64_t r = 0; r < kRows; ++r) {
       if (r == k || r >= count) continue;
@@ -122,7 +122,7 @@ EMBERS_INLINE void gradient_of(int64_t first, int64_t fields, int64_t column, co
   }
   for (int64_t k = first + kRows; k < fields; ++k) {
     const float* const after = gradient + first_pair(k) + first;
-    const Lanes* const row = lanes(k);
+    const LanesInMemory* const row = lanes(k);
 #pragma GCC unroll 4
     for (int64_t r = 0; r < kRows; ++r) {
       const float weight = after[r];
