@@ -96,10 +96,14 @@ struct Side {
 };
 
 template <class Get>
-Json range(const std::vector<Span>& spans, Get get) {
+std::vector<double> each(const std::vector<Span>& spans, Get get) {
   std::vector<double> values;
   for (const Span& span : spans) values.push_back(get(span));
-  return spread(values);
+  return values;
+}
+template <class Get>
+Json range(const std::vector<Span>& spans, Get get) {
+  return spread(each(spans, get));
 }
 
 Json to_json(const std::vector<Span>& spans) {
@@ -274,13 +278,6 @@ Estimate per_second(const Estimate& seconds) {
   return {1 / seconds.value, 1 / seconds.high, 1 / seconds.low};
 }
 
-// Round by round.
-std::vector<double> ratios(const std::vector<double>& large, const std::vector<double>& small) {
-  std::vector<double> all;
-  for (size_t i = 0; i < large.size(); ++i) all.push_back(large[i] / small.at(i));
-  return all;
-}
-
 }  // namespace
 
 int bench_control(const BenchOptions& options) {
@@ -346,19 +343,23 @@ int bench_control(const BenchOptions& options) {
   const Side& large = *sides.back();
   const Side& small = **std::find_if(sides.begin(), sides.end(),
                                      [&](const auto& side) { return side->workers == size.small; });
-  const Json paced = to_json(large.paced);
   const auto net = [&](std::vector<Span> Side::*load) {
-    return spread(ratios(net_of_idle(large.*load, large.idle_cpu), net_of_idle(small.*load, small.idle_cpu)));
+    return ratio_of_medians(net_of_idle(large.*load, large.idle_cpu),
+                            net_of_idle(small.*load, small.idle_cpu));
   };
-  const Json scale_always = net(&Side::always), scale_paced = net(&Side::paced);
-  report["scale"] = {{"always", scale_always},
-                     {"paced", scale_paced},
-                     {"always_with_idle", spread(ratios(gross(large.always), gross(small.always)))},
-                     {"paced_with_idle", spread(ratios(gross(large.paced), gross(small.paced)))}};
+  const Estimate scales[] = {net(&Side::always), net(&Side::paced)};
+  const auto json_of = [](const Estimate& e) {
+    return Json{{"median", e.value}, {"low", e.low}, {"high", e.high}};
+  };
+  report["scale"] = {
+      {"always", json_of(scales[0])},
+      {"paced", json_of(scales[1])},
+      {"always_with_idle", json_of(ratio_of_medians(gross(large.always), gross(small.always)))},
+      {"paced_with_idle", json_of(ratio_of_medians(gross(large.paced), gross(small.paced)))}};
   report["rate_paced"] = size.rate;
-  const auto most = [](const Json& a, const Json& b) { return std::max(a.get<double>(), b.get<double>()); };
   const double kib = kib_per_member(large);
-  const Json joined_p99 = large.joined["heartbeat_p99_ms"];
+  const Estimate beats[] = {median_estimate(each(large.paced, [](const Span& s) { return s.beat_p99; })),
+                            large.joined["heartbeat_p99_ms"].get<double>()};
   for (const auto& side : sides) {
     side->crowd->expect_end();
     side->master.stop();
@@ -378,13 +379,12 @@ int bench_control(const BenchOptions& options) {
   report["sides"] = contest.json();
   const std::string largest = fmt::format("{} workers", large.workers);
   report["limits"] = {limit("control.leases_per_second", contest.speed(largest, "bare"))};
-  report["targets"] = {
-      target("control.leases_per_second", per_second(contest.seconds(largest)), 20000,
-             per_second(contest.seconds("bare"))),
-      target_at_most("control.heartbeat_p99_ms", most(paced["heartbeat_p99_ms"]["median"], joined_p99), 100),
-      target_at_most("control.member_kib", kib, 64),
-      target_at_most("control.scale", most(scale_always["median"], scale_paced["median"]), 1.5),
-      target_at_most("control.status_ms", median_estimate(large.status_ms), 200)};
+  report["targets"] = {target("control.leases_per_second", per_second(contest.seconds(largest)), 20000,
+                              per_second(contest.seconds("bare"))),
+                       target_at_most("control.heartbeat_p99_ms", most(beats), 100),
+                       target_at_most("control.member_kib", kib, 64),
+                       target_at_most("control.scale", most(scales), 1.5),
+                       target_at_most("control.status_ms", median_estimate(large.status_ms), 200)};
   fmt::print("embers status with {} members, all busy: {:.0f} ms\n", large.workers + kOwners,
              median(large.status_ms));
   fmt::print("a lease of the bare program takes {:.2f} times as much with {} workers as with {}\n",

@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kCheckedPushes = 16;  // minibatches
 constexpr double kFarther = 1e-6;      // rows of 0.5 that Adam has changed by a thousandth
+constexpr double kOfSquares = 1e-3;    // of their own size, which is small
 constexpr size_t kTries = 2;       // of each way, with a part of the minibatches, before the best one goes on
 constexpr size_t kChoosing = 512;  // minibatches, at most
 constexpr size_t kUnderWay = 3;    // minibatches that have been pulled when one is pushed
@@ -51,6 +52,15 @@ void adam(std::vector<float>& rows, size_t dim, uint64_t step, double learning_r
     }
 }
 
+// Adam's second slots, of rows with their slots.
+std::vector<float> squares_in(const std::vector<float>& rows, size_t dim) {
+  std::vector<float> squares;
+  for (auto row = rows.begin(); row != rows.end(); row += static_cast<ptrdiff_t>(3 * dim))
+    squares.insert(squares.end(), row + static_cast<ptrdiff_t>(2 * dim),
+                   row + static_cast<ptrdiff_t>(3 * dim));
+  return squares;
+}
+
 // Half of them as they are timed, behind pulls; the others search.
 void check_pushes(Engine& engine, Minibatches batches, const Places& places) {
   for (size_t b = 0; b < std::min(kCheckedPushes, batches.size()); ++b) {
@@ -58,8 +68,10 @@ void check_pushes(Engine& engine, Minibatches batches, const Places& places) {
     std::vector<float> wanted = rows_at(places[b], 3 * engine.dim);
     engine.push(batches.subspan(b, 1), 0.001);
     adam(wanted, engine.dim, engine.steps, 0.001, engine.grads);
-    check_equal("pushed rows", {"embers", rows_at(places[b], 3 * engine.dim)}, {"the formula", wanted},
-                kFarther);
+    const std::vector<float> pushed = rows_at(places[b], 3 * engine.dim);
+    check_equal("pushed rows", {"embers", pushed}, {"the formula", wanted}, kFarther);
+    check_close("pushed squares", {"embers", squares_in(pushed, engine.dim)},
+                {"the formula", squares_in(wanted, engine.dim)}, kOfSquares);
   }
 }
 

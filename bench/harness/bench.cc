@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "base/errors.h"
 #include "base/files/output_file.h"
@@ -27,9 +28,11 @@ double geometric_mean(const Json& points, const std::string& path) {
 Json begin_report(const std::string& bench, const BenchOptions& options, const std::string& sizes) {
   if (!options.report.empty()) check_file(options.report);
   std::string warning;
+  const char* const commit = std::getenv("EMBERS_COMMIT");
   Json report{{"bench", bench},
               {"quick", options.quick},
               {"sizes", sizes},
+              {"commit", commit == nullptr ? "" : commit},
               {"machine", machine()},
               {"embers_instructions", row_kernels().instructions},
               {"libtorch", numeric_settings(1, &warning)},

@@ -60,11 +60,14 @@ void Contest::warm_up() {
   forget();
 }
 
-// Of many configurations with few tries each, one that was lucky may look best.
+// Of many configurations with few tries each, one that was lucky may look best. So luck is forgotten.
 void Contest::choose(size_t tries, bool and_thriftiest) {
   constexpr size_t kFinalists = 3;
   run(tries);
-  if (keep_best(kFinalists, and_thriftiest)) run(tries);
+  if (keep_best(kFinalists, and_thriftiest)) {
+    forget();
+    run(tries + 1);
+  }
   keep_best(1, and_thriftiest);
   forget();
 }

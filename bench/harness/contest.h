@@ -31,9 +31,9 @@ class Contest {
   void add(const std::string& side, const std::string& configuration, Try run);
 
   void warm_up();  // one try of each, which does not count
-  // So many tries of each, and, where a side has many configurations, as many again of the best three of each
-  // side. Then only each side's fastest configuration is left; with `and_thriftiest`, also the one that took
-  // least CPU seconds, where that is another.
+  // So many tries of each. Where a side has more than three configurations, its best three go on alone: what
+  // they had is forgotten, and as many tries and one more decide. Then only each side's fastest configuration
+  // is left; with `and_thriftiest`, also the one that took least CPU seconds, where that is another.
   void choose(size_t tries, bool and_thriftiest = false);
   void measure(size_t rounds);
 
@@ -51,7 +51,7 @@ class Contest {
 
   // For each side: `configuration`, `seconds` and, where asked for, `cpu_seconds` (spread()) of what was
   // measured, `thriftiest` (`configuration`, `cpu_seconds`) where that is another one, and `tried`, the
-  // median seconds of each configuration that was ever tried.
+  // median seconds of each configuration, of the tries that decided on it.
   nlohmann::json json() const;
 
  private:

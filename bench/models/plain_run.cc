@@ -16,37 +16,50 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Minibatches of an epoch in order, the next one read on a thread of its own.
+struct ReadMinibatch {
+  data::Minibatch minibatch;
+  PlainModel::Prepared prepared;
+};
+
+// Minibatches of an epoch in order, the next one read on a thread of its own, and prepared for `model` if
+// there is one.
 class ReadAhead {
  public:
-  ReadAhead(const std::shared_ptr<const data::Dataset>& dataset, bool shuffle, uint64_t epoch)
+  ReadAhead(const std::shared_ptr<const data::Dataset>& dataset, bool shuffle, uint64_t epoch,
+            PlainModel* model)
       : minibatches_(dataset->minibatches()),
         epoch_(epoch),
+        model_(model),
         reader_(data::MinibatchReader::make(dataset, shuffle)) {
     read();
   }
   bool more() const { return next_.valid(); }
-  data::Minibatch next() {
-    data::Minibatch minibatch = next_.get();
+  ReadMinibatch next() {
+    ReadMinibatch read_before = next_.get();
     read();
-    return minibatch;
+    return read_before;
   }
 
  private:
   void read() {
-    if (number_ < minibatches_)
-      next_ = std::async(std::launch::async, [this, i = number_++] { return reader_->read(epoch_, i); });
+    if (number_ == minibatches_) return;
+    next_ = std::async(std::launch::async, [this, i = number_++] {
+      ReadMinibatch next{reader_->read(epoch_, i), {}};
+      if (model_ != nullptr) next.prepared = model_->prepare(next.minibatch);
+      return next;
+    });
   }
   const uint64_t minibatches_, epoch_;
+  PlainModel* const model_;
   const std::unique_ptr<data::MinibatchReader> reader_;
   uint64_t number_ = 0;
-  std::future<data::Minibatch> next_;
+  std::future<ReadMinibatch> next_;
 };
 
 double mean_loss(PlainModel& model, const std::shared_ptr<const data::Dataset>& test) {
   double loss = 0, examples = 0;
-  for (ReadAhead minibatches(test, false, 0); minibatches.more();) {
-    const data::Minibatch m = minibatches.next();
+  for (ReadAhead minibatches(test, false, 0, nullptr); minibatches.more();) {
+    const data::Minibatch m = minibatches.next().minibatch;
     loss += model.evaluate(m) * static_cast<double>(m.examples);
     examples += static_cast<double>(m.examples);
   }
@@ -66,12 +79,12 @@ TrainingRun train(const job::Job& job, const PlainWay& way) {
     double examples = 0, wait = 0;
     const double cpu_before = cpu_seconds_of_this_process();
     const auto begin = BenchClock::now();
-    for (ReadAhead minibatches(train, true, e); minibatches.more();) {
+    for (ReadAhead minibatches(train, true, e, model.get()); minibatches.more();) {
       const auto asked = BenchClock::now();
-      const data::Minibatch m = minibatches.next();
+      const ReadMinibatch next = minibatches.next();
       wait += seconds_since(asked);
-      model->train(m, times);
-      examples += static_cast<double>(m.examples);
+      model->train(next.minibatch, times, next.prepared);
+      examples += static_cast<double>(next.minibatch.examples);
     }
     const double all = seconds_since(begin), seconds = all / examples;
     run.course.push_back({run.course.back().seconds + all, mean_loss(*model, test)});

@@ -59,7 +59,7 @@ class BagTables final : public PlainTables {
       }
   }
 
-  Tensors lookup(const data::Minibatch& m) override {
+  Tensors lookup(const data::Minibatch& m, std::shared_ptr<Prepared>) override {
     outputs_.clear();
     for (size_t t = 0; t < tables_.size(); t += features_) {
       Tensors of_group;

@@ -44,6 +44,22 @@ class Rows final : public LocalRows {
     return {pulled_.data_ptr<float>(), static_cast<size_t>(pulled_.numel())};
   }
 
+  std::span<const float> pull_prefetching(std::span<const int64_t> keys) override {
+    const auto count = static_cast<int64_t>(keys.size());
+    if (!pulled_.defined() || pulled_.size(0) != count) pulled_ = at::empty({count, dim_});
+    float* const to = pulled_.data_ptr<float>();
+    const float* const from = values_.data_ptr<float>();
+    const auto rows_before = static_cast<int64_t>(rows_ahead(static_cast<size_t>(dim_)));
+    at::parallel_for(0, count, kOfOneThread, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto key = [&](int64_t at) { return keys[static_cast<size_t>(at)]; };
+        prefetch_row(from + key(std::min(i + rows_before, end - 1)) * dim_, static_cast<size_t>(dim_));
+        std::copy_n(from + key(i) * dim_, dim_, to + i * dim_);
+      }
+    });
+    return {to, static_cast<size_t>(pulled_.numel())};
+  }
+
   void push(std::span<const int64_t> keys, std::span<const float> gradients) override {
     ++steps_;
     const double rate = kRate * std::sqrt(1 - std::pow(kBeta2, steps_)) / (1 - std::pow(kBeta1, steps_));

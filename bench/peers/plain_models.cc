@@ -9,7 +9,6 @@
 
 #include "base/errors.h"
 #include "base/stage_times.h"
-#include "bench/peers/plain_tables.h"
 #include "model/layers/model.h"
 #include "model/layers/pair_products.h"
 #include "model/layers/random.h"
@@ -53,9 +52,11 @@ class Plain : public torch::nn::Module, public PlainModel {
         late_(options.late),
         tables_((options.stacked ? PlainTables::stacked : PlainTables::bags)(schema_, groups, settings_)) {}
 
-  double train(const data::Minibatch& m, Times& times) override {
+  Prepared prepare(const data::Minibatch& m) override { return tables_->prepare(m); }
+
+  double train(const data::Minibatch& m, Times& times, const Prepared& prepared) override {
     StopWatch watch;
-    const Tensors fields = tables_->lookup(m);
+    const Tensors fields = tables_->lookup(m, prepared);
     times.lookup += watch.lap();
     const Tensor loss = loss_of(m, fields);
     loss.backward();

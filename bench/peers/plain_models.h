@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "bench/peers/plain_tables.h"
 #include "data/minibatch.h"
 #include "job/job.h"
 
@@ -31,8 +32,11 @@ class PlainModel {
   // have a known number of ids, which is the number of rows of their table.
   static std::unique_ptr<PlainModel> make(const job::Job& job, const Options& options);
   virtual ~PlainModel() = default;
+  // See PlainTables: of a minibatch that is trained on later. May be called while another is.
+  using Prepared = std::shared_ptr<PlainTables::Prepared>;
+  virtual Prepared prepare(const data::Minibatch& minibatch) = 0;
   // The mean loss; adds to `times`.
-  virtual double train(const data::Minibatch& minibatch, Times& times) = 0;
+  virtual double train(const data::Minibatch& minibatch, Times& times, const Prepared& prepared = {}) = 0;
   virtual double evaluate(const data::Minibatch& minibatch) = 0;
 };
 

@@ -29,13 +29,20 @@ class PlainTables {
                                            const std::vector<Group>& groups, const AdamSettings& settings);
   // One matrix a group, with the tables' rows one table after another. A minibatch's ids are made unique once
   // for all groups, by a place for each row that there may be, and one loop over the unique rows does Adam.
-  // Spread over libtorch's threads. Features must have one id in each example: kInvalid otherwise.
+  // Spread over libtorch's threads, but for prepare(), which makes ids unique. Features must have one id in
+  // each example: kInvalid otherwise.
   static std::unique_ptr<PlainTables> stacked(const data::FeatureSchema& schema,
                                               const std::vector<Group>& groups, const AdamSettings& settings);
   virtual ~PlainTables() = default;
 
-  // For each group [N, features, dim], with gradients to be computed.
-  virtual Tensors lookup(const data::Minibatch& minibatch) = 0;
+  // What can be worked out of a minibatch's ids before it is its turn, while another is trained on. One
+  // thread at a time. Null where there is nothing.
+  struct Prepared {
+    virtual ~Prepared() = default;
+  };
+  virtual std::shared_ptr<Prepared> prepare(const data::Minibatch&) { return nullptr; }
+  // For each group [N, features, dim], with gradients to be computed. `prepared`: of this minibatch, or null.
+  virtual Tensors lookup(const data::Minibatch& minibatch, std::shared_ptr<Prepared> prepared = nullptr) = 0;
   // What apply() takes, of the gradients of what lookup() returned last. It is still good after later
   // lookups.
   virtual Tensors gradients(const Tensors& of_lookup) = 0;

@@ -21,7 +21,7 @@ class StackedTables final : public PlainTables {
  public:
   StackedTables(const data::FeatureSchema& schema, const std::vector<Group>& groups,
                 const AdamSettings& settings)
-      : settings_(settings), features_(static_cast<int64_t>(schema.categorical.size())), seen_(features_) {
+      : settings_(settings), features_(static_cast<int64_t>(schema.categorical.size())) {
     int64_t rows = 0;
     for (const data::CategoricalFeature& feature : schema.categorical) {
       first_row_.push_back(rows);
@@ -36,21 +36,17 @@ class StackedTables final : public PlainTables {
     }
   }
 
-  Tensors lookup(const data::Minibatch& m) override {
-    for (const Ids& ids : m.ids)
-      if (ids.examples() != m.examples || ids.keys.size() != static_cast<size_t>(m.examples))
-        fail(ErrorCode::kInvalid, "stacked tables take features with one id in each example");
-    examples_ = m.examples;
-    ids_.resize(static_cast<size_t>(examples_ * features_));
-    for (int64_t f = 0; f < features_; ++f) {  // example after example, as the result lies in memory
-      const auto keys = m.ids[static_cast<size_t>(f)].keys.view().ints;
-      for (int64_t e = 0; e < examples_; ++e)
-        ids_[static_cast<size_t>(e * features_ + f)] =
-            static_cast<int32_t>(first_row_[static_cast<size_t>(f)] + keys[static_cast<size_t>(e)]);
-    }
+  std::shared_ptr<Prepared> prepare(const data::Minibatch& m) override {
+    auto ids = row_numbers(m);
+    find_unique(*ids);
+    return ids;
+  }
+
+  Tensors lookup(const data::Minibatch& m, std::shared_ptr<Prepared> prepared) override {
+    ids_ = prepared ? std::static_pointer_cast<MinibatchIds>(prepared) : row_numbers(m);
     Tensors out;
     for (const Matrix& matrix : matrices_) {
-      out.push_back(at::empty({examples_, features_, matrix.dim}));
+      out.push_back(at::empty({ids_->examples, features_, matrix.dim}));
       gather(matrix, out.back().data_ptr<float>());
       out.back().set_requires_grad(true);
     }
@@ -59,15 +55,12 @@ class StackedTables final : public PlainTables {
 
   // Row numbers; then for each group the sums of their gradients.
   Tensors gradients(const Tensors& of_lookup) override {
-    at::parallel_for(0, features_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t f = begin; f < end; ++f) find_unique(f);
-    });
+    if (ids_->unique.empty()) find_unique(*ids_);
     std::vector<int64_t> first(1, 0);  // unique row of each feature
-    for (const auto& rows : seen_) first.push_back(first.back() + static_cast<int64_t>(rows.size()));
+    for (const auto& rows : ids_->unique) first.push_back(first.back() + static_cast<int64_t>(rows.size()));
     Tensors gradients{at::empty({first.back()}, at::kInt)};
-    for (int64_t f = 0; f < features_; ++f)
-      std::copy(seen_[static_cast<size_t>(f)].begin(), seen_[static_cast<size_t>(f)].end(),
-                gradients[0].data_ptr<int32_t>() + first[static_cast<size_t>(f)]);
+    for (size_t f = 0; f < ids_->unique.size(); ++f)
+      std::copy(ids_->unique[f].begin(), ids_->unique[f].end(), gradients[0].data_ptr<int32_t>() + first[f]);
     for (size_t g = 0; g < matrices_.size(); ++g) {
       const int64_t dim = matrices_[g].dim;
       const Tensor given = of_lookup[g].contiguous();
@@ -79,8 +72,6 @@ class StackedTables final : public PlainTables {
           add_up(f, dim, from, sums + first[static_cast<size_t>(f)] * dim);
       });
     }
-    for (const auto& rows : seen_)
-      for (const int32_t row : rows) place_[static_cast<size_t>(row)] = -1;
     return gradients;
   }
 
@@ -115,39 +106,65 @@ class StackedTables final : public PlainTables {
     Tensor rows, averages, squares;  // [rows of all tables, dim]
   };
 
+  // Example after example, as the result of a look-up lies in memory.
+  struct MinibatchIds final : Prepared {
+    int64_t examples = 0;
+    std::vector<int32_t> rows;                 // [N, features]
+    std::vector<std::vector<int32_t>> unique;  // of each feature; empty until they are looked for
+    std::vector<int32_t> places;               // [N, features]: of rows among their feature's unique ones
+  };
+
+  std::shared_ptr<MinibatchIds> row_numbers(const data::Minibatch& m) const {
+    for (const Ids& ids : m.ids)
+      if (ids.examples() != m.examples || ids.keys.size() != static_cast<size_t>(m.examples))
+        fail(ErrorCode::kInvalid, "stacked tables take features with one id in each example");
+    auto ids = std::make_shared<MinibatchIds>();
+    ids->examples = m.examples;
+    ids->rows.resize(static_cast<size_t>(m.examples * features_));
+    for (int64_t f = 0; f < features_; ++f) {
+      const auto keys = m.ids[static_cast<size_t>(f)].keys.view().ints;
+      for (int64_t e = 0; e < m.examples; ++e)
+        ids->rows[static_cast<size_t>(e * features_ + f)] =
+            static_cast<int32_t>(first_row_[static_cast<size_t>(f)] + keys[static_cast<size_t>(e)]);
+    }
+    return ids;
+  }
+
+  // Features have no rows in common.
+  void find_unique(MinibatchIds& ids) {
+    ids.unique.resize(static_cast<size_t>(features_));
+    ids.places.resize(ids.rows.size());
+    for (size_t f = 0; f < ids.unique.size(); ++f) {
+      std::vector<int32_t>& unique = ids.unique[f];
+      for (size_t i = f; i < ids.rows.size(); i += ids.unique.size()) {
+        int32_t& place = place_[static_cast<size_t>(ids.rows[i])];
+        if (place < 0) {
+          place = static_cast<int32_t>(unique.size());
+          unique.push_back(ids.rows[i]);
+        }
+        ids.places[i] = place;
+      }
+      for (const int32_t row : unique) place_[static_cast<size_t>(row)] = -1;
+    }
+  }
+
   void gather(const Matrix& matrix, float* out) const {
     const float* const rows = matrix.rows.data_ptr<float>();
+    const int32_t* const row = ids_->rows.data();
     const int64_t dim = matrix.dim;
-    at::parallel_for(0, examples_ * features_, 4096, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, ids_->examples * features_, 4096, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        if (i + kAhead < end)
-          prefetch_row(rows + ids_[static_cast<size_t>(i + kAhead)] * dim, static_cast<size_t>(dim));
-        std::copy_n(rows + ids_[static_cast<size_t>(i)] * dim, dim, out + i * dim);
+        if (i + kAhead < end) prefetch_row(rows + row[i + kAhead] * dim, static_cast<size_t>(dim));
+        std::copy_n(rows + row[i] * dim, dim, out + i * dim);
       }
     });
   }
 
-  int32_t id(int64_t example, int64_t feature) const {
-    return ids_[static_cast<size_t>(example * features_ + feature)];
-  }
-
-  // Features have no rows in common.
-  void find_unique(int64_t feature) {
-    std::vector<int32_t>& rows = seen_[static_cast<size_t>(feature)];
-    rows.clear();
-    for (int64_t e = 0; e < examples_; ++e) {
-      const int32_t row = id(e, feature);
-      int32_t& place = place_[static_cast<size_t>(row)];
-      if (place >= 0) continue;
-      place = static_cast<int32_t>(rows.size());
-      rows.push_back(row);
-    }
-  }
-
   void add_up(int64_t feature, int64_t dim, const float* from, float* sums) const {
-    for (int64_t e = 0; e < examples_; ++e) {
-      const float* const gradient = from + (e * features_ + feature) * dim;
-      float* const sum = sums + place_[static_cast<size_t>(id(e, feature))] * dim;
+    const int32_t* const place = ids_->places.data();
+    for (int64_t i = feature; i < ids_->examples * features_; i += features_) {
+      const float* const gradient = from + i * dim;
+      float* const sum = sums + place[i] * dim;
 #pragma GCC ivdep
       for (int64_t k = 0; k < dim; ++k) sum[k] += gradient[k];
     }
@@ -158,9 +175,7 @@ class StackedTables final : public PlainTables {
   std::vector<int64_t> first_row_;  // of each feature's table
   std::vector<Matrix> matrices_;    // of each group
   std::vector<int32_t> place_;      // of each row among its feature's unique ones; -1 between two minibatches
-  int64_t examples_ = 0;
-  std::vector<int32_t> ids_;                // row numbers of the last lookup, [N, features]
-  std::vector<std::vector<int32_t>> seen_;  // each feature's unique row numbers
+  std::shared_ptr<MinibatchIds> ids_;  // of the last look-up
   int64_t steps_ = 0;
 };
 

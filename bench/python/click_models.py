@@ -3,10 +3,10 @@
     python3 click_models.py SIDE MODEL THREADS DIR
 
 SIDE is "embers" (a worker of the job that EMBERS_MASTER names), "embers_at_once" (the same, which pulls no rows before all
-gradients before are applied), "torch" (an EmbeddingBag(sparse=True) for each table, and
-SparseAdam) or "torch_fused" (one for all tables of the same dim, its ids shifted). All of them have the same data, dense
-layers, batches, loader and optimizer. Each line of standard input trains an epoch, and is answered with a line of JSON:
-seconds, mean loss, test loss.
+gradients before are applied), "torch" (an EmbeddingBag(sparse=True) for each table, and SparseAdam), "torch_fused" (one for all
+tables of the same dim, its ids shifted) or "torch_gathered" (the same, with GatheredAdam). All of them have the same data,
+dense layers, size of batches and definition of Adam. Each line of standard input trains an epoch, and is answered with a line
+of JSON: seconds, mean loss, test loss.
 
 DIR has train and test, each as three files of plain arrays: .ids (int64, records x columns), .numeric (float32, records x
 columns) and .labels (float32)."""
@@ -18,7 +18,7 @@ import time
 import numpy as np
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader, Dataset
 
 import embers
 import embers.torch as et
@@ -100,7 +100,8 @@ class FusedTorchTables(torch.nn.Module):
         return self.table(shifted).view(ids.shape[1], -1)
 
 
-TABLES = {"embers": EmbersTables, "embers_at_once": EmbersTables, "torch": TorchTables, "torch_fused": FusedTorchTables}
+TABLES = {"embers": EmbersTables, "embers_at_once": EmbersTables, "torch": TorchTables, "torch_fused": FusedTorchTables,
+          "torch_gathered": FusedTorchTables}
 
 
 class Dlrm(torch.nn.Module):
@@ -149,6 +150,46 @@ class DeepFm(torch.nn.Module):
 MODELS = {"dlrm": Dlrm, "deepfm": DeepFm}
 
 
+class Batches:
+    """Records in order or shuffled, BATCH at a time, as arrays: torch's own samplers make lists of numbers."""
+
+    def __init__(self, dataset, shuffle):
+        self.count, self.shuffle = len(dataset), shuffle
+
+    def __len__(self):
+        return -(-self.count // BATCH)
+
+    def __iter__(self):
+        order = torch.randperm(self.count).numpy() if self.shuffle else np.arange(self.count)
+        for begin in range(0, self.count, BATCH):
+            yield order[begin:begin + BATCH]
+
+
+class GatheredAdam:
+    """SparseAdam's arithmetic on the rows of a minibatch, gathered."""
+
+    def __init__(self, tables):
+        self.tables = [(table, torch.zeros_like(table), torch.zeros_like(table)) for table in tables]
+        self.steps = 0
+
+    def zero_grad(self, set_to_none):
+        for table, _, _ in self.tables:
+            table.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        self.steps += 1
+        rate = RATE * (1 - 0.999 ** self.steps) ** 0.5 / (1 - 0.9 ** self.steps)
+        for table, averages, squares in self.tables:
+            of_rows = table.grad.coalesce()
+            ids, gradient = of_rows.indices()[0], of_rows.values()
+            first = averages.index_select(0, ids).mul_(0.9).add_(gradient, alpha=0.1)
+            second = squares.index_select(0, ids).mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+            averages.index_copy_(0, ids, first)
+            squares.index_copy_(0, ids, second)
+            table.index_add_(0, ids, first.div_(second.sqrt_().add_(EPSILON)), alpha=-rate)
+
+
 def make_loader(dataset, sampler):
     return DataLoader(dataset, sampler=sampler, batch_size=None)
 
@@ -193,12 +234,12 @@ def train_with_embers(model, train, test, ahead):
             answer(epoch_of_job, evaluate)
 
 
-def train_with_torch(model, train, test):
+def train_with_torch(model, train, test, gathered):
     tables = [p for m in model.modules() if isinstance(m, torch.nn.EmbeddingBag) for p in m.parameters()]
     dense = [p for p in model.parameters() if all(p is not t for t in tables)]
-    sparse_adam = torch.optim.SparseAdam(tables, lr=RATE, eps=EPSILON)
+    sparse_adam = GatheredAdam(tables) if gathered else torch.optim.SparseAdam(tables, lr=RATE, eps=EPSILON)
     adam = torch.optim.Adam(dense, lr=RATE, eps=EPSILON)
-    loader = make_loader(train, BatchSampler(RandomSampler(train), BATCH, False))
+    loader = make_loader(train, Batches(train, True))
 
     def epoch():
         total = 0.0
@@ -223,12 +264,12 @@ def main():
     model = MODELS[name](TABLES[side])
     is_embers = side.startswith("embers")
     train, test_data = (Clicks(directory, split, is_embers) for split in ("train", "test"))
-    test = make_loader(test_data, BatchSampler(SequentialSampler(test_data), BATCH, False))
+    test = make_loader(test_data, Batches(test_data, False))
     print("ready ", flush=True)
     if is_embers:
         train_with_embers(model, train, test, 1 if side == "embers" else 0)
     else:
-        train_with_torch(model, train, test)
+        train_with_torch(model, train, test, side == "torch_gathered")
 
 
 if __name__ == "__main__":

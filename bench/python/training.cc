@@ -1,11 +1,11 @@
 // DLRM and DeepFM with the zoo's default layers, dim 16, batch 2048, Adam, on generated Criteo data, ids
 // hashed to 100 000 a column: click_models.py with rows of embers (master, shard and worker are processes of
-// their own), and the same script with torch's EmbeddingBag(sparse=True) and SparseAdam, once with a table
-// for each column, and once with one for all columns, which is faster. DLRM is also trained by embers' C++
+// their own), and the same script with torch's EmbeddingBag(sparse=True) and SparseAdam, with a table for each
+// column or one for all columns, the latter also with Adam on the minibatch's rows, gathered. DLRM is also trained by embers' C++
 // worker (bench train's job), which reads the same records from a text file, on a thread of its own.
 //
 // All sides train epoch by epoch in turns, with one thread and with two, under both scheduling policies, and
-// torch in both its ways; after two epochs of each, the fastest configuration of each side goes on. Epochs
+// torch in all its ways; after two epochs of each, the fastest configuration of each side goes on. Epochs
 // after the first count, when every row is there. embers pulls a minibatch's rows before the gradients of the
 // one before are applied. A run without that, not timed, must reach the loss of the torch script, and all
 // sides must come near it.
@@ -84,8 +84,7 @@ class Comparison {
     for (const int threads : {1, 2}) {
       jobs_.push_back(std::make_unique<OpenJob>(file, dir));
       add("embers", "embers", threads, jobs_.back()->address());
-      add("torch", "torch", threads, "");
-      add("torch", "torch_fused", threads, "");
+      for (const char* const way : {"torch", "torch_fused", "torch_gathered"}) add("torch", way, threads, "");
     }
   }
 

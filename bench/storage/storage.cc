@@ -14,10 +14,11 @@
 // Both of torch with SparseAdam, and with a row-wise lazy Adam on gathered rows; the local one also in C++,
 // with Adam in one loop. Every configuration of every side is tried once under both scheduling policies; the
 // best one of each side goes on. Before that, all sides compute a few steps of Adam on the same rows, then a
-// lap of minibatches (checked_rows.h), and what they have then is compared. In embers' turns the peer's
-// processes are stopped: those of torch.distributed.rpc poll for messages without a pause. embers' own sleep
-// while they have nothing to do. Beside it: embers' actors in one process, without a socket; and blocking
-// sockets that move the bytes of a pull and a push, and nothing else.
+// lap of minibatches (checked_rows.h), and what they have then is compared. Afterwards, rows that were
+// trained on while it was timed are compared with a replay of all steps (replay.h). In embers' turns the
+// peer's processes are stopped: those of torch.distributed.rpc poll for messages without a pause. embers' own
+// sleep while they have nothing to do. Beside it: embers' actors in one process, without a socket; and
+// blocking sockets that move the bytes of a pull and a push, and nothing else.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +35,7 @@
 #include "bench/storage/torch_script.h"
 #include "bench/wire/checked_rows.h"
 #include "bench/wire/keys.h"
+#include "bench/wire/replay.h"
 #include "bench/wire/sockets.h"
 
 namespace embers {
@@ -50,9 +52,9 @@ constexpr double kWayRounding = 5e-5;  // of way_of(): one of 4096 rows that was
 
 struct Length {
   double choosing, seconds;  // of a try, before a configuration is chosen and then
-  size_t tries, rounds;
+  size_t tries, rounds, zipf_rounds;
 };
-const Length kFull{0.3, 1, 1, 9}, kQuick{0.1, 0.1, 1, 3};
+const Length kFull{0.3, 1, 1, 9, 5}, kQuick{0.1, 0.1, 1, 3, 3};
 
 struct Item {
   int64_t rows;
@@ -81,6 +83,7 @@ struct Side {
   std::function<double(double answer, double seconds)> seconds_per_row;
   std::vector<std::vector<float>> rows, ways;  // see checked_rows.h; for each protocol
   bool stops = false;                          // between its tries
+  bool is_store = false;  // whose connections may write the same row at once, by Zipf's law
 
   BenchChild& client() { return processes.back(); }
   double cpu_seconds() const {
@@ -94,6 +97,12 @@ struct Side {
   void let_run(bool may_run) const {
     for (const BenchChild& process : processes) embers::let_run(process.processes(), may_run);
   }
+  std::string answer(const std::string& line) {
+    if (stops) let_run(true);
+    std::string answered = client().ask(line);
+    if (stops) let_run(false);
+    return answered;
+  }
   Cost run(const std::string& configuration, bool zipf, double seconds) {
     if (stops) let_run(true);
     const double cpu = cpu_seconds();
@@ -106,6 +115,21 @@ struct Side {
     return cost;
   }
 };
+
+// Looks at rows that were trained on in all tries so far. Returns the share of them that are not what they
+// should be, and how much of their ways is missing; fails if there are any where there may be none.
+Json replayed(Side& side, bool may_lose) {
+  const std::vector<float> found = numbers_in(side.answer("replayed"));
+  if (found.size() != 2)
+    fail(ErrorCode::kInternal, "{} did not say what its rows are after training", side.name);
+  if (!may_lose && found[0] != 0)
+    fail(
+        ErrorCode::kInternal,
+        "{}: {:.4f} of the rows that were looked at are not where the same steps bring them; {:.4f} of their "
+        "ways are missing",
+        side.name, found[0], found[1]);
+  return {{"rows", found[0]}, {"way", found[1]}};
+}
 
 void add(Contest& contest, Side& side, const double& seconds, bool zipf = false) {
   for (const std::string& configuration : side.configurations)
@@ -191,7 +215,8 @@ Side store(const std::string& kind, const std::string& options, const Item& work
   const std::string path = unix_path(kind);
   const uint64_t mb = (static_cast<uint64_t>(work.rows) * (kRowBytes + 256) >> 20) + 256;
   Side side{kind, {}, {}, timed, of_rate, {}, {}};
-  for (const char* const connections : {"1", "2", "4"})
+  side.is_store = true;
+  for (const char* const connections : {"1", "2", "4", "8"})  // Redis has io threads for four and more
     for (const char* const chunk : {"128", "512", "4096"})
       for (const std::string_view protocol : store_protocols(kind))
         side.configurations.push_back(fmt::format("{} {} {}", connections, chunk, protocol));
@@ -212,8 +237,9 @@ void check(Side& side, const Item& work) {
   side.ways.push_back(numbers_in(side.client().ask(fmt::format("lap {}", work.lap()))));
 }
 
-// Which malloc: a setup's name, empty for glibc's.
-Side torch(const std::string& kind, const std::string& malloc, const Item& work) {
+// Which malloc: a setup's name, empty for glibc's. Sockets: torch.distributed.rpc moves bytes through
+// sockets, which it waits for, not through memory, where it polls.
+Side torch(const std::string& kind, const std::string& malloc, bool sockets, const Item& work) {
   Side side{"torch_" + kind, {}, {}, timed, of_rate, {}, {}};
   std::vector<std::string> words{"/usr/bin/env"};
   if (malloc.empty()) {
@@ -226,7 +252,7 @@ Side torch(const std::string& kind, const std::string& malloc, const Item& work)
     words.push_back(word);
   const auto start = [&](const std::string& rank) {
     std::vector<std::string> all = words;
-    all.insert(all.end(), {rank, std::to_string(20000 + ::getpid() % 20000)});
+    all.insert(all.end(), {rank, std::to_string(20000 + ::getpid() % 20000), sockets ? "sockets" : ""});
     side.processes.push_back(BenchChild(all));
   };
   const bool remote = kind == "rpc";
@@ -242,7 +268,10 @@ Side torch(const std::string& kind, const std::string& malloc, const Item& work)
 }
 
 Side torch_fused(const Item& work) {
-  Side side{"torch_local", {}, {"1 1 fused", "1 2 fused"}, timed, of_rate, {}, {}};
+  Side side{"torch_local", {}, {}, timed, of_rate, {}, {}};
+  for (const char* const threads : {"1", "2"})
+    for (const char* const pull : {"index_select", "prefetching"})
+      side.configurations.push_back(fmt::format("1 {} {}", threads, pull));
   side.processes.push_back(BenchChild::part({"torch-local", std::to_string(work.rows)}));
   check(side, work);
   return side;
@@ -265,12 +294,14 @@ std::vector<Peer> peers(int64_t rows) {
   const auto of_torch = [](const std::string& kind) {
     Peer peer{"torch_" + kind, kind == "rpc" ? 5 : 1.5, {}};
     for (const std::string malloc : {"", "mimalloc"})
-      peer.setups.emplace_back(malloc, [=](const Item& work) { return torch(kind, malloc, work); });
+      peer.setups.emplace_back(malloc, [=](const Item& work) { return torch(kind, malloc, false, work); });
     return peer;
   };
-  Peer local = of_torch("local");
+  Peer rpc = of_torch("rpc"), local = of_torch("local");
+  rpc.setups.emplace_back("mimalloc sockets",
+                          [](const Item& work) { return torch("rpc", "mimalloc", true, work); });
   local.setups.emplace_back("fused", torch_fused);
-  return {of_store("redis"), of_store("memcached"), of_torch("rpc"), local};
+  return {of_store("redis"), of_store("memcached"), rpc, local};
 }
 
 // --- contests --------------------------------------------------------------------------------------------
@@ -289,13 +320,14 @@ Result compare(Side& mine, Side& other, const Item& work, bool zipf = false) {
   contest.warm_up();
   contest.choose(work.length.tries);
   seconds = work.length.seconds;
-  contest.measure(work.length.rounds);
+  contest.measure(zipf ? work.length.zipf_rounds : work.length.rounds);
   const double at_best = static_cast<double>(allowed_cpus().size()) * contest.seconds(other.name).value /
                          contest.cpu_seconds(mine.name).value;
   Result result{{{"sides", contest.json()}}, contest.speed(mine.name, other.name), at_best};
   result.report["ratio"] = result.speed.value;
   result.report["limit"] = at_best;
-  for (const Side* const side : {&mine, &other}) {
+  for (Side* const side : {&mine, &other}) {
+    if (!side->rows.empty()) result.report["lost"][side->name] = replayed(*side, zipf && side->is_store);
     const double rate = 1 / contest.seconds(side->name).value;
     result.report["rows_per_s"][side->name] = rate;
     fmt::print("  {:<8} {:<22} {:8.3f}   {:6.2f} us CPU   {}\n", zipf ? "zipf" : "uniform", side->name,
@@ -361,6 +393,7 @@ int bench_storage(const BenchOptions& options) {
   add(contest, alone, work.length.seconds);
   contest.warm_up();
   contest.measure(work.length.rounds);
+  replayed(alone, false);
   report["limit_without_sockets"] = {{"sides", contest.json()},
                                      {"rows_per_s", 1 / contest.seconds(alone.name).value}};
   fmt::print("  {:<8} {:<22} {:8.3f}\n", "uniform", alone.name, 1e-6 / contest.seconds(alone.name).value);

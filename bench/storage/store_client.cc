@@ -12,6 +12,7 @@
 #include "bench/storage/store_connection.h"
 #include "bench/wire/checked_rows.h"
 #include "bench/wire/keys.h"
+#include "bench/wire/replay.h"
 #include "storage/update_rules/update_rule.h"
 
 namespace embers {
@@ -37,6 +38,7 @@ class AdamClient {
     connection_->update(keys, chunk,
                         [&](size_t, std::span<float> value) { apply(kernel, value, gradient_); });
   }
+  uint64_t step() const { return step_; }  // of the last train()
   std::vector<float> check_rows(int64_t first) {
     const std::vector<int64_t> keys = checked_keys(first);
     fill(keys);
@@ -55,9 +57,12 @@ class AdamClient {
     });
     return rows;
   }
-  std::vector<float> lap(const KeyMinibatches& minibatches, size_t first, size_t count) {
+  std::vector<float> lap(const KeyMinibatches& minibatches, size_t first, size_t count, Replay& replay) {
     constexpr size_t kChunks[] = {128, 512, kBenchKeys};
-    for (size_t i = first; i < first + count; ++i) train(minibatches[i], kChunks[i % std::size(kChunks)]);
+    for (size_t i = first; i < first + count; ++i) {
+      train(minibatches[i], kChunks[i % std::size(kChunks)]);
+      replay.trained(false, i, step());
+    }
     std::vector<float> ways;
     for (size_t i = first; i < first + count; ++i) ways.push_back(way_of(read(minibatches[i])));
     return ways;
@@ -123,6 +128,7 @@ void run_store_client(const std::vector<std::string>& words) {
     std::iota(keys.begin(), keys.end(), begin);
     first_client.fill(keys);
   }
+  Replay replay(uniform, zipf);
   std::atomic<size_t> next = 0;
   answer_lines("", [&](const std::string& line) {
     std::istringstream in(line);
@@ -138,23 +144,36 @@ void run_store_client(const std::vector<std::string>& words) {
       size_t first = 0, count = 0;
       std::string protocol;
       in >> first >> count >> protocol;
-      return text_of(clients_of.at(protocol).front()->lap(uniform, first, count));
+      return text_of(clients_of.at(protocol).front()->lap(uniform, first, count, replay));
     }
+    if (what == "replayed") return replay.answer([&](KeySpan of) { return first_client.read(of); });
     double seconds = 0;
     size_t count = 1, chunk = kBenchKeys;
     std::string protocol;
     in >> seconds >> count >> chunk >> protocol >> drawn;
     const auto& clients = clients_of.at(protocol);
-    const KeyMinibatches& minibatches = drawn == "zipf" ? zipf : uniform;
+    const bool by_zipf = drawn == "zipf";
+    const KeyMinibatches& minibatches = by_zipf ? zipf : uniform;
+    using Trained = std::vector<std::pair<size_t, uint64_t>>;  // minibatch, step of its client
+    std::vector<Trained> trained(count);
     const size_t first = next;
     const auto begin = BenchClock::now();
     std::vector<std::thread> threads;
     for (size_t i = 0; i < count; ++i)
       threads.emplace_back([&, i] {
-        while (seconds_since(begin) < seconds) clients.at(i)->train(minibatches[next++], chunk);
+        while (seconds_since(begin) < seconds) {
+          const size_t minibatch = next++;
+          clients.at(i)->train(minibatches[minibatch], chunk);
+          trained[i].emplace_back(minibatch, clients.at(i)->step());
+        }
       });
     for (std::thread& thread : threads) thread.join();
-    return fmt::format("{}", static_cast<double>((next - first) * kBenchKeys) / seconds_since(begin));
+    const double took = seconds_since(begin);
+    Trained all;
+    for (const Trained& of_thread : trained) all.insert(all.end(), of_thread.begin(), of_thread.end());
+    std::ranges::sort(all);
+    for (const auto& [minibatch, step] : all) replay.trained(by_zipf, minibatch, step);
+    return fmt::format("{}", static_cast<double>((next - first) * kBenchKeys) / took);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "bench/peers/local_rows.h"
 #include "bench/wire/checked_rows.h"
 #include "bench/wire/keys.h"
+#include "bench/wire/replay.h"
 #include "model/step.h"
 
 namespace embers {
@@ -44,6 +45,8 @@ void serve_torch_local(const std::vector<std::string>& words) {
   const auto table = LocalRows::make(rows + static_cast<int64_t>(kCheckedRows), kBenchDim, kCheckedStart);
   const KeyMinibatches uniform(rows), zipf = KeyMinibatches::zipf(rows);
   const std::vector<float> gradients(kBenchKeys * kBenchDim, kGradient);
+  Replay replay(uniform, zipf);
+  uint64_t step = 0;
   size_t next = 0;
   answer_lines("", [&](const std::string& line) {
     std::istringstream in(line);
@@ -52,26 +55,36 @@ void serve_torch_local(const std::vector<std::string>& words) {
     if (what == "check") {
       int64_t first = 0;
       in >> first;
+      step += kCheckedSteps;
       return text_of(check(*table, first));
     }
     if (what == "lap") {
       size_t count = 0;
       in >> count;
+      for (size_t i = 0; i < count; ++i) replay.trained(false, i, ++step);
       return text_of(lap(*table, uniform, count, gradients));
     }
+    if (what == "replayed")
+      return replay.answer([&](std::span<const int64_t> keys) {
+        const std::span<const float> rows = table->pull(keys);
+        return std::vector<float>(rows.begin(), rows.end());
+      });
     double seconds = 0;
     uint32_t depth = 0, threads = 1;
     in >> seconds >> depth >> threads >> way >> drawn;
     set_threads(threads);
-    const KeyMinibatches& minibatches = drawn == "zipf" ? zipf : uniform;
+    const bool by_zipf = drawn == "zipf";
+    const KeyMinibatches& minibatches = by_zipf ? zipf : uniform;
     const size_t first = next;
     const auto begin = BenchClock::now();
     while (seconds_since(begin) < seconds) {
       const std::span<const int64_t> keys = minibatches[next++];
-      table->pull(keys);
+      way == "prefetching" ? table->pull_prefetching(keys) : table->pull(keys);
       table->push(keys, gradients);
     }
-    return fmt::format("{}", static_cast<double>((next - first) * kBenchKeys) / seconds_since(begin));
+    const double took = seconds_since(begin);
+    for (size_t i = first; i < next; ++i) replay.trained(by_zipf, i, ++step);
+    return fmt::format("{}", static_cast<double>((next - first) * kBenchKeys) / took);
   });
 }
 

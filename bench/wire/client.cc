@@ -287,7 +287,10 @@ struct BenchClient::Training {
 };
 
 double BenchClient::train(size_t minibatches, size_t depth, bool zipf) {
-  if (zipf && !zipf_) zipf_ = KeyMinibatches::zipf(rows_);
+  if (!zipf_) {
+    zipf_ = KeyMinibatches::zipf(rows_);
+    replay_.emplace(keys_, *zipf_);
+  }
   Training training(*this, zipf ? *zipf_ : keys_, minibatches);
   const auto begin = BenchClock::now();
   const auto actor = system_.spawn([&](CountingActor* self) -> caf::behavior {
@@ -295,8 +298,9 @@ double BenchClient::train(size_t minibatches, size_t depth, bool zipf) {
   });
   for (size_t i = 0; i < depth; ++i) caf::anon_send(actor, go_atom::value);
   training.ended->get_future().wait();
-  next_ += minibatches;
-  return seconds_since(begin);
+  const double seconds = seconds_since(begin);
+  for (size_t end = next_ + minibatches; next_ < end; ++next_) replay_->trained(zipf, next_, next_ + 1);
+  return seconds;
 }
 
 std::vector<float> BenchClient::lap(size_t minibatches, size_t depth) {
@@ -305,6 +309,10 @@ std::vector<float> BenchClient::lap(size_t minibatches, size_t depth) {
   std::vector<float> ways;
   for (size_t i = 0; i < minibatches; ++i) ways.push_back(way_of(rows_of(keys_[first + i])));
   return ways;
+}
+
+std::string BenchClient::replayed() {
+  return replay_.value().answer([this](std::span<const int64_t> keys) { return rows_of(keys); });
 }
 
 // --- the process ---------------------------------------------------------------------------------
@@ -323,6 +331,7 @@ void run_bench_client(const std::vector<std::string>& words) {
       in >> first;
       return text_of(client.check_rows(first));
     }
+    if (what == "replayed") return client.replayed();
     double rate = 0;
     if (what == "pull-at") in >> rate;
     size_t count = 0, depth = 0;

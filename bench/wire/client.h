@@ -12,6 +12,7 @@
 #include "apps/process/runtime.h"
 #include "bench/harness/latencies.h"
 #include "bench/wire/keys.h"
+#include "bench/wire/replay.h"
 #include "client/pipeline/work.h"
 
 namespace embers {
@@ -43,6 +44,7 @@ class BenchClient {
   // See checked_rows.h. To be asked before train(), in this order.
   std::vector<float> check_rows(int64_t first);
   std::vector<float> lap(size_t minibatches, size_t depth);  // way_of() the rows of each
+  std::string replayed();                                    // once it has trained: Replay::answer()
 
  private:
   class Puller;
@@ -57,15 +59,16 @@ class BenchClient {
   std::shared_ptr<Owners> owners_ = std::make_shared<Owners>();
   const int64_t rows_;
   const KeyMinibatches keys_;
-  std::optional<KeyMinibatches> zipf_;
+  std::optional<KeyMinibatches> zipf_;  // once it trains
+  std::optional<Replay> replay_;
   size_t next_ = 0;  // minibatch to train on; never twice the same identity
   bool local_;
 };
 
 // The part "client ADDRESS|local OPTIMIZER ROWS [sockets]", the last where nothing may travel in shared
 // memory. Answers "set" (set_wire_rows), "check" with the checksums, "pull N" with its seconds, "pull-at RATE
-// N SEED" with latencies in ms, "train N DEPTH [zipf]" with its seconds, "check-rows FIRST" and
-// "lap N DEPTH" with numbers.
+// N SEED" with latencies in ms, "train N DEPTH [zipf]" with its seconds, "check-rows FIRST",
+// "lap N DEPTH" and "replayed" with numbers.
 void run_bench_client(const std::vector<std::string>& words);
 
 }  // namespace embers

@@ -9,10 +9,11 @@
 //   blocking  the same with blocking send and recv
 //   rows, rows2, chunked, chunked2, gather
 //             bare servers that do what a server of rows cannot avoid: the limit
-// over a Unix socket and over TCP, 8 pulls outstanding. Bare programs have socket buffers of 64 KiB to 4 MiB,
-// all sides both scheduling policies. All sides have the same rows; their replies are compared by checksum
-// first, and their ends are looked at all the time. CPU per trip is that of both processes. Then the
-// latencies of two clients of one server (latency.h).
+// over a Unix socket and over TCP, by one client or by two, each a process with a connection and 8 pulls
+// outstanding. Bare programs have socket buffers of 64 KiB to 4 MiB, all sides both scheduling policies. All
+// sides have the same rows; their replies are compared by checksum first, and their ends are looked at all
+// the time. CPU per trip is that of all processes. Then the latencies of two clients of one server
+// (latency.h).
 //
 //   wire.unix_vs_asio, wire.tcp_vs_asio   ours over the better of asio and blocking
 //   wire.shared_vs_asio                   shared over the same, with Unix sockets
@@ -51,55 +52,76 @@ std::string address(const std::string& socket, const std::string& name) {
   return socket == "unix" ? fmt::format("unix:@embers-bench-{}-{}", ::getpid(), name) : "127.0.0.1:0";
 }
 
-// Two processes that talk over a socket.
+// Processes that talk over sockets: a server, and clients of which the first one works, or all.
 struct Side {
   std::string name;
-  BenchChild server, client;
+  BenchChild server;
+  std::vector<BenchChild> clients;
 
   void set(Policy policy) const {
     set_policy(server.processes(), policy);
-    set_policy(client.processes(), policy);
+    for (const BenchChild& client : clients) set_policy(client.processes(), policy);
   }
-  double cpu_seconds() const { return server.cpu_seconds() + client.cpu_seconds(); }
-  Cost run(size_t trips) {
-    client.ask(fmt::format("pull {}", trips / 10));
+  double cpu_seconds() const {
+    double seconds = server.cpu_seconds();
+    for (const BenchChild& client : clients) seconds += client.cpu_seconds();
+    return seconds;
+  }
+  Cost run(size_t working, size_t trips) {
+    pull(working, trips / 10);
     const double begin = cpu_seconds();
-    const double seconds = std::stod(client.ask(fmt::format("pull {}", trips)));
+    const double seconds = pull(working, trips);
     const auto n = static_cast<double>(trips);
     return {seconds / n, (cpu_seconds() - begin) / n};
   }
   void connect(const SocketSettings& settings) {
     server.ask(words_of(settings));
-    client.ask("connect " + words_of(settings));
+    for (BenchChild& client : clients) client.ask("connect " + words_of(settings));
+  }
+
+ private:
+  // So many trips of all together; the seconds of who took longest.
+  double pull(size_t working, size_t trips) {
+    const auto at_work = std::span(clients).first(working);
+    for (BenchChild& client : at_work) client.tell(fmt::format("pull {}", trips / working));
+    double longest = 0;
+    for (BenchChild& client : at_work) longest = std::max(longest, std::stod(client.answer()));
+    return longest;
   }
 };
+constexpr size_t kClients = 2;
 
 std::unique_ptr<Side> ours(const std::string& name, const std::string& socket) {
   const std::string rows = std::to_string(kWireRows);
   BenchChild server = BenchChild::part_of_embers({"owner", address(socket, name), "sgd", rows});
-  BenchChild client = BenchChild::part_of_embers(
-      {"client", server.ready(), "sgd", rows, name == "ours" ? "sockets" : "shared"});
-  client.ask("set");
-  return std::make_unique<Side>(Side{name, std::move(server), std::move(client)});
+  std::vector<BenchChild> clients;
+  for (size_t i = 0; i < kClients; ++i)
+    clients.push_back(BenchChild::part_of_embers(
+        {"client", server.ready(), "sgd", rows, name == "ours" ? "sockets" : "shared"}));
+  clients.front().ask("set");
+  return std::make_unique<Side>(Side{name, std::move(server), std::move(clients)});
 }
 
 std::unique_ptr<Side> bare(const std::string& kind, const std::string& socket) {
   BenchChild server = bare_server(kind, address(socket, kind));
-  BenchChild client = bare_client(kind, server);
-  auto side = std::make_unique<Side>(Side{kind, std::move(server), std::move(client)});
+  std::vector<BenchChild> clients;
+  for (size_t i = 0; i < kClients; ++i) clients.push_back(bare_client(kind, server));
+  auto side = std::make_unique<Side>(Side{kind, std::move(server), std::move(clients)});
   side->connect({});
   return side;
 }
 
 void add(
     Contest& contest, Side& side, size_t trips, const std::string& configuration = "",
-    std::function<void()> prepare = [] {}) {
-  add_with_policies(
-      contest, side.name, configuration, [&](Policy policy) { side.set(policy); },
-      [&side, trips, prepare] {
-        prepare();
-        return side.run(trips);
-      });
+    const std::function<void()>& prepare = [] {}) {
+  for (size_t working = 1; working <= kClients; ++working)
+    add_with_policies(
+        contest, side.name, fmt::format("clients {}{}", working, configuration),
+        [&](Policy policy) { side.set(policy); },
+        [&side, working, trips, prepare] {
+          prepare();
+          return side.run(working, trips);
+        });
 }
 
 bool in_chunks(const Side& side) { return side.name.starts_with("chunked"); }
@@ -109,7 +131,7 @@ void add_bare(Contest& contest, Side& side, size_t trips) {
     for (const size_t chunk : kChunks) {
       if (!in_chunks(side) && chunk != kChunks[0]) continue;
       const std::string of_chunks = in_chunks(side) ? fmt::format(", chunks {} KiB", chunk >> 10) : "";
-      add(contest, side, trips, fmt::format("buffers {} KiB{}", buffer >> 10, of_chunks),
+      add(contest, side, trips, fmt::format(", buffers {} KiB{}", buffer >> 10, of_chunks),
           [&side, buffer, chunk] {
             side.connect({buffer, chunk});
           });
@@ -117,11 +139,12 @@ void add_bare(Contest& contest, Side& side, size_t trips) {
 }
 
 void check_rows(const std::vector<std::unique_ptr<Side>>& sides) {
-  const std::string wanted = sides.front()->client.ask("check");
+  const std::string wanted = sides.front()->clients.front().ask("check");
   const auto check = [&](Side& side) {
-    if (const std::string sums = side.client.ask("check"); sums != wanted)
-      fail(ErrorCode::kInternal, "{} has sent other rows than {}: their checksums are {} and {}", side.name,
-           sides.front()->name, sums, wanted);
+    for (BenchChild& client : side.clients)
+      if (const std::string sums = client.ask("check"); sums != wanted)
+        fail(ErrorCode::kInternal, "{} has sent other rows than {}: their checksums are {} and {}", side.name,
+             sides.front()->name, sums, wanted);
   };
   for (const auto& side : sides) {
     if (!in_chunks(*side)) {
@@ -188,7 +211,7 @@ int bench_wire(const BenchOptions& options) {
   report["keys"] = kBenchKeys;
   report["dim"] = kBenchDim;
   report["outstanding"] = kBenchOutstanding;
-  fmt::print("                trips/s    GiB/s   CPU ms a trip, of both processes\n");
+  fmt::print("                trips/s    GiB/s   CPU ms a trip, of all processes\n");
   const OnSocket on_unix = measure("unix", length), on_tcp = measure("tcp", length);
   report["grid"] = {on_unix.report, on_tcp.report};
   const WireLatency latency = measure_wire_latency(length.seconds, length.latency_rounds);

@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "model/layers/field_rows.h"
+#include "model/lookup/once_differentiable.h"
 
 namespace embers {
 namespace {
@@ -48,7 +49,7 @@ struct PairProducts : torch::autograd::Function<PairProducts> {
     variable_list result(1);  // the number of columns before has none
     for (torch::Tensor& part : parts_of(out, x.counts())) result.push_back(std::move(part));
     if (s.before > 0) result.push_back(gradient.narrow(1, 0, s.before));
-    return result;
+    return once_differentiable("pair_products", std::move(result));
   }
 };
 

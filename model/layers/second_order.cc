@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "model/layers/field_rows.h"
 #include "model/lookup/kernels/second_order_kernels.h"
+#include "model/lookup/once_differentiable.h"
 
 namespace embers {
 namespace {
@@ -86,7 +87,7 @@ struct SecondOrderFunction : torch::autograd::Function<SecondOrderFunction> {
       result.emplace_back();  // of the numbers
       result.push_back(sum_of(of_factors));
     }
-    return result;
+    return once_differentiable("second_order", std::move(result));
   }
 };
 

@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/floats/prefetch.h"
 #include "base/stage_times.h"
+#include "model/lookup/once_differentiable.h"
 
 namespace embers {
 namespace {
@@ -105,7 +106,7 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
       if (const size_t call = calls->weighted[w]; gradients[call].defined())
         result[1 + calls->shapes.size() + w] = gradient_of_weights(*calls, call, gradients[call]);
     pass->seconds += watch.lap();
-    return result;
+    return once_differentiable("an embedding", std::move(result));
   }
 
  private:

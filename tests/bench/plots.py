@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
 """usage: plots.py [--draft] FOLDER REPORT...
-       plots.py --placeholder FOLDER
 
 Draws the figures of docs/benchmarks.md into the folder: NAME.svg for each benchmark that the reports are of. A figure takes the
 reports of at least five full runs on one machine (KEEP=runs tests/bench/repeat.sh 5 NAME). It shows their medians, with whiskers from
-the least run to the most. --draft takes fewer runs, quick ones and those of other sizes, too, and says so in the figure.
---placeholder draws those figures that the folder lacks: they say that nothing has been measured yet."""
+the least run to the most. --draft takes fewer runs, quick ones and those of other sizes, too, and says so in the figure."""
 import dataclasses
 import json
 import math
@@ -251,7 +249,7 @@ def control(reports):
 
 
 def python(reports):
-    sides = {"embers": ("embers", "embers"), "torch": ("torch's own tables", "peer"), "cpp": ("embers' C++ worker", "limit")}
+    sides = {"embers": ("embers", "embers"), "torch": ("torch's own tables", "peer"), "cpp": ("embers' C++ worker", "peer")}
     groups = []
     for point in reports[0]["training"].entries():
         model = point["model"].text()
@@ -402,6 +400,9 @@ def drafts(reports):
         why.append(f"runs that failed since embers beat a limit: {', '.join(beaten)}")
     if apart := [report.file for report in reports if report.has("losses_apart") and report["losses_apart"].value]:
         why.append(f"runs that failed since losses were apart: {', '.join(apart)}")
+    commits = sorted({report["commit"].text() if report.has("commit") else "" for report in reports})
+    if len(commits) > 1:
+        why.append(f"runs of several commits: {', '.join(commits)}")
     sizes = sorted({report["sizes"].text() for report in reports} - {"", "quick"})
     return why + [f"other sizes: {size}" for size in sizes]
 
@@ -435,13 +436,6 @@ def draw(bench, reports, draft):
     return picture.svg([f"DRAFT, not to be published: {', '.join(why)}"] * bool(why) + notes)
 
 
-def placeholder(bench):
-    picture = Picture(FIGURES[bench][1])
-    picture.line(60, 34)
-    picture.text(WIDTH / 2, "not measured yet", "middle")
-    return picture.svg([f"To be drawn of at least {FEWEST_RUNS} runs of embers bench {bench} on a machine without other work."])
-
-
 def write(folder, bench, text):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{bench}.svg")
@@ -452,11 +446,6 @@ def write(folder, bench, text):
 
 def main(words):
     options, words = [w for w in words if w.startswith("--")], [w for w in words if not w.startswith("--")]
-    if options == ["--placeholder"] and len(words) == 1:
-        for bench in FIGURES:
-            if not os.path.exists(os.path.join(words[0], f"{bench}.svg")):
-                write(words[0], bench, placeholder(bench))
-        return
     if options not in ([], ["--draft"]) or len(words) < 2:
         sys.exit(__doc__)
     folder, benches = words[0], {}

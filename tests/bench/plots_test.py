@@ -245,6 +245,12 @@ class Plots(unittest.TestCase):
             with self.subTest(wanted[0]):
                 self.refuse(reports, *wanted)
 
+    def test_runs_of_several_commits_make_a_draft(self):
+        runs = [dict(engine(), commit=commit) for commit in ["abc"] * 4 + ["abc-dirty"]]
+        self.refuse(runs, "engine: no figure comes of runs of several commits: abc, abc-dirty")
+        _, words = self.draw(runs, "--draft")
+        self.assertTrue(any("runs of several commits" in word for word in words))
+
     def test_one_bad_report_draws_nothing(self):
         bad = train()
         del bad["targets"]
@@ -256,19 +262,10 @@ class Plots(unittest.TestCase):
         self.assertIn("none.json: cannot be read", done.stderr)
 
     def test_usage(self):
-        for words in ([], [self.out], ["--sketch", self.out, "a.json"], ["--placeholder"]):
+        for words in ([], [self.out], ["--sketch", self.out, "a.json"]):
             done = self.run_plots(*words)
             self.assertEqual(done.returncode, 1)
             self.assertIn("usage: plots.py", done.stderr)
-
-    def test_placeholders_leave_figures_alone(self):
-        self.draw([train() for _ in range(5)])
-        _, before = self.figure("train")
-        done = self.run_plots("--placeholder", self.out)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(self.figure("train")[1], before)
-        for bench in set(REPORTS) - {"train"}:
-            self.assertIn("not measured yet", self.figure(bench)[1])
 
 
 if __name__ == "__main__":

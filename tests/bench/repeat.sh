@@ -18,6 +18,8 @@ if compgen -G "$reports/$bench-*.json" > /dev/null; then
   echo "$reports has reports of $bench already, which would count as these runs: name another folder in KEEP" >&2
   exit 2
 fi
+# What the reports say that they are of: the commit of this tree, as far as there is one.
+export EMBERS_COMMIT="${EMBERS_COMMIT-$(git -C "$(dirname "$0")" describe --always --dirty --abbrev=12 2>/dev/null || true)}"
 failed=0
 for ((run = 1; run <= runs; ++run)); do
   echo "run $run of $runs" >&2

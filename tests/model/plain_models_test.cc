@@ -98,10 +98,9 @@ TEST(PlainTables, StackedOnesLearnWhatBagsLearn) {
   }
   const std::vector<PlainTables::Group> groups{{1, true}, {11, true}};
   const auto bags = PlainTables::bags(schema, groups, {}), stacked = PlainTables::stacked(schema, groups, {});
-  data::Minibatch m;
-  m.examples = 5;
-  for (int step = 0; step < 20; ++step) {
-    m.ids.clear();
+  const auto minibatch = [](int step) {
+    data::Minibatch m;
+    m.examples = 5;
     for (int64_t f = 0; f < 2; ++f) {
       Ids ids;
       std::vector<int64_t> keys;
@@ -111,7 +110,14 @@ TEST(PlainTables, StackedOnesLearnWhatBagsLearn) {
       ids.width = 1;
       m.ids.push_back(std::move(ids));
     }
-    const auto before = bags->lookup(m), ours = stacked->lookup(m);
+    return m;
+  };
+  for (int step = 0; step < 20; ++step) {
+    const data::Minibatch m = minibatch(step);
+    // Some are prepared, while others are to come.
+    const auto prepared = step % 3 == 0 ? nullptr : stacked->prepare(m);
+    stacked->prepare(minibatch(step + 1));
+    const auto before = bags->lookup(m), ours = stacked->lookup(m, prepared);
     std::vector<at::Tensor> gradients;
     for (size_t g = 0; g < groups.size(); ++g) {
       EXPECT_TRUE(at::allclose(ours[g], before[g], 1e-5, 1e-7)) << "step " << step << ", group " << g;

@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "model/lookup/coordinates.h"
+#include "model/lookup/once_differentiable.h"
 #include "model/lookup/operators/lookup_operators.h"
 #include "model/lookup/weight_gradient.h"
 
@@ -120,7 +121,7 @@ struct LookupFunction : torch::autograd::Function<LookupFunction> {
     for (size_t p = 0; p < call->params.size(); ++p)
       result.push_back(sparse_gradient(gradients, p, call->params[p]));
     if (context->saved_data["weights"].toBool()) result.push_back(gradient_of_weights(*call, gradient));
-    return result;
+    return once_differentiable("a lookup", std::move(result));
   }
 };
 
