@@ -18,8 +18,6 @@
 namespace embers {
 namespace {
 
-constexpr float kGradient = 0.01f;
-
 using KeySpan = StoreConnection::KeySpan;
 
 // Trains with a connection of its own.
@@ -69,7 +67,7 @@ class AdamClient {
   }
 
  private:
-  storage::UpdateKernel next_step() { return adam_->kernel({++step_, 0.001}); }
+  storage::UpdateKernel next_step() { return adam_->kernel({++step_, kCheckedRate}); }
   static void apply(const storage::UpdateKernel& kernel, std::span<float> value,
                     std::span<const float> gradient) {
     kernel(value.first(kBenchDim), value.subspan(kBenchDim), gradient);
@@ -77,7 +75,7 @@ class AdamClient {
 
   const std::unique_ptr<StoreConnection> connection_;
   const std::unique_ptr<const storage::UpdateRule> adam_ = storage::UpdateRule::make({"adam", {}});
-  const std::vector<float> gradient_ = std::vector<float>(kBenchDim, kGradient);
+  const std::vector<float> gradient_ = std::vector<float>(kBenchDim, kTimedGradient);
   uint64_t step_ = 0;
 };
 

@@ -15,8 +15,6 @@
 namespace embers {
 namespace {
 
-constexpr float kGradient = 0.01f;
-
 std::vector<float> check(LocalRows& table, int64_t first) {
   const std::vector<int64_t> keys = checked_keys(first);
   std::vector<float> gradients;
@@ -44,7 +42,7 @@ void serve_torch_local(const std::vector<std::string>& words) {
   const int64_t rows = std::stol(words.at(1));
   const auto table = LocalRows::make(rows + static_cast<int64_t>(kCheckedRows), kBenchDim, kCheckedStart);
   const KeyMinibatches uniform(rows), zipf = KeyMinibatches::zipf(rows);
-  const std::vector<float> gradients(kBenchKeys * kBenchDim, kGradient);
+  const std::vector<float> gradients(kBenchKeys * kBenchDim, kTimedGradient);
   Replay replay(uniform, zipf);
   uint64_t step = 0;
   size_t next = 0;

@@ -24,10 +24,9 @@ std::vector<float> checked_gradient(size_t i) {
 }
 
 float way_of(std::span<const float> rows) {
-  constexpr double kLearningRate = 0.001;
   double sum = 0;
   for (const float x : rows) sum += double{kCheckedStart} - double{x};
-  return static_cast<float>(sum / kLearningRate / static_cast<double>(rows.size()));
+  return static_cast<float>(sum / kCheckedRate / static_cast<double>(rows.size()));
 }
 
 std::string text_of(const std::vector<float>& numbers) {

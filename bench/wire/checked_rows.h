@@ -13,6 +13,8 @@ namespace embers {
 inline constexpr size_t kCheckedRows = 64;
 inline constexpr int kCheckedSteps = 3;
 inline constexpr float kCheckedStart = 0.5f;
+inline constexpr double kCheckedRate = 0.001;   // Adam's learning rate
+inline constexpr float kTimedGradient = 0.01f;  // each number of it
 
 inline constexpr size_t kLapMinibatches = 128;  // at most
 

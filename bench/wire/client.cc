@@ -24,8 +24,6 @@
 namespace embers {
 namespace {
 
-constexpr float kGradient = 0.01f;
-
 KeysView view(std::span<const int64_t> keys) { return {KeyKind::kInt64, keys, {}, {}}; }
 
 [[noreturn]] void give_up(const Error& why) {
@@ -282,7 +280,7 @@ struct BenchClient::Training {
   const size_t total;
   ModelSpec model;
   std::unique_ptr<DenseKeys> dense;
-  const std::vector<float> gradients = std::vector<float>(kBenchKeys * kBenchDim, kGradient);
+  const std::vector<float> gradients = std::vector<float>(kBenchKeys * kBenchDim, kTimedGradient);
   const std::shared_ptr<std::promise<void>> ended = std::make_shared<std::promise<void>>();
 };
 

@@ -12,8 +12,6 @@ namespace embers {
 namespace {
 
 constexpr size_t kSlots = 2 * kBenchDim;
-constexpr double kLearningRate = 0.001;
-constexpr float kGradient = 0.01f;
 
 }  // namespace
 
@@ -42,9 +40,9 @@ const std::vector<size_t>& Replay::places_of(const Push& push) {
 }
 
 void Replay::replay() {
-  const std::vector<float> gradient(kBenchDim, kGradient);
+  const std::vector<float> gradient(kBenchDim, kTimedGradient);
   for (const Push& push : pushes_) {
-    const storage::UpdateKernel kernel = adam_->kernel({push.step, kLearningRate});
+    const storage::UpdateKernel kernel = adam_->kernel({push.step, kCheckedRate});
     for (const size_t at : places_of(push)) {
       kernel(std::span(rows_).subspan(at * kBenchDim, kBenchDim),
              std::span(slots_).subspan(at * kSlots, kSlots), gradient);
@@ -69,7 +67,7 @@ Replay::Deviation Replay::deviation(const RowsOf& rows_of) {
       for (size_t column = 0; column < kBenchDim; ++column) {
         const double expected = double{kCheckedStart} - double{rows_[(begin + i) * kBenchDim + column]};
         const double came = double{kCheckedStart} - double{found.at(i * kBenchDim + column)};
-        const double may_differ = kAllowed * kLearningRate + kAllowedOfWay * std::abs(expected);
+        const double may_differ = kAllowed * kCheckedRate + kAllowedOfWay * std::abs(expected);
         is_right = is_right && std::abs(came - expected) <= may_differ;  // not of a number that is none
         way += expected;
         lost += std::isfinite(came) ? expected - came : expected;

@@ -19,7 +19,7 @@ constexpr double kRowsOfOne = kBenchKeys;  // minibatch
 class Table {
  public:
   void train(std::span<const int64_t> keys, uint64_t step) {
-    const storage::UpdateKernel kernel = adam_->kernel({step, 0.001});
+    const storage::UpdateKernel kernel = adam_->kernel({step, kCheckedRate});
     for (const int64_t key : keys) {
       const auto at = static_cast<size_t>(key);
       kernel(row(key), std::span(slots_).subspan(at * 2 * kBenchDim, 2 * kBenchDim), gradient_);
@@ -36,7 +36,7 @@ class Table {
 
  private:
   const std::unique_ptr<const storage::UpdateRule> adam_ = storage::UpdateRule::make({"adam", {}});
-  const std::vector<float> gradient_ = std::vector<float>(kBenchDim, 0.01f);
+  const std::vector<float> gradient_ = std::vector<float>(kBenchDim, kTimedGradient);
   std::vector<float> rows_ = std::vector<float>(kRows * kBenchDim, kCheckedStart);
   std::vector<float> slots_ = std::vector<float>(kRows * 2 * kBenchDim);
 };
