@@ -25,9 +25,9 @@ std::vector<std::string> store_settings(const std::string& kind, int64_t rows);
 
 // The part "store-client KIND PATH ROWS", which makes the rows before it is ready. Answers "check FIRST
 // PROTOCOL" as BenchClient::check_rows() does; "lap FIRST N PROTOCOL", of N minibatches from the FIRST-th on,
-// as lap(); "replayed" as
-// replayed(); "train SECONDS THREADS CHUNK PROTOCOL uniform|zipf" with the rows a second of this many
-// threads, each with a connection and minibatches of its own, and CHUNK keys in a command.
+// as lap(); "replayed" as replayed();
+// "train SECONDS THREADS CHUNK PROTOCOL uniform|zipf" with the rows a second of this many threads, each with
+// a connection and minibatches of its own, and CHUNK keys in a command.
 void run_store_client(const std::vector<std::string>& words);
 
 inline constexpr size_t kMostStoreThreads = 8;
