@@ -40,19 +40,20 @@ struct TableView {
   int number;
   bool factors;               // gradients of bags are multiplied by something
   int first_bag, out_column;  // of its first column
-  int64_t gradient_stride;
+  uint32_t gradient_stride;
 
-  EMBERS_DEVICE TableView(const BackwardTask& t, int n)
+  // `all_dim`: the dim of all tables, or 0 where that is not known.
+  EMBERS_DEVICE TableView(const BackwardTask& t, int n, int all_dim)
       : task(t),
         table(t.model.tables[n]),
-        rows(table),
+        rows(table, all_dim),
         region(region_of(t.batch, table)),
         first_key(table.first_key),
         number(n),
         factors(t.scaled || t.state.shares != nullptr),
         first_bag(table.first_column * static_cast<int>(t.batch.bags)),
         out_column(table.columns == 0 ? 0 : t.model.columns[table.first_column].is.out_column),
-        gradient_stride(t.gradient_stride) {}
+        gradient_stride(static_cast<uint32_t>(t.gradient_stride)) {}
 
   EMBERS_DEVICE uint32_t key_at(int place) const { return key_of(task.sorted[place]); }
   EMBERS_DEVICE bool has(int place, uint32_t key) const {
@@ -115,8 +116,10 @@ class Windows {
       first_bag = column * static_cast<int>(task.batch.bags);
       out_column = task.model.columns[column].is.out_column;
     }
-    const int64_t at = static_cast<int64_t>(bag - first_bag) * view_.gradient_stride + out_column;
-    window.gradient = static_cast<uint32_t>(at / kWide);
+    // Below 2^32 numbers, as the caller has made sure.
+    const uint32_t at =
+        static_cast<uint32_t>(bag - first_bag) * view_.gradient_stride + static_cast<uint32_t>(out_column);
+    window.gradient = at / kWide;
     return window;
   }
 
@@ -306,21 +309,21 @@ EMBERS_DEVICE void backward_units(const Group& group, bool have, const TableView
 }
 
 // kRule: one of the update rules, for a model without weights, max_norm, default_id or partitions and with a
-// column for each table; or kAnyRule.
-template <int kRule, class Number, int kAhead, int kChunks, int kWide>
+// column for each table; or kAnyRule. kDim: of all tables, or 0.
+template <int kRule, int kDim, class Number, int kAhead, int kChunks, int kWide>
 EMBERS_KERNEL void EMBERS_THREADS(kBackwardThreads, kChunks* kWide <= 4 ? kBackwardBlocks : 1)
     backward(BackwardTask task) {
   int* const first = reinterpret_cast<int*>(shared_memory());
   const int tables = task.model.table_count;
   share_out(tables, first, [&](int n) {
-    const TableView<Number> view(task, n);
-    return tasks_of(view.region.begin, view.region.end, task.shift, view.table.lanes);
+    const TableView<Number> view(task, n, kDim);
+    return tasks_of(view.region.begin, view.region.end, task.shift, lanes_of<kDim, kWide>(view.table));
   });
   const int warps = threads() / kWarp * blocks();
   for (int t = threads() / kWarp * block_index() + thread_index() / kWarp; t < first[tables]; t += warps) {
     const int n = part_of(first, tables, t);
-    const TableView<Number> view(task, n);
-    const Group group = group_of(view.table.lanes);
+    const TableView<Number> view(task, n, kDim);
+    const Group group = group_of(lanes_of<kDim, kWide>(view.table));
     const Units units = units_of(view.region.begin, view.region.end, task.shift);
     const int unit = units.first + (t - first[n]) * (kWarp / group.lanes) + group.number;
     backward_units<kRule, kAhead, kChunks, kWide>(group, unit <= units.last, view, unit);

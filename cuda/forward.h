@@ -44,7 +44,8 @@ struct ColumnView {
   Item* items;
   float* out;  // where its part of the result begins
 
-  EMBERS_DEVICE ColumnView(const ForwardTask& t, int number)
+  // `all_dim`: the dim of all tables, or 0 where that is not known.
+  EMBERS_DEVICE ColumnView(const ForwardTask& t, int number, int all_dim = 0)
       : task(t),
         table(t.model.tables[t.model.columns[number].is.table]),
         column(t.model.columns[number]),
@@ -54,7 +55,7 @@ struct ColumnView {
         stride(table.row_stride),
         first_key(table.first_key),
         nothing(first_key + static_cast<uint32_t>(table.is.count)),
-        dim(table.is.dim),
+        dim(all_dim != 0 ? all_dim : table.is.dim),
         first_bag(number * static_cast<int>(t.batch.bags)),
         items_before(table.defaults_before * static_cast<int>(t.batch.bags)),
         combiner(column.is.combiner),
@@ -68,9 +69,7 @@ struct ColumnView {
   EMBERS_DEVICE int start(int bag) const { return static_cast<int>(offsets[bag]) + first_bag + bag; }
   // Of the first id of a bag whose place is `place` or beyond.
   EMBERS_DEVICE int id_at(int bag, int place) const { return place - (first_bag + bag) - 1; }
-  EMBERS_DEVICE const Number* row(uint32_t number) const {
-    return rows + static_cast<uint64_t>(number) * stride;
-  }
+  EMBERS_DEVICE const Number* row(uint32_t number) const { return rows + product_of(number, stride); }
 };
 
 // The sum of a bag's rows so far.
@@ -310,20 +309,20 @@ EMBERS_DEVICE void forward_units(const Group& group, const ColumnView<Number>& v
   }
 }
 
-// kPlain: no weights, max_norm, default_id or partitions anywhere.
-template <bool kPlain, class Number, int kAhead, int kChunks, int kWide>
+// kPlain: no weights, max_norm, default_id or partitions anywhere. kDim: of all tables, or 0.
+template <bool kPlain, int kDim, class Number, int kAhead, int kChunks, int kWide>
 EMBERS_KERNEL void EMBERS_THREADS(kForwardThreads, kChunks* kWide <= 4 ? 3 : 1) forward(ForwardTask task) {
   int* const first = reinterpret_cast<int*>(shared_memory());
   const int columns = task.model.column_count, bags = static_cast<int>(task.batch.bags), shift = task.shift;
   share_out(columns, first, [&](int c) {
-    const ColumnView<Number> view(task, c);
-    return tasks_of(view.start(0), view.start(bags), shift, view.table.lanes);
+    const ColumnView<Number> view(task, c, kDim);
+    return tasks_of(view.start(0), view.start(bags), shift, lanes_of<kDim, kWide>(view.table));
   });
   const int warps = threads() / kWarp * blocks();
   for (int t = threads() / kWarp * block_index() + thread_index() / kWarp; t < first[columns]; t += warps) {
     const int c = part_of(first, columns, t);
-    const ColumnView<Number> view(task, c);
-    const Group group = group_of(view.table.lanes);
+    const ColumnView<Number> view(task, c, kDim);
+    const Group group = group_of(lanes_of<kDim, kWide>(view.table));
     const auto start = [&](int bag) { return view.start(bag); };
     const int groups = kWarp / group.lanes;
     const Units units = units_of(view.start(0), view.start(bags), shift);

@@ -43,6 +43,13 @@ __device__ __forceinline__ T shuffle_xor(unsigned mask, T x, int distance) {
 __device__ __forceinline__ int ones(unsigned x) { return __popc(x); }
 __device__ __forceinline__ int lowest_one(unsigned x) { return __ffs(static_cast<int>(x)) - 1; }
 
+// One instruction, where a product of 64-bit numbers would be several.
+__device__ __forceinline__ uint64_t product_of(uint32_t a, uint32_t b) {
+  uint64_t product;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+  return product;
+}
+
 // Each returns what was there before.
 __device__ __forceinline__ unsigned atomic_add(unsigned* at, unsigned x) { return atomicAdd(at, x); }
 __device__ __forceinline__ unsigned long long atomic_add(unsigned long long* at, unsigned long long x) {

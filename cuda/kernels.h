@@ -17,6 +17,7 @@ struct Kind {
   int64_t warps;    // that there is work for
   bool plain;       // no weights, max_norm, default_id or partitions
   bool short_rows;  // of at most four lanes: four of them at once are enough
+  int dim;          // of all rows, or 0 where tables differ
 };
 
 // The sizes for which kernels are compiled.
@@ -57,6 +58,22 @@ void with_chunks(const Kind& kind, Use use) {
 template <class Use>
 void with_kind(const Kind& kind, Use use) {
   kind.number_type == EMBERS_CUDA_FLOAT16 ? with_chunks<Half>(kind, use) : with_chunks<float>(kind, use);
+}
+
+// The dims of which plain models have kernels of their own, in which the compiler knows them; 0 is all
+// others. use.template operator()<kDim>().
+template <int kAhead, int kChunks, int kWide, class Use>
+void with_dim(const Kind& kind, Use use) {
+  if constexpr (kChunks == 1 && kWide == 4) {
+    if constexpr (kAhead == 4) {
+      if (kind.dim == 16) return use.template operator()<16>();
+    } else {
+      if (kind.dim == 32) return use.template operator()<32>();
+      if (kind.dim == 64) return use.template operator()<64>();
+      if (kind.dim == 128) return use.template operator()<128>();
+    }
+  }
+  use.template operator()<0>();
 }
 
 // Blocks share out the work among themselves. There are some times as many as run at once, where there is

@@ -25,6 +25,13 @@ struct Group {
   unsigned bits;  // as many ones as there are lanes
 };
 
+// How many lanes work on a row of dim numbers, each with `wide` neighbouring ones.
+constexpr EMBERS_BOTH int lanes_for(int dim, int wide) {
+  int lanes = 4;  // at least: each looks into an id, too
+  while (lanes < kWarp && lanes * wide < dim) lanes *= 2;
+  return lanes;
+}
+
 EMBERS_DEVICE Group group_of(int lanes) {
   const int lane = thread_index() % kWarp, first = lane & ~(lanes - 1);
   return {lane - first, lanes, first, first / lanes, lanes == kWarp ? kWholeWarp : (1u << lanes) - 1};

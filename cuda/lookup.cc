@@ -19,12 +19,6 @@ constexpr uint64_t kMostKeys = (uint64_t{1} << 32) - (uint64_t{1} << 10);
 
 int round_up(int x, int to) { return (x + to - 1) / to * to; }
 
-int lanes_for(int dim, int wide) {
-  int lanes = 4;  // at least: each looks into an id, too
-  while (lanes < kWarp && lanes * wide < dim) lanes *= 2;
-  return lanes;
-}
-
 // Device memory for a copy of an array.
 template <class T>
 class Copied {
@@ -163,6 +157,7 @@ struct embers_cuda_lookup {
     for (const Table& t : narrow) {
       most_dim = std::max(most_dim, t.is.dim);
       most_rows = std::max(most_rows, static_cast<uint64_t>(t.is.count));
+      same_dims = same_dims && t.is.dim == narrow[0].is.dim;
       plain = plain && t.is.max_norm == 0 && t.is.partitions <= 1 && t.defaults == 0;
     }
     for (const Column& c : columns) {
@@ -182,6 +177,7 @@ struct embers_cuda_lookup {
   int column_count;
   int defaults = 0;  // columns with a default_id
   int most_dim = 1;
+  bool same_dims = true;   // of all tables
   bool plain = true;       // no max_norm, default_id or partitions
   bool scaled = false;     // any column's sums are divided
   uint64_t most_rows = 0;  // of a table
@@ -213,11 +209,13 @@ struct Plan {
     need(b.id_count == 0 || b.ids != nullptr, "no ids");
     items = static_cast<int>(b.id_count + l.defaults * b.bags);
     places = static_cast<int>(b.id_count + l.column_count * b.bags);
-    // Units small enough to give every processor several warps, and large enough to be worth a search.
+    // Units small enough to give every processor several warps, and large enough to be worth a search. Larger
+    // ones only as long as there are so many that few processors idle while the last ones are worked on.
     const int groups = kWarp / lanes_for(l.most_dim, l.can_be_wide ? 4 : 1);
-    const int64_t wanted = places / (int64_t{processors()} * 32 * groups);
+    const auto units_for = [&](int warps) { return int64_t{processors()} * warps * groups; };
     shift = 4;
-    while (shift < 6 && wanted >> (shift + 1) != 0) ++shift;
+    while (shift < 6 && places >> (shift + 1) >= units_for(32)) ++shift;
+    while (shift < 8 && places >> (shift + 1) >= units_for(6 * 24)) ++shift;
   }
 
   int units() const { return (places >> shift) + 2; }
@@ -270,7 +268,8 @@ struct Plan {
             chunks_of(wide ? lookup.wide : lookup.narrow, wide ? 4 : 1),
             (places >> shift) / groups + 1,
             lookup.plain && batch.weights == nullptr,
-            lookup.most_dim <= 4 * (wide ? 4 : 1)};
+            lookup.most_dim <= 4 * (wide ? 4 : 1),
+            lookup.same_dims ? lookup.most_dim : 0};
   }
   Reports reports() const { return {lookup.problems.get(), lookup.any}; }
   bool is_wide(const float* at, int64_t stride) const {

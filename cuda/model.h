@@ -21,6 +21,11 @@ struct Table {
   int32_t lanes;            // of a group that works on one of its rows
 };
 
+template <int kDim, int kWide>
+EMBERS_DEVICE int lanes_of(const Table& table) {
+  return kDim != 0 ? lanes_for(kDim, kWide) : table.lanes;
+}
+
 struct Column {
   embers_cuda_column is;
   int32_t defaults_before;  // columns with a default_id before this one

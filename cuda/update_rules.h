@@ -31,17 +31,15 @@ struct TableRows {
   int dim;
   float max_norm;
 
-  EMBERS_DEVICE explicit TableRows(const Table& table)
+  EMBERS_DEVICE TableRows(const Table& table, int all_dim)
       : rows(static_cast<Number*>(table.is.rows)),
         slots{table.is.slots[0], table.is.slots[1]},
         row_stride(table.row_stride),
         slot_stride(table.slot_stride),
-        dim(table.is.dim),
+        dim(all_dim != 0 ? all_dim : table.is.dim),
         max_norm(table.is.max_norm) {}
-  EMBERS_DEVICE Number* row(uint32_t number) const {
-    return rows + static_cast<uint64_t>(number) * row_stride;
-  }
-  EMBERS_DEVICE uint64_t slot(uint32_t number) const { return static_cast<uint64_t>(number) * slot_stride; }
+  EMBERS_DEVICE Number* row(uint32_t number) const { return rows + product_of(number, row_stride); }
+  EMBERS_DEVICE uint64_t slot(uint32_t number) const { return product_of(number, slot_stride); }
 };
 
 // What of a row its update needs; asked for as soon as the row is known.

@@ -77,6 +77,8 @@ T shuffle_xor(unsigned mask, T x, int distance) {
 inline int ones(unsigned x) { return __builtin_popcount(x); }
 inline int lowest_one(unsigned x) { return __builtin_ffs(static_cast<int>(x)) - 1; }
 
+inline uint64_t product_of(uint32_t a, uint32_t b) { return uint64_t{a} * b; }
+
 template <class T>
 T atomic_add(T* at, T x) {
   const T before = *at;

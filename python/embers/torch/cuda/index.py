@@ -16,6 +16,8 @@ class Index:
 
     def __init__(self, table: Table, dtype: torch.dtype, slots: int, slot_dim: int, slot_value: float,
                  device: torch.device):
+        if device.type == "cuda" and device.index is None:  # tensors always have one
+            device = torch.device("cuda", torch.cuda.current_device())
         self.device, self.dim, self.slot_dim, self.slots = device, table.embedding_dim, slot_dim, slots
         options = IndexOptionsStruct(NUMBER_TYPES[dtype], table.embedding_dim, slots, slot_dim, (slot_value, slot_value),
                                 table.initial[0], table.initial[1], table.seed & (1 << 64) - 1, table.capacity)
