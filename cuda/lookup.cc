@@ -161,6 +161,7 @@ struct embers_cuda_lookup {
       plain = plain && t.is.max_norm == 0 && t.is.partitions <= 1 && t.defaults == 0;
     }
     for (const Column& c : columns) {
+      width = std::max(width, c.is.out_column + narrow[static_cast<size_t>(c.is.table)].is.dim);
       defaults += c.is.has_default != 0;
       scaled = scaled || c.is.combiner != EMBERS_CUDA_SUM;
     }
@@ -177,6 +178,7 @@ struct embers_cuda_lookup {
   int column_count;
   int defaults = 0;  // columns with a default_id
   int most_dim = 1;
+  int width = 0;           // of a result
   bool same_dims = true;   // of all tables
   bool plain = true;       // no max_norm, default_id or partitions
   bool scaled = false;     // any column's sums are divided
@@ -311,7 +313,7 @@ void backward(const embers_cuda_lookup& lookup, const embers_cuda_batch& batch, 
   const Plan plan(lookup, batch);
   if (count != nullptr && plan.items == 0) zero(count, sizeof *count, stream);
   if (plan.items == 0) return;
-  need(stride >= 0 && batch.bags * stride < int64_t{1} << 32,
+  need(stride >= 0 && std::max<int64_t>(batch.bags - 1, 0) * stride + lookup.width < int64_t{1} << 32,
        "the gradient has more than 2^32 numbers: use smaller batches");
   Layout state_layout(state_memory), layout(workspace), counter_layout(counters);
   const State state = plan.state(state_layout);

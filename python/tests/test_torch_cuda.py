@@ -338,6 +338,55 @@ def test_an_update_is_that_of_its_gradients():
             assert difference(fused.weight(n).tolist(), want.tolist()) == ""
 
 
+def check_steps(dim, dtype, lengths, rows, hot, rules):
+    """One step of a plain model of two tables against torch in double precision: results, slots and rows."""
+    rng = random.Random(dim)
+    torch.manual_seed(dim)
+    for rule in rules:
+        bags = cuda.EmbeddingBagCollection([cuda.Table(rows, dim)] * 2, [cuda.Column(0, "mean"), cuda.Column(1, "sum")], rule,
+                                           dtype=dtype, device=DEVICE)
+        ids = torch.tensor([3 if rng.random() < hot else rng.randrange(rows) for _ in range(sum(lengths))])
+        offsets = torch.tensor([0, *lengths]).cumsum(0)
+        before = [bags.weight(n).double().cpu().requires_grad_() for n in range(2)]
+        out = bags(ids.to(DEVICE), offsets.to(DEVICE))
+        gradient = torch.randn_like(out)
+        out.backward(gradient)
+        want, half = [], len(lengths) // 2
+        for n, mode in enumerate(("mean", "sum")):
+            bounds = offsets[half * n:half * (n + 1) + 1]
+            want.append(torch.nn.functional.embedding_bag(ids[bounds[0]:bounds[-1]], before[n], bounds - bounds[0], mode=mode,
+                                                          include_last_offset=True))
+        assert difference(out.tolist(), torch.cat(want, 1).tolist(), tolerance=1e-4) == ""
+        torch.cat(want, 1).backward(gradient.double().cpu())
+        for n, weight in enumerate(before):
+            g, first = weight.grad, getattr(rule, "initial_accumulator_value", 0)
+            slots = {embers.SGD: [], embers.Adagrad: [first + g * g], embers.Adam: [0.1 * g, 0.001 * g * g]}[type(rule)]
+            for s, slot in enumerate(slots):
+                assert torch.allclose(bags.slot(n, s).double().cpu(), slot, rtol=1e-4, atol=1e-5)
+            if isinstance(rule, embers.SGD):
+                step = 0.25 * g
+            elif isinstance(rule, embers.Adagrad):
+                step = 0.1 * g / (slots[0].sqrt() + rule.epsilon)
+            else:
+                step = 0.01 * slots[0] * math.sqrt(1 - 0.999) / (1 - 0.9) / (slots[1].sqrt() + rule.epsilon)
+            assert torch.allclose(bags.weight(n).double().cpu(), (weight - step).detach(), rtol=1e-4 if dtype == torch.float32 else 1e-3, atol=1e-4)
+        bags.check_errors()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("dim", [16, 20, 32, 64, 128])
+def test_plain_models_whose_rows_all_have_one_dim(dim, dtype):
+    """Kernels know some dims. Row 3 has more ids than make one larger piece of a run (cuda/pieces.h)."""
+    check_steps(dim, dtype, [700, 0, 1, 20, 3, 33, 1, 900, 0, 17], 40, 0.9, (embers.SGD(0.25), embers.Adagrad(0.1), embers.Adam(0.01)))
+
+
+@pytest.mark.parametrize("bags", [2800, 5600])
+def test_large_minibatches_have_large_units(bags):
+    """On the CPU, of 128 and 256 places."""
+    rng = random.Random(bags)
+    check_steps(128, torch.float32, [rng.randint(0, 42) for _ in range(bags)], 300, 0.1, [embers.SGD(0.25)])
+
+
 def test_the_same_bits_every_time():
     rng = random.Random(4)
     ids, offsets = random_batch(rng, 29)
