@@ -387,6 +387,30 @@ def test_large_minibatches_have_large_units(bags):
     check_steps(128, torch.float32, [rng.randint(0, 42) for _ in range(bags)], 300, 0.1, [embers.SGD(0.25)])
 
 
+def test_gradients_of_a_large_minibatch_and_then_of_a_small_one():
+    """They share workspace, and counters that must be zeros between launches."""
+    rng = random.Random(8)
+    bag = cuda.EmbeddingBag(300, 128, mode="sqrtn", device=DEVICE)
+    for bags in (5600, 3, 2800):
+        lengths = [rng.randint(0, 42) for _ in range(bags)]
+        ids = torch.tensor([3 if rng.random() < 0.1 else rng.randrange(300) for _ in range(sum(lengths))])
+        offsets, weights = torch.tensor([0, *lengths[:-1]]).cumsum(0), torch.rand(len(ids)) + 0.1
+        given = weights.clone().to(DEVICE).requires_grad_()
+        bag.weight(0).grad = None
+        out = bag(ids.to(DEVICE), offsets.to(DEVICE), given)
+        gradient = torch.randn_like(out)
+        out.backward(gradient)
+        rows, of = bag.weight(0).detach().double().cpu().requires_grad_(), weights.double().requires_grad_()
+        sums = torch.nn.functional.embedding_bag(ids, rows, offsets, mode="sum", per_sample_weights=of)
+        of_bag = torch.repeat_interleave(torch.arange(bags), torch.tensor(lengths))
+        squares = torch.zeros(bags, dtype=torch.float64).index_add(0, of_bag, of * of)
+        want = sums / squares.clamp(min=1e-30).sqrt().unsqueeze(1)
+        want.backward(gradient.double().cpu())
+        assert torch.allclose(out.double().cpu(), want.detach(), rtol=1e-4, atol=1e-4)
+        assert torch.allclose(bag.weight(0).grad.to_dense().double().cpu(), rows.grad, rtol=1e-4, atol=1e-3)
+        assert torch.allclose(given.grad.double().cpu(), of.grad, rtol=1e-4, atol=1e-3)
+
+
 def test_the_same_bits_every_time():
     rng = random.Random(4)
     ids, offsets = random_batch(rng, 29)
