@@ -11,7 +11,7 @@ from ...errors import BadInput, UsageError
 from ...optimizers import SGD, Adagrad, Adam, RowwiseAdagrad, UpdateRule
 from .index import Index
 from .library import (NUMBER_TYPES, BatchStruct, ColumnStruct, ModelStruct, ProblemsStruct, TableStruct, UpdateStruct, library,
-                      on_device, pointer, stream_of)
+                      numbered, on_device, pointer, stream_of)
 from .specs import Column, Table
 
 _COMBINERS = {"sum": 1, "mean": 2, "sqrtn": 3}
@@ -96,8 +96,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         device = torch.device(device or ("cpu" if library().on_cpu else "cuda"))
         if device.type == "cuda" and not torch.cuda.is_available():
             raise UsageError(f"et.cuda needs a GPU, and a PyTorch with CUDA; PyTorch {torch.__version__} sees none")
-        if device.type == "cuda" and device.index is None:
-            device = torch.device("cuda", torch.cuda.current_device())
+        device = numbered(device)
         library().check_device(device)
         keyed = [n for n, table in enumerate(self.tables) if table.num_embeddings is None]
         if keyed and (optimizer is None or len(self.tables) > 1):

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 
 from ...errors import BadInput, UsageError
-from .library import NUMBER_TYPES, IndexOptionsStruct, TableStruct, library, on_device, pointer, stream_of
+from .library import NUMBER_TYPES, IndexOptionsStruct, TableStruct, library, numbered, on_device, pointer, stream_of
 from .specs import Table
 
 
@@ -16,8 +16,7 @@ class Index:
 
     def __init__(self, table: Table, dtype: torch.dtype, slots: int, slot_dim: int, slot_value: float,
                  device: torch.device):
-        if device.type == "cuda" and device.index is None:  # tensors always have one
-            device = torch.device("cuda", torch.cuda.current_device())
+        device = numbered(device)
         self.device, self.dim, self.slot_dim, self.slots = device, table.embedding_dim, slot_dim, slots
         options = IndexOptionsStruct(NUMBER_TYPES[dtype], table.embedding_dim, slots, slot_dim, (slot_value, slot_value),
                                 table.initial[0], table.initial[1], table.seed & (1 << 64) - 1, table.capacity)

@@ -96,6 +96,13 @@ def library() -> Library:
     return _library
 
 
+def numbered(device: torch.device) -> torch.device:
+    """With its number, which the devices of tensors always have: that of the current GPU, if it has none."""
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
 def on_device(device: torch.device) -> Any:
     """Makes a GPU the current one, as the library expects."""
     return contextlib.nullcontext() if device.type == "cpu" else torch.cuda.device(device)
