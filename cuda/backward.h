@@ -21,6 +21,7 @@ struct BackwardTask {
   Pieces pieces;
   Reports reports;
   Rule rule;
+  const float* rate;  // of learning, where there is an update
   int shift;
   // Where the rule is EMBERS_CUDA_GRADIENTS.
   const int* runs_before;  // of each unit: rows whose runs begin in the units before
@@ -39,6 +40,7 @@ struct TableView {
   uint32_t first_key;
   int number;
   bool factors;               // gradients of bags are multiplied by something
+  float rate;                 // of learning
   int first_bag, out_column;  // of its first column
   uint32_t gradient_stride;
 
@@ -51,6 +53,7 @@ struct TableView {
         first_key(table.first_key),
         number(n),
         factors(t.scaled || t.state.shares != nullptr),
+        rate(*t.rate),
         first_bag(table.first_column * static_cast<int>(t.batch.bags)),
         out_column(table.columns == 0 ? 0 : t.model.columns[table.first_column].is.out_column),
         gradient_stride(static_cast<uint32_t>(t.gradient_stride)) {}
@@ -92,19 +95,15 @@ class Windows {
  private:
   EMBERS_DEVICE Item item_at(int begin) const {
     const int at = begin + group_.lane;
-    return at < view_.region.end ? read_once(view_.task.sorted + at) : ~Item{0};
+    return at < view_.region.end ? view_.task.sorted[at] : ~Item{0};
   }
   EMBERS_DEVICE Window look_into(int begin, Item item) const {
     const BackwardTask& task = view_.task;
-    Window window{begin, key_of(item), 0, 0};
     const uint32_t source = source_of(item);
-    if (source == kNothing) {
-      window.key = kNothing;
-      return window;
-    }
-    auto bag = static_cast<int>(source);
-    window.factor = 1;
-    if (!kPlain && task.state.shares != nullptr) {
+    const bool counts = source != kNothing;
+    Window window{begin, counts ? key_of(item) : kNothing, 0, 1};
+    auto bag = counts ? static_cast<int>(source) : view_.first_bag;  // any bag, if none
+    if (!kPlain && counts && task.state.shares != nullptr) {
       const Share share = task.state.shares[source];
       bag = share.bag;
       window.factor = share.weight;
@@ -176,7 +175,8 @@ EMBERS_DEVICE void finish_row(const Group& group, bool have, const TableView<Num
   }
   const bool usable = is_usable(group, gradient);
   if (have && !usable && group.lane == 0) report_bad_gradient(task.reports);
-  update_row<kRule>(group, have && usable, view.rows, key - view.first_key, task.rule, gradient, of);
+  update_row<kRule>(group, have && usable, view.rows, key - view.first_key, task.rule, view.rate, gradient,
+                    of);
 }
 
 // By all lanes of a warp: the largest distance up to `most` at which `holds`; it does at 0, and nowhere

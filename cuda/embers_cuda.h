@@ -75,18 +75,20 @@ typedef struct {
  * b + 1]). */
 typedef struct {
   const int64_t* ids;
-  const int64_t* offsets; /* column_count x bags + 1, from 0 to id_count, not descending */
+  const int64_t* offsets; /* column_count x bags + 1, from 0 to at most id_count, not descending */
   const float* weights;   /* of each id, or null: 1 */
-  int64_t id_count;       /* with (column_count + 1) x bags at most 2^31 - 2^12 */
-  int64_t bags;           /* of each column */
+  int64_t id_count; /* those beyond the last offset do not count; with (column_count + 1) x bags at most 2^31
+                       - 2^12 */
+  int64_t bags;     /* of each column */
 } embers_cuda_batch;
 
-/* How a step changes rows. step counts from 1; learning_rate is that of this step. */
+/* How a step changes rows. *steps, on the device, is the number of steps so far: the call adds one. (So that
+   each replay of a CUDA graph that has captured the call is a step of its own.) */
 typedef struct {
   int32_t rule;
   float weight_decay; /* times the row, added to its gradient */
   double learning_rate, beta_1, beta_2, epsilon;
-  int64_t step;
+  int64_t* steps;
 } embers_cuda_update;
 
 /* A prepared model. Copies the tables and columns to the device: waits for it. */

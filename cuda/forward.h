@@ -95,17 +95,15 @@ struct Ids {
 };
 
 // What this lane's id means: its row, or kNothing. Leaves its item.
-template <bool kPlain, class Number>
+template <class Number>
 EMBERS_DEVICE uint32_t look_into(const Group& group, const ColumnView<Number>& view, const Ids& ids) {
   const int mine = ids.from + group.lane;
   uint32_t row = kNothing;
   if (mine >= ids.to) return row;
-  bool light = false;
-  if constexpr (!kPlain)
-    light = view.weighted && view.column.is.prune_weights && view.combiner != EMBERS_CUDA_SUM &&
-            !(ids.weight > 0);
+  const bool light =
+      view.weighted && view.column.is.prune_weights && view.combiner != EMBERS_CUDA_SUM && !(ids.weight > 0);
   if (!light) {
-    if (!kPlain && view.partitioned) {
+    if (view.partitioned) {
       const int64_t found = row_of(view.table.is, ids.id);
       if (found >= 0) row = static_cast<uint32_t>(found);
     } else if (static_cast<uint64_t>(ids.id) < view.count) {
@@ -115,21 +113,28 @@ EMBERS_DEVICE uint32_t look_into(const Group& group, const ColumnView<Number>& v
   }
   if (view.items != nullptr) {
     const int item = mine + view.items_before, bag = view.first_bag + ids.bag;
-    const bool weighted = !kPlain && view.weighted;
+    const auto source = static_cast<uint32_t>(view.weighted ? item : bag);
     write_once(view.items + item,
-               row == kNothing ? item_of(view.nothing, kNothing)
-                               : item_of(view.first_key + row, static_cast<uint32_t>(weighted ? item : bag)));
-    if (weighted) view.task.state.shares[item] = {bag, ids.weight};
+               row == kNothing ? item_of(view.nothing, kNothing) : item_of(view.first_key + row, source));
+    if (view.weighted) view.task.state.shares[item] = {bag, ids.weight};
   }
   return row;
 }
 
+// What a bag's sum is multiplied by: one over the divisor of "mean", or over its root.
+EMBERS_DEVICE float scale_of(int combiner, float divisor) {
+  if (combiner == EMBERS_CUDA_SUM) return 1;
+  if (combiner == EMBERS_CUDA_SQRTN) divisor = root(divisor);
+  // tf.math.divide_no_nan; what is infinite divides an infinite sum.
+  return divisor == 0 ? 0 : divisor - divisor != 0 ? divisor - divisor : quotient(1, divisor);
+}
+
 // By all lanes of a warp: bags whose ids are all in, of groups that `have` one. Default row, divisor, result.
-template <bool kPlain, int kChunks, int kWide, class Number>
+template <int kChunks, int kWide, class Number>
 EMBERS_DEVICE void finish_bag(const Group& group, bool have, const ColumnView<Number>& view, int bag,
                               Sum<kChunks, kWide>& sum) {
   const ForwardTask& task = view.task;
-  if (!kPlain && view.column.is.has_default) {
+  if (view.column.is.has_default) {
     // Behind the items of the table's ids.
     const int64_t bags = task.batch.bags,
                   ids_end = task.batch.offsets[(view.table.first_column + view.table.columns) * bags];
@@ -154,12 +159,7 @@ EMBERS_DEVICE void finish_bag(const Group& group, bool have, const ColumnView<Nu
     }
   }
   if (!have) return;
-  float scale = 1;
-  if (view.combiner != EMBERS_CUDA_SUM) {
-    const float divisor = view.combiner == EMBERS_CUDA_MEAN ? sum.extra.divisor : root(sum.extra.divisor);
-    // tf.math.divide_no_nan; what is infinite divides an infinite sum.
-    scale = divisor == 0 ? 0 : divisor - divisor != 0 ? divisor - divisor : quotient(1, divisor);
-  }
+  const float scale = scale_of(view.combiner, sum.extra.divisor);
   if (view.items != nullptr && group.lane == 0) task.state.scales[view.first_bag + bag] = scale;
   EMBERS_UNROLL
   for (int c = 0; c < kChunks; ++c) {
@@ -210,7 +210,7 @@ class UnitIds {
     ids.last = ids.to == stop_;
     ids.piece = piece_;
     if (id_ + lane < ids.to) {
-      ids.id = read_once(view_.task.batch.ids + id_ + lane);
+      ids.id = view_.task.batch.ids[id_ + lane];
       if (weighted) ids.weight = view_.task.batch.weights[id_ + lane];
     }
     id_ = ids.to;
@@ -245,11 +245,11 @@ class UnitIds {
 
 // By all lanes of a warp: a unit of each group. While rows are on their way, the ids that come next are asked
 // for.
-template <bool kPlain, int kAhead, int kChunks, int kWide, class Number>
+template <int kAhead, int kChunks, int kWide, class Number>
 EMBERS_DEVICE void forward_units(const Group& group, const ColumnView<Number>& view, int unit, int bag,
                                  int end_bag) {
   const int most = kAhead < group.lanes ? kAhead : group.lanes;
-  const bool weighted = !kPlain && view.weighted, clipped = !kPlain && view.max_norm != 0;
+  const bool weighted = view.weighted, clipped = view.max_norm != 0;
   UnitIds<Number> unit_ids(view, unit, bag, end_bag);
   Sum<kChunks, kWide> sum;
   clear(sum.rows);
@@ -257,7 +257,7 @@ EMBERS_DEVICE void forward_units(const Group& group, const ColumnView<Number>& v
   Ids ids = unit_ids.next(group.lane, most, weighted);
   bool have = ids.to > ids.from || ids.last;
   while (anywhere(have)) {
-    const uint32_t row = look_into<kPlain>(group, view, ids);
+    const uint32_t row = look_into(group, view, ids);
     Part<kChunks, kWide> part[kAhead];
     bool counts[kAhead];
     EMBERS_UNROLL
@@ -278,14 +278,10 @@ EMBERS_DEVICE void forward_units(const Group& group, const ColumnView<Number>& v
     }
     EMBERS_UNROLL
     for (int k = 0; k < kAhead; ++k) {
-      if constexpr (kPlain) {
-        if (counts[k]) add(sum.rows, 1, part[k]);
-      } else {
-        float factor = 1;
-        if (weighted) factor = from_lane(group, ids.weight, k & (group.lanes - 1));
-        if (clipped) factor *= clip_factor(group, view.max_norm, part[k]);
-        if (counts[k]) add(sum.rows, factor, part[k]);
-      }
+      float factor = 1;
+      if (weighted) factor = from_lane(group, ids.weight, k & (group.lanes - 1));
+      if (clipped) factor *= clip_factor(group, view.max_norm, part[k]);
+      if (counts[k]) add(sum.rows, factor, part[k]);
     }
     const bool done = ids.last;
     if (anywhere(done)) {
@@ -298,7 +294,7 @@ EMBERS_DEVICE void forward_units(const Group& group, const ColumnView<Number>& v
                    sum.extra))
           complete = true;
       }
-      finish_bag<kPlain>(group, complete, view, ids.bag, sum);
+      finish_bag(group, complete, view, ids.bag, sum);
       if (done) {
         clear(sum.rows);
         sum.extra = {0, 0};
@@ -306,6 +302,102 @@ EMBERS_DEVICE void forward_units(const Group& group, const ColumnView<Number>& v
     }
     ids = next;
     have = ids.to > ids.from || ids.last;
+  }
+}
+
+// The same for plain models: no weights, max_norm, default_id or partitions. Without them the loop over ids
+// is what takes time, so it has no branches where it can do without.
+template <int kAhead, int kChunks, int kWide, class Number>
+EMBERS_DEVICE void plain_units(const Group& group, const ColumnView<Number>& view, int unit, int bag,
+                               int end_bag) {
+  const int shift = view.task.shift, bags = static_cast<int>(view.task.batch.bags);
+  const int most = kAhead < group.lanes ? kAhead : group.lanes;
+  const auto first_id_of = [&](int b) { return static_cast<int>(view.offsets[b < bags ? b : bags]); };
+  // Less the number of a bag: the id at which the unit ends, and the last at which one that begins in the
+  // unit may end if it is not long.
+  const int unit_end = view.id_at(0, (unit + 1) << shift), short_end = unit_end + (1 << shift);
+  // Of the present bag: the next id, and that behind the last; and where the bag behind it ends.
+  int at = first_id_of(bag), stop = first_id_of(bag + 1), later = 0;
+  bool piece = false;
+  const int from = unit << shift, place = at + view.first_bag + bag;
+  if (bag > 0 && place > from && is_long(view.start(bag - 1), place, shift)) {
+    --bag;
+    stop = at < unit_end - bag ? at : unit_end - bag;
+    at = view.id_at(bag, from);
+    piece = true;
+  } else if (stop > short_end - bag) {
+    stop = unit_end - bag;
+    piece = true;
+  }
+  if (bag >= end_bag) stop = at;
+  later = first_id_of(bag + 2);
+  int64_t id = 0;
+  const auto ask = [&] {
+    if (group.lane < most && at + group.lane < stop) id = view.task.batch.ids[at + group.lane];
+  };
+  ask();
+  Part<kChunks, kWide> sum;
+  clear(sum);
+  int kept = 0;
+  while (anywhere(bag < end_bag)) {
+    const bool mine = group.lane < most && at + group.lane < stop;
+    const bool found = mine && static_cast<uint64_t>(id) < view.count;
+    const uint32_t row = found ? static_cast<uint32_t>(id) : 0;
+    const unsigned counting = votes(group, found);
+    Part<kChunks, kWide> part[kAhead];
+    EMBERS_UNROLL
+    for (int k = 0; k < kAhead; ++k) {
+      const uint32_t of = from_lane(group, row, k & (group.lanes - 1));
+      read_row(group, view.dim, view.any_row + product_of(of, view.stride), part[k]);
+    }
+    if (mine) {
+      const auto source = static_cast<uint32_t>(view.first_bag + bag);
+      if (view.items != nullptr)
+        write_once(view.items + at + group.lane,
+                   item_of(found ? view.first_key + row : view.nothing, found ? source : kNothing));
+      if (!found) refuse(view.task, view.column, id, at + group.lane, view.first_bag + bag);
+    }
+    // What comes next: its ids are asked for while rows are on their way.
+    const bool done = bag < end_bag && at + most >= stop, of_piece = piece;
+    const int of_bag = bag;
+    at = at + most < stop ? at + most : stop;
+    if (done) {
+      ++bag;
+      piece = later > short_end - bag;
+      stop = bag >= end_bag ? at : piece ? unit_end - bag : later;
+      later = first_id_of(bag + 2);
+    }
+    ask();
+    kept += ones(counting);
+    EMBERS_UNROLL
+    for (int k = 0; k < kAhead; ++k)
+      if (counting >> k & 1) add(sum, 1, part[k]);
+    if (!anywhere(done)) continue;
+    bool complete = done && !of_piece;
+    auto divisor = static_cast<float>(kept);
+    if (anywhere(done && of_piece)) {
+      const bool comes = done && of_piece;
+      Extra extra{divisor, divisor};
+      Units units{0, 0};
+      if (comes) units = units_of(view.start(of_bag), view.start(of_bag + 1), shift);
+      if (put_in(group, comes, view.dim, view.task.pieces, unit, units.first, units.last, sum, extra))
+        complete = true;
+      divisor = extra.divisor;
+    }
+    if (complete) {
+      const float scale = scale_of(view.combiner, divisor);
+      if (view.items != nullptr && group.lane == 0) view.task.state.scales[view.first_bag + of_bag] = scale;
+      EMBERS_UNROLL
+      for (int c = 0; c < kChunks; ++c) {
+        EMBERS_UNROLL
+        for (int i = 0; i < kWide; ++i) sum.at[c][i] *= scale;
+      }
+      write_row(group, view.dim, view.out + of_bag * view.task.out_stride, sum);
+    }
+    if (done) {
+      clear(sum);
+      kept = 0;
+    }
   }
 }
 
@@ -334,8 +426,12 @@ EMBERS_KERNEL void EMBERS_THREADS(kForwardThreads, kChunks* kWide <= 4 ? 3 : 1) 
       from = first_from_between(found.a, found.b, unit << shift, start);
       to = first_from_between(from, found.b, (unit + 1) << shift, start);
     }
-    forward_units<kPlain, kAhead, kChunks, kWide>(group, view, unit <= units.last ? unit : units.last + 1,
-                                                  from, to);
+    const int its_unit = unit <= units.last ? unit : units.last + 1;
+    if constexpr (kPlain) {
+      plain_units<kAhead, kChunks, kWide>(group, view, its_unit, from, to);
+    } else {
+      forward_units<kAhead, kChunks, kWide>(group, view, its_unit, from, to);
+    }
   }
 }
 

@@ -239,7 +239,7 @@ struct Plan {
     pieces.larger_arrived = counters.take<unsigned>(int64_t{2} * larger_units());
     return pieces;
   }
-  SortTask sort(const State& state, Layout& memory) const {
+  SortTask sort(const State& state, const Steps& steps, Layout& memory) const {
     const auto tables = static_cast<int>(lookup.narrow.size());
     const int blocks = sort_blocks(tables);
     SortTask task{};
@@ -257,6 +257,8 @@ struct Plan {
     task.block_runs = memory.take<unsigned>(blocks);
     task.runs_before = memory.take<int>(units() + 1);
     task.shift = shift;
+    task.steps = steps;
+    task.steps.rate = memory.take<float>(1);
     return task;
   }
   Model model(bool wide) const {
@@ -279,16 +281,14 @@ struct Plan {
   }
 };
 
+Steps steps_of(const embers_cuda_update& u) {
+  need(u.steps != nullptr, "steps are counted in a number on the device");
+  return {u.steps, nullptr, u.rule == EMBERS_CUDA_ADAM, u.learning_rate, u.beta_1, u.beta_2};
+}
+
 Rule rule_of(const embers_cuda_update& u) {
   const auto f = [](double x) { return static_cast<float>(x); };
-  Rule rule{u.rule, f(u.learning_rate), u.weight_decay, f(1 - u.beta_1), f(1 - u.beta_2), f(u.epsilon)};
-  if (u.rule == EMBERS_CUDA_ADAM) {
-    need(u.step >= 1, "steps are counted from 1");
-    const auto steps = static_cast<double>(u.step);
-    rule.rate =
-        f(u.learning_rate * std::sqrt(1 - std::pow(u.beta_2, steps)) / (1 - std::pow(u.beta_1, steps)));
-  }
-  return rule;
+  return {u.rule, u.weight_decay, f(1 - u.beta_1), f(1 - u.beta_2), f(u.epsilon)};
 }
 
 void check_slots(const embers_cuda_lookup& lookup, const embers_cuda_update& update) {
@@ -308,20 +308,22 @@ void check_slots(const embers_cuda_lookup& lookup, const embers_cuda_update& upd
 }
 
 void backward(const embers_cuda_lookup& lookup, const embers_cuda_batch& batch, const Rule& rule,
-              const float* out_gradient, int64_t stride, void* state_memory, void* workspace, void* counters,
-              int64_t* rows, float* values, int64_t value_stride, int64_t* count, void* stream) {
+              const Steps& steps, const float* out_gradient, int64_t stride, void* state_memory,
+              void* workspace, void* counters, int64_t* rows, float* values, int64_t value_stride,
+              int64_t* count, void* stream) {
   const Plan plan(lookup, batch);
   if (count != nullptr && plan.items == 0) zero(count, sizeof *count, stream);
-  if (plan.items == 0) return;
+  if (plan.items == 0 && steps.count == nullptr) return;
   need(stride >= 0 && std::max<int64_t>(batch.bags - 1, 0) * stride + lookup.width < int64_t{1} << 32,
        "the gradient has more than 2^32 numbers: use smaller batches");
   Layout state_layout(state_memory), layout(workspace), counter_layout(counters);
   const State state = plan.state(state_layout);
   const Pieces pieces = plan.pieces(layout, counter_layout);
-  SortTask sort = plan.sort(state, layout);
+  SortTask sort = plan.sort(state, steps, layout);
   sort.run_count = count;
   if (rows == nullptr) sort.runs_before = nullptr;
   launch_sort(sort, stream);
+  if (plan.items == 0) return;
   bool wide = plan.is_wide(out_gradient, stride);
   if (rows != nullptr) wide = wide && plan.is_wide(values, value_stride);
   BackwardTask task{};
@@ -335,6 +337,7 @@ void backward(const embers_cuda_lookup& lookup, const embers_cuda_batch& batch, 
   task.pieces = pieces;
   task.reports = plan.reports();
   task.rule = rule;
+  task.rate = sort.steps.rate;
   task.shift = plan.shift;
   task.runs_before = sort.runs_before;
   task.rows = rows;
@@ -396,7 +399,7 @@ int embers_cuda_lookup_memory(const embers_cuda_lookup* lookup, const embers_cud
     Layout state_layout(nullptr), layout(nullptr), counter_layout(nullptr);
     const State carried = plan.state(state_layout);
     plan.pieces(layout, counter_layout);
-    plan.sort(carried, layout);
+    plan.sort(carried, Steps{}, layout);
     *state = state_layout.bytes();
     *workspace = layout.bytes();
     *counters = counter_layout.bytes();
@@ -425,8 +428,8 @@ int embers_cuda_lookup_update(const embers_cuda_lookup* lookup, const embers_cud
   return call([&] {
     const OnDevice on(lookup->device);
     check_slots(*lookup, *update);
-    backward(*lookup, *batch, rule_of(*update), out_gradient, gradient_stride, state, workspace, counters,
-             nullptr, nullptr, 0, nullptr, stream);
+    backward(*lookup, *batch, rule_of(*update), steps_of(*update), out_gradient, gradient_stride, state,
+             workspace, counters, nullptr, nullptr, 0, nullptr, stream);
   });
 }
 
@@ -438,8 +441,8 @@ int embers_cuda_lookup_gradients(const embers_cuda_lookup* lookup, const embers_
     const OnDevice on(lookup->device);
     need(rows != nullptr && values != nullptr && count != nullptr, "gradients need rows, values and count");
     need(value_stride >= lookup->most_dim, "value_stride is below dim");
-    backward(*lookup, *batch, Rule{}, out_gradient, gradient_stride, state, workspace, counters, rows, values,
-             value_stride, count, stream);
+    backward(*lookup, *batch, Rule{}, Steps{}, out_gradient, gradient_stride, state, workspace, counters,
+             rows, values, value_stride, count, stream);
   });
 }
 

@@ -8,8 +8,13 @@ namespace {
 EMBERS_KERNEL void EMBERS_THREADS(kSortThreads, kSortBlocks) sort(SortTask task) {
   SortMemory& memory = *reinterpret_cast<SortMemory*>(shared_memory());
   int* const begins = reinterpret_cast<int*>(shared_memory() + sizeof(SortMemory));
-  for (int t = thread_index(); t <= task.model.table_count; t += threads())
-    begins[t] = t < task.model.table_count ? region_of(task.batch, task.model.tables[t]).begin : task.count;
+  if (task.steps.count != nullptr && block_index() == blocks() - 1 && thread_index() == 0)
+    count_step(task.steps);
+  if (task.count == 0) return;
+  const int tables = task.model.table_count;
+  for (int t = thread_index(); t < tables; t += threads())
+    begins[t] = region_of(task.batch, task.model.tables[t]).begin;
+  if (thread_index() == 0) begins[tables] = region_of(task.batch, task.model.tables[tables - 1]).end;
   sync_block();
   const Item* from = task.items;
   for (int pass = 0; pass < task.plan.passes; ++pass) {
@@ -34,7 +39,7 @@ EMBERS_KERNEL void EMBERS_THREADS(kSortThreads, kSortBlocks) sort(SortTask task)
     sync_grid();
     from = to;
   }
-  if (task.runs_before != nullptr) count_runs(task, from, memory);
+  if (task.runs_before != nullptr) count_runs(task, from, begins[tables], memory);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "cuda/grid.h"
 
 // Sorts items by key, by all blocks of one cooperative launch: a radix sort of each table's items by row,
@@ -13,6 +15,7 @@ namespace embers::cuda {
 constexpr int kSortThreads = 256, kSortBlocks = 3;  // of a block, and blocks of a processor
 constexpr int kSortWarps = kSortThreads / kWarp;
 constexpr int kItemsPerThread = 16;
+constexpr int kVotesAtOnce = 4;  // items for which a warp's votes are under way together
 constexpr int kTile = kSortThreads * kItemsPerThread;
 constexpr int kLeastDigitBits = 5, kMostDigitBits = 8;
 constexpr int kMostDigits = 1 << kMostDigitBits;
@@ -29,13 +32,36 @@ EMBERS_BOTH SortPlan sort_plan(uint64_t most) {
   return {passes, bits < kLeastDigitBits ? kLeastDigitBits : bits};
 }
 
+// Steps are counted on the device, so that a launch can be repeated as it is (by a CUDA graph): adds one to
+// *count, and leaves in *rate the learning rate, for Adam with its bias correction.
+struct Steps {
+  int64_t* count;  // null: this is none
+  float* rate;
+  bool adam;
+  double learning_rate, beta_1, beta_2;
+};
+
+EMBERS_DEVICE double power(double base, int64_t exponent) {
+  double product = 1;
+  for (; exponent > 0; exponent /= 2, base *= base)
+    if (exponent % 2 != 0) product *= base;
+  return product;
+}
+
+EMBERS_DEVICE void count_step(const Steps& steps) {
+  const int64_t step = ++*steps.count;
+  double rate = steps.learning_rate;
+  if (steps.adam) rate *= sqrt(1 - power(steps.beta_2, step)) / (1 - power(steps.beta_1, step));
+  *steps.rate = static_cast<float>(rate);
+}
+
 struct SortTask {
   Model model;
   embers_cuda_batch batch;
   const Item* items;  // to sort; they stay as they are
   Item* sorted[2];    // pass p leaves its result in sorted[p % 2]
-  int count;
-  int stretch;  // items of a block, but for the last ones
+  int count;          // of which there may be fewer
+  int stretch;        // items of a block, but for the last ones
   SortPlan plan;
   // Of each piece one for each digit; then how many of the digit the pieces of the same table have that come
   // before. The piece of block b and table t is number b + t.
@@ -47,6 +73,7 @@ struct SortTask {
   unsigned* block_runs;  // of each block
   int64_t* run_count;
   int shift;
+  Steps steps;
 };
 
 struct SortMemory {
@@ -89,8 +116,9 @@ template <class Use>
 EMBERS_DEVICE void each_piece(const SortTask& task, const int* begins, Use use) {
   const int tables = task.model.table_count;
   const int64_t first = int64_t{block_index()} * task.stretch;
-  const int begin = first < task.count ? static_cast<int>(first) : task.count;
-  const int end = task.count - begin > task.stretch ? begin + task.stretch : task.count;
+  const int all = begins[tables];
+  const int begin = first < all ? static_cast<int>(first) : all;
+  const int end = all - begin > task.stretch ? begin + task.stretch : all;
   if (begin == end) return;
   for (int t = part_of(begins, tables, begin); t < tables && begins[t] < end; ++t) {
     const Piece piece{block_index() + t, begins[t] > begin ? begins[t] : begin,
@@ -213,16 +241,22 @@ EMBERS_DEVICE void move_tile(const Item* from, Item* to, int tile_begin, int til
   unsigned short* const of_warp = memory.of_warp + warp * all;
   unsigned places[kItemsPerThread / 2];  // two in a word, to save registers
   EMBERS_UNROLL
-  for (int k = 0; k < kItemsPerThread; ++k) {
-    const bool live = is_there(k);
-    const unsigned digit = digits.of(item[k]);
-    const unsigned same = alike(digit, digits.bits, live);
-    const unsigned before = ones(same & ((1u << lane) - 1));
-    const unsigned place = of_warp[digit] + before;
-    sync_warp(kWholeWarp);
-    if (live && before == 0) of_warp[digit] = static_cast<unsigned short>(place + ones(same));
-    sync_warp(kWholeWarp);
-    places[k / 2] = k % 2 == 0 ? place : places[k / 2] | place << 16;
+  for (int first_k = 0; first_k < kItemsPerThread; first_k += kVotesAtOnce) {
+    unsigned same[kVotesAtOnce];
+    EMBERS_UNROLL
+    for (int i = 0; i < kVotesAtOnce; ++i)
+      same[i] = alike(digits.of(item[first_k + i]), digits.bits, is_there(first_k + i));
+    EMBERS_UNROLL
+    for (int i = 0; i < kVotesAtOnce; ++i) {
+      const int k = first_k + i;
+      const unsigned digit = digits.of(item[k]);
+      const unsigned before = ones(same[i] & ((1u << lane) - 1));
+      const unsigned place = of_warp[digit] + before;
+      sync_warp(kWholeWarp);
+      if (is_there(k) && before == 0) of_warp[digit] = static_cast<unsigned short>(place + ones(same[i]));
+      sync_warp(kWholeWarp);
+      places[k / 2] = k % 2 == 0 ? place : places[k / 2] | place << 16;
+    }
   }
   sync_block();
   // Where digits begin in the tile, and in each warp's part of it.
@@ -270,8 +304,8 @@ EMBERS_DEVICE unsigned begins_row(const Item* sorted, int place) {
   return place == 0 || key_of(read_shared_by_blocks(sorted + place - 1)) != key_of(item);
 }
 
-EMBERS_DEVICE void count_runs(const SortTask& task, const Item* sorted, SortMemory& memory) {
-  const int units = (task.count + (1 << task.shift) - 1) >> task.shift;
+EMBERS_DEVICE void count_runs(const SortTask& task, const Item* sorted, int count, SortMemory& memory) {
+  const int units = (count + (1 << task.shift) - 1) >> task.shift;
   const int first = static_cast<int>(int64_t{units} * block_index() / blocks());
   const int last = static_cast<int>(int64_t{units} * (block_index() + 1) / blocks());
   unsigned sum = 0, all = 0;
@@ -279,7 +313,7 @@ EMBERS_DEVICE void count_runs(const SortTask& task, const Item* sorted, SortMemo
     const int unit = u + thread_index();
     unsigned runs = 0;
     if (unit < last)
-      for (int i = unit << task.shift; i < (unit + 1) << task.shift && i < task.count; ++i)
+      for (int i = unit << task.shift; i < (unit + 1) << task.shift && i < count; ++i)
         runs += begins_row(sorted, i);
     const unsigned before = sum_before(runs, memory, &all);
     if (unit < last) task.runs_before[unit] = static_cast<int>(sum + before);

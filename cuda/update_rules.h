@@ -9,7 +9,6 @@ namespace embers::cuda {
 // An embers_cuda_update, with what is the same for all rows worked out.
 struct Rule {
   int32_t rule;
-  float rate;  // of Adam: with bias correction
   float weight_decay;
   float one_minus_beta_1, one_minus_beta_2;
   float epsilon;
@@ -59,12 +58,12 @@ EMBERS_DEVICE void read_row_and_slots(const Group& group, const TableRows<Number
     read_row(group, table.dim, table.slots[1] + table.slot(row), to.slot[1]);
 }
 
-// By all lanes of a warp: of groups that `have` a row.
+// By all lanes of a warp: of groups that `have` a row. `rate`: of learning; Adam's with bias correction.
 template <int kRule, int kChunks, int kWide, class Number>
 EMBERS_DEVICE void update_row(const Group& group, bool have, const TableRows<Number>& table, uint32_t row,
-                              const Rule& rule, const Part<kChunks, kWide>& gradient,
+                              const Rule& rule, float rate, const Part<kChunks, kWide>& gradient,
                               RowAndSlots<kChunks, kWide>& of) {
-  float row_factor = rule.rate;
+  float row_factor = rate;
   if (is_rule<kRule>(rule, EMBERS_CUDA_ROWWISE_ADAGRAD)) {
     // sum += mean(grad^2);  row -= rate * grad / (sqrt(sum) + epsilon)
     Part<kChunks, kWide> whole = gradient;
@@ -74,7 +73,7 @@ EMBERS_DEVICE void update_row(const Group& group, bool have, const TableRows<Num
     if (have) squares += *sum;
     sync_warp(kWholeWarp);
     if (have && group.lane == 0) *sum = squares;
-    row_factor = rule.rate / (root(squares) + rule.epsilon);
+    row_factor = rate / (root(squares) + rule.epsilon);
   }
   if (!have) return;
   EMBERS_UNROLL
@@ -88,10 +87,10 @@ EMBERS_DEVICE void update_row(const Group& group, bool have, const TableRows<Num
       if (is_rule<kRule>(rule, EMBERS_CUDA_ADAM)) {
         first += (g - first) * rule.one_minus_beta_1;
         second += (g * g - second) * rule.one_minus_beta_2;
-        x -= quotient(rule.rate * first, root(second) + rule.epsilon);
+        x -= quotient(rate * first, root(second) + rule.epsilon);
       } else if (is_rule<kRule>(rule, EMBERS_CUDA_ADAGRAD)) {
         first += g * g;
-        x -= quotient(rule.rate * g, root(first) + rule.epsilon);
+        x -= quotient(rate * g, root(first) + rule.epsilon);
       } else {
         x -= row_factor * g;
       }

@@ -8,6 +8,9 @@ Peers, all with torch.optim.SparseAdam: `chain`, an unfused lookup of one torch 
 sum of segments, division), and `bag`, torch.nn.EmbeddingBag(sparse=True). Each is run with a table for each column and with one
 table for all (stacked); the faster counts. Results after the first step are compared.
 
+embers' steps are also timed as CUDA graphs, one for each batch: a host takes longer to launch a small minibatch's kernels than
+they run. (SparseAdam waits for the device, which no graph records.) Ratios to peers are of steps without graphs.
+
 Limits, measured in the run: `bound`, the bytes that a step moves over the bandwidth of random rows of that table (no real bound
 where ids repeat, and what they read again is in a cache); `floor`, the
 time of three kernels that only move: rows by the step's ids, gradients of bags by its sorted items, and row, m and v of its
@@ -91,6 +94,12 @@ class Ours:
         out = self.bags(batch.ids, batch.offsets)
         out.backward(batch.gradient)
         return out
+
+    def captured(self, batch):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step(batch)
+        return graph
 
     def rows(self, stacked, rows):
         return torch.stack([self.bags.weight(r // rows)[r % rows] for r in stacked.tolist()])
@@ -202,8 +211,10 @@ def find_limits(case, batch, initial, unique, dim, rows, floors, generator):
     case["moved_gb"] = moved / 1e9
     case["bound_ms"] = moved / case["random_rows_gb_s"] / 1e6
     case["floor_ms"] = case["floor_forward_ms"] + case["floor_gradients_ms"] + case["floor_update_ms"]
-    case["of_bound"] = case["bound_ms"] / case["embers_ms"][0]
-    case["of_floor"] = case["floor_ms"] / case["embers_ms"][0]
+    step = min(case["embers_ms"][0], case["graph_ms"][0])
+    case["of_bound"] = case["bound_ms"] / step
+    case["of_floor"] = case["floor_ms"] / step
+    case["eager_of_bound"] = case["bound_ms"] / case["embers_ms"][0]
     # Of the kernels alone. A step is longer where the host takes longer to launch them than they run.
     case["kernels_of_bound"] = case["bound_ms"] / sum(case["kernels_ms"].values())
 
@@ -227,9 +238,11 @@ def run_case(bags, dim, all_rows, zipf, floors, peers, times):
     first = ours.step(batches[0]).detach().clone()
     after = ours.rows(sample, rows)
     case["embers_ms"] = median_ms(ours.step, batches, times, times)
+    graphs = [ours.captured(b) for b in batches]
+    case["graph_ms"] = median_ms(lambda graph: graph.replay(), graphs, times, times)
     case["launches"], case["kernels_ms"] = kernels_of(ours.step, batches[0])
     ours.bags.check_errors()
-    del ours
+    del ours, graphs
 
     if floors:
         find_limits(case, batches[0], initial, unique, dim, rows, floors, generator)
@@ -320,9 +333,9 @@ def main():
         found.append(case)
         write_report(args.report, found)
         parts = " ".join(f"{k.split('::')[-1].split('<')[0].split('(')[0]}={ms:.3f}" for k, ms in case["kernels_ms"].items())
-        line = f"{bags:6} bags, dim {dim:3}, {rows / 1e6:3.0f} M rows, {case['ids']:7}: {case['embers_ms'][0]:8.3f} ms"
+        line = f"{bags:6} bags, dim {dim:3}, {rows / 1e6:3.0f} M rows, {case['ids']:7}: {case['embers_ms'][0]:8.3f} ms, graph {case['graph_ms'][0]:.3f}"
         if args.floors:
-            line += (f", of bound {case['of_bound']:.2f} (kernels {case['kernels_of_bound']:.2f}), of floor {case['of_floor']:.2f} (forward {case['floor_forward_ms']:.3f}, "
+            line += (f", of bound {case['of_bound']:.2f} (eager {case['eager_of_bound']:.2f}, kernels {case['kernels_of_bound']:.2f}), of floor {case['of_floor']:.2f} (forward {case['floor_forward_ms']:.3f}, "
                      f"gradients {case['floor_gradients_ms']:.3f}, update {case['floor_update_ms']:.3f})")
         line += f"; {case['launches']} launches: {parts}"
         if args.peers:

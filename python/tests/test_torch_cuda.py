@@ -4,6 +4,7 @@ EMBERS_CUDA_RANDOM_CASES=[FIRST:]COUNT: which random lookups are compared with t
 tests/conformance/)."""
 import collections
 import copy
+import gc
 import json
 import math
 import os
@@ -563,6 +564,95 @@ def test_offsets_are_checked_now():
     for offsets in ([1, 3], [0, 2], [0, 2, 1, 3], [0, 4, 3], [-1, 3]):
         with pytest.raises(BadInput, match="offsets"):
             bag(ids, tensor(offsets, torch.int64))
+
+
+def test_ids_beyond_the_last_offset_do_not_count():
+    rng = random.Random(14)
+    for rule, dim in ((embers.Adam(0.1), 16), (None, 16), (embers.Adam(0.1), 5)):
+        bags, other = (twin(rule, dim) for _ in range(2))
+        for length in (50, 0, 7):
+            ids, offsets = plain_batch(rng, length)
+            padded = torch.cat([ids, tensor([-7, 10**12, 3] * 40, torch.int64)])
+            out, want = bags(padded, offsets), other(ids, offsets)
+            assert torch.equal(out, want)
+            gradient = torch.randn_like(out)
+            out.backward(gradient)
+            want.backward(gradient)
+            for n in range(2):
+                assert torch.equal(bags.weight(n), other.weight(n))
+                if rule is None:
+                    assert torch.equal(bags.weight(n).grad.to_dense(), other.weight(n).grad.to_dense())
+        assert bags.step == other.step == (0 if rule is None else 3)
+        bags.check_errors()
+    ids, offsets = tensor([1, 2, 3], torch.int64), tensor([0, 1, 2], torch.int64)
+    weights = tensor([2.0, 3.0, 4.0]).requires_grad_()
+    cuda.EmbeddingBag(9, 4, mode="sum", include_last_offset=True, device=DEVICE)(ids, offsets, weights).sum().backward()
+    assert weights.grad.tolist()[2] == 0 and weights.grad.tolist()[1] != 0
+
+
+def twin(rule, dim):
+    torch.manual_seed(6)
+    return cuda.EmbeddingBagCollection([cuda.Table(300, dim), cuda.Table(40, dim)],
+                                       [cuda.Column(0, "mean"), cuda.Column(1, "sum")], rule, device=DEVICE)
+
+
+def plain_batch(rng, most, bags=9):
+    lengths = [rng.randint(0, most) for _ in range(2 * bags)]
+    ids = [rng.choice([0, rng.randrange(300)]) if k < sum(lengths[:bags]) else rng.randrange(40) for k in range(sum(lengths))]
+    offsets = torch.tensor([0] + lengths).cumsum(0)
+    return tensor(ids, torch.int64), offsets.to(DEVICE)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="a CPU records no CUDA graph")
+def test_a_cuda_graph_of_a_step():
+    rng = random.Random(15)
+    for rule in (embers.Adam(0.1), embers.SGD(0.1), embers.RowwiseAdagrad(0.1)):
+        bags, other = twin(rule, 16), twin(rule, 16)
+        most = 4000
+        ids, offsets = torch.zeros(most, dtype=torch.int64, device=DEVICE), torch.zeros(19, dtype=torch.int64, device=DEVICE)
+        gradient = torch.zeros(9, 32, device=DEVICE)
+        graph = torch.cuda.CUDAGraph()
+        with pytest.raises(UsageError, match="before the capture"):
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                bags(ids, offsets)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            bags(ids, offsets).backward(gradient)  # a step with a gradient of zero: the memory is there
+        torch.cuda.current_stream().wait_stream(side)
+        other(ids, offsets).backward(gradient)
+        gone = cuda.EmbeddingBag(9, 4, device=DEVICE)
+        gone(ids, offsets)
+        gc.collect()  # what earlier tests left
+        with torch.cuda.graph(graph):
+            out = bags(ids, offsets)
+            del gone  # whose memory is freed later
+            out.backward(gradient)
+        for length in (3, 200, 0, 60):
+            its_ids, its_offsets = plain_batch(rng, length)
+            ids[:len(its_ids)].copy_(its_ids)
+            offsets.copy_(its_offsets)
+            gradient.copy_(torch.randn_like(gradient))
+            graph.replay()
+            want = other(its_ids, its_offsets)
+            want.backward(gradient)
+            assert difference(out.tolist(), want.tolist()) == ""
+            for n in range(2):
+                assert difference(bags.weight(n).tolist(), other.weight(n).tolist()) == ""
+        assert bags.step == other.step == 5
+        bags(torch.zeros(50000, dtype=torch.int64, device=DEVICE), offsets).sum()  # needs more memory; the graph keeps its own
+        graph.replay()
+        torch.cuda.synchronize()
+        ids[:3].fill_(10**9)
+        offsets.fill_(3)
+        offsets[0] = 0
+        graph.replay()
+        with pytest.raises(BadInput, match="3 ids are no rows"):
+            bags.check_errors()
+    for waits in (cuda.EmbeddingBag(9, 4, check="now", device=DEVICE), keyed()):
+        with pytest.raises(UsageError, match="CUDA graph"):
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                waits(ids, offsets)
 
 
 def test_a_copy_looks_up_as_its_original():

@@ -11,7 +11,7 @@ from ...errors import BadInput, UsageError
 from ...optimizers import SGD, Adagrad, Adam, RowwiseAdagrad, UpdateRule
 from .index import Index
 from .library import (NUMBER_TYPES, BatchStruct, ColumnStruct, ModelStruct, ProblemsStruct, TableStruct, UpdateStruct, library,
-                      numbered, on_device, pointer, stream_of)
+                      capturing, destroy, numbered, on_device, pointer, stream_of)
 from .specs import Column, Table
 
 _COMBINERS = {"sum": 1, "mean": 2, "sqrtn": 3}
@@ -20,11 +20,25 @@ _RULES: Dict[type, Tuple[int, int]] = {  # number in embers_cuda.h, slots
     SGD: (_SGD, 0), Adagrad: (_ADAGRAD, 1), Adam: (_ADAM, 2), RowwiseAdagrad: (_ROWWISE_ADAGRAD, 1)}
 
 
+class _Model:
+    """The library's description of the tables, and what it points to."""
+
+    def __init__(self, description: ModelStruct, tensors: Any, places: Any):
+        self.places, self._tensors = places, tensors
+        self.handle = ctypes.c_void_p()
+        library()("lookup_create", ctypes.byref(description), ctypes.byref(self.handle))
+
+    def __del__(self) -> None:
+        if self.handle:
+            destroy("lookup_destroy", self.handle)
+
+
 class _Pass:
     """A forward pass, kept for its backward pass."""
 
-    def __init__(self, batch: BatchStruct, kept: Tuple[Optional[torch.Tensor], ...], state: Optional[torch.Tensor]):
-        self.batch, self.kept, self.state = batch, kept, state
+    def __init__(self, model: _Model, batch: BatchStruct, kept: Tuple[Optional[torch.Tensor], ...],
+                 state: Optional[torch.Tensor]):
+        self.model, self.batch, self.kept, self.state = model, batch, kept, state
 
 
 class _Lookup(torch.autograd.Function):
@@ -90,7 +104,6 @@ class EmbeddingBagCollection(torch.nn.Module):
         self.tables, self.columns = list(tables), list(columns)
         self.optimizer, self.sparse, self.check = optimizer, sparse, check
         self.learning_rate = getattr(optimizer, "learning_rate", 0.0)  # may be changed between steps
-        self.step = 0
         self._rule, self._slot_count = rule
         self._dtype = dtype
         device = torch.device(device or ("cpu" if library().on_cpu else "cuda"))
@@ -123,12 +136,13 @@ class EmbeddingBagCollection(torch.nn.Module):
             if table.partitions is not None:
                 first = torch.tensor([0, *table.partitions], dtype=torch.int64).cumsum(0)
                 self.register_buffer(f"first_{n}", first.to(device), persistent=False)
+        self.register_buffer("_steps", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
         self._device = device
         self._anchor = [torch.zeros((), requires_grad=True)]  # in a list: no parameter of the module
-        self._handle: Optional[ctypes.c_void_p] = None
+        self._model: Optional[_Model] = None
         self._known_problems: List[ProblemsStruct] = []
-        self._prepared: Any = None
         self._workspace: List[torch.Tensor] = []
+        self._captured: List[Any] = []  # what graphs use, which nobody else keeps
         self._defaults: List[int] = []
         self._sizes: Dict[Any, Tuple[int, ...]] = {}  # of memory, by the shape of a batch
         self._width = 0
@@ -150,31 +164,37 @@ class EmbeddingBagCollection(torch.nn.Module):
         found: torch.Tensor = getattr(self, f"slot_{table}_{number}")
         return found
 
+    @property
+    def step(self) -> int:
+        """The number of steps so far. They are counted on the device, which this waits for."""
+        return int(self._steps)
+
+    @step.setter
+    def step(self, count: int) -> None:
+        self._steps.fill_(count)
+
     def get_extra_state(self) -> Any:
         return {"step": self.step, "learning_rate": self.learning_rate}
 
     def set_extra_state(self, state: Any) -> None:
         self.step, self.learning_rate = state["step"], state["learning_rate"]
 
-    def __del__(self) -> None:
-        self._release()
-
-    def _release(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            library()("lookup_destroy", self._handle)
-            self._handle = None
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:  # what to(), cuda() and others do: tables may move
+        self._note_problems()
+        self._model = None
+        return super()._apply(*args, **kwargs)
 
     def _note_problems(self) -> None:
         """Waits for the device, and remembers what it reports."""
-        if self._handle is None:
+        if self._model is None:
             return
         problems = ProblemsStruct()
-        library()("lookup_problems", self._handle, ctypes.byref(problems), stream_of(self.device))
+        library()("lookup_problems", self._model.handle, ctypes.byref(problems), stream_of(self.device))
         if problems.bad_ids or problems.bad_gradients:
             self._known_problems.append(problems)
 
     def __getstate__(self) -> Dict[str, Any]:  # copies and pickles prepare themselves anew
-        return dict(self.__dict__, _handle=None, _prepared=None, _workspace=[], _known_problems=[])
+        return dict(self.__dict__, _model=None, _workspace=[], _captured=[], _known_problems=[])
 
     def _describe(self, n: int, to: TableStruct) -> None:
         table = self.tables[n]
@@ -210,22 +230,23 @@ class EmbeddingBagCollection(torch.nn.Module):
         key = torch.tensor([column.default_id], device=self.device)
         return int(self.index.rows_of(key, create=True, skip_negative=False))
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> _Model:
         """The library's description of the tables, made anew where they have moved."""
+        tensors = [t for held in (self._parameters, self._buffers) for t in held.values() if t is not None]
         if self.index is None:
-            places: Any = [t.data_ptr() for held in (self._parameters, self._buffers) for t in held.values() if t is not None]
-            if places == self._prepared:
-                return
-        defaults = self._defaults if self._prepared is not None else [self._default_of(c) for c in self.columns]
+            places: Any = [t.data_ptr() for t in tensors]
+            if self._model is not None and places == self._model.places:
+                return self._model
+        defaults = self._defaults if self._model is not None else [self._default_of(c) for c in self.columns]
         tables = (TableStruct * len(self.tables))()
         for n, table in enumerate(tables):
             self._describe(n, table)
         if self.index is not None:
             places = bytes(tables)
-            if places == self._prepared:
-                return
+            if self._model is not None and places == self._model.places:
+                return self._model
+        self._find_memory()
         self._note_problems()
-        self._release()
         columns, out = (ColumnStruct * len(self.columns))(), 0
         for c, column, dim, default in zip(columns, self.columns, self.dims, defaults):
             if column.mode not in _COMBINERS:
@@ -235,11 +256,16 @@ class EmbeddingBagCollection(torch.nn.Module):
             c.has_default, c.default_id = int(column.default_id is not None), default
             out += dim
         model = ModelStruct(tables, len(tables), columns, len(columns), NUMBER_TYPES[self._dtype])
-        handle = ctypes.c_void_p()
         with on_device(self.device):
-            library()("lookup_create", ctypes.byref(model), ctypes.byref(handle))
-        self._handle, self._prepared, self._defaults = handle, places, defaults
+            self._model = _Model(model, [t.detach() for t in tensors], places)
+        self._defaults = defaults
         self._sizes.clear()
+        return self._model
+
+    def _find_memory(self) -> None:
+        if capturing(self.device):
+            raise UsageError("et.cuda: memory has to be found, which a CUDA graph cannot record: take a step of this size before "
+                             "the capture")
 
     def forward(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor] = None) -> torch.Tensor:
         if self.optimizer is None:
@@ -274,11 +300,11 @@ class EmbeddingBagCollection(torch.nn.Module):
         batch = BatchStruct(pointer(ids), pointer(offsets), pointer(weights), len(ids), (len(offsets) - 1) // len(self.columns))
         return batch, (ids, offsets, weights)
 
-    def _memory(self, batch: BatchStruct) -> Tuple[int, List[torch.Tensor]]:
+    def _memory(self, model: _Model, batch: BatchStruct) -> Tuple[int, List[torch.Tensor]]:
         shape = (batch.id_count, batch.bags, batch.weights is None)
         if shape not in self._sizes:
             sizes = [ctypes.c_size_t() for _ in range(3)]
-            library()("lookup_memory", self._handle, ctypes.byref(batch), *(ctypes.byref(s) for s in sizes))
+            library()("lookup_memory", model.handle, ctypes.byref(batch), *(ctypes.byref(s) for s in sizes))
             if len(self._sizes) > 1000:
                 self._sizes.clear()
             self._sizes[shape] = tuple(s.value for s in sizes)
@@ -287,57 +313,69 @@ class EmbeddingBagCollection(torch.nn.Module):
         if self._workspace and self._workspace[0].device != device:
             self._workspace.clear()
         if not self._workspace or len(self._workspace[0]) < workspace:
+            self._find_memory()
             self._workspace[:1] = [torch.empty(workspace, dtype=torch.uint8, device=device)]
         if len(self._workspace) < 2 or len(self._workspace[1]) < counters:
+            self._find_memory()
             self._workspace[1:] = [torch.zeros(counters, dtype=torch.uint8, device=device)]
         return state, self._workspace
 
     def _forward(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor],
                  wanted: bool) -> Tuple[torch.Tensor, _Pass]:
-        if self._known_problems or (self._handle is not None
-                                    and library().calls.embers_cuda_lookup_has_problems(self._handle)):
+        device = self.device
+        captured = capturing(device)
+        if captured and (self.check == "now" or self.index is not None):
+            raise UsageError('et.cuda: a CUDA graph cannot record what waits for the device: check="now" and tables of keys')
+        if not captured and (self._known_problems or (
+                self._model is not None and library().calls.embers_cuda_lookup_has_problems(self._model.handle))):
             self.check_errors()
         batch, kept = self._batch(ids, offsets, weights)
         if self.index is not None:
             rows = self.index.rows_of(kept[0], wanted, any(c.prune_invalid_ids for c in self.columns))
             kept = (rows, *kept[1:])
             batch.ids = pointer(rows)
-        self._prepare()
-        state_bytes, workspace = self._memory(batch)
-        device = self.device
+        model = self._prepare()
+        state_bytes, workspace = self._memory(model, batch)
+        if captured:
+            self._captured.append((model, *workspace))
         out = torch.empty(batch.bags, self._width, dtype=torch.float32, device=device)
         state = torch.empty(state_bytes, dtype=torch.uint8, device=device) if wanted else None
-        library()("lookup_forward", self._handle, ctypes.byref(batch), out.data_ptr(),
+        library()("lookup_forward", model.handle, ctypes.byref(batch), out.data_ptr(),
                   out.stride(0), pointer(state),
-                  *(w.data_ptr() for w in workspace), stream_of(self.device))
+                  *(w.data_ptr() for w in workspace), stream_of(device))
         if self.check == "now":
             self.check_errors(kept[0], batch.bags)
-        return out, _Pass(batch, kept, state)
+        return out, _Pass(model, batch, kept, state)
 
-    def _backward_arguments(self, passed: _Pass, gradient: torch.Tensor) -> Tuple[Any, ...]:
+    def _backward_arguments(self, passed: _Pass, gradient: torch.Tensor) -> Tuple[_Model, Tuple[Any, ...]]:
         assert passed.state is not None
-        _, workspace = self._memory(passed.batch)
-        return (gradient.data_ptr(), gradient.stride(0),
-                passed.state.data_ptr(), *(w.data_ptr() for w in workspace))
+        model = passed.model
+        if model is not self._model or self.index is not None:
+            model = self._prepare()
+        _, workspace = self._memory(model, passed.batch)
+        return model, (gradient.data_ptr(), gradient.stride(0),
+                       passed.state.data_ptr(), *(w.data_ptr() for w in workspace))
 
     def _update(self, passed: _Pass, gradient: torch.Tensor) -> None:
-        self._prepare()
+        model, arguments = self._backward_arguments(passed, gradient)
         o = self.optimizer
-        self.step += 1
         update = UpdateStruct(self._rule, getattr(o, "weight_decay", 0.0), self.learning_rate, getattr(o, "beta_1", 0.0),
-                         getattr(o, "beta_2", 0.0), getattr(o, "epsilon", 0.0), self.step)
-        library()("lookup_update", self._handle, ctypes.byref(passed.batch), ctypes.byref(update),
-                  *self._backward_arguments(passed, gradient), stream_of(self.device))
+                         getattr(o, "beta_2", 0.0), getattr(o, "epsilon", 0.0), self._steps.data_ptr())
+        library()("lookup_update", model.handle, ctypes.byref(passed.batch), ctypes.byref(update),
+                  *arguments, stream_of(gradient.device))
 
     def _weight_gradient(self, passed: _Pass, gradient: torch.Tensor) -> torch.Tensor:
-        self._prepare()
-        of_weights = torch.empty(passed.batch.id_count, dtype=torch.float32, device=gradient.device)
-        library()("lookup_weight_gradient", self._handle, ctypes.byref(passed.batch),
-                  *self._backward_arguments(passed, gradient)[:3], of_weights.data_ptr(), stream_of(self.device))
+        model, arguments = self._backward_arguments(passed, gradient)
+        of_weights = torch.zeros(passed.batch.id_count, dtype=torch.float32, device=gradient.device)
+        library()("lookup_weight_gradient", model.handle, ctypes.byref(passed.batch),
+                  *arguments[:3], of_weights.data_ptr(), stream_of(self.device))
         return of_weights
 
     def _gradients(self, passed: _Pass, gradient: torch.Tensor) -> List[Optional[torch.Tensor]]:
-        self._prepare()
+        if capturing(gradient.device):
+            raise UsageError("et.cuda: a CUDA graph cannot record gradients of tables, whose number is known afterwards: give the "
+                             "collection an optimizer")
+        model, arguments = self._backward_arguments(passed, gradient)
         defaults = sum(c.default_id is not None for c in self.columns)
         most, device = passed.batch.id_count + defaults * passed.batch.bags, gradient.device
         dim = max(t.embedding_dim for t in self.tables)
@@ -345,8 +383,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         values = torch.empty(most, dim, dtype=torch.float32, device=device)
         count = torch.zeros(1, dtype=torch.int64, device=device)
         if most > 0:
-            library()("lookup_gradients", self._handle, ctypes.byref(passed.batch),
-                      *self._backward_arguments(passed, gradient), rows.data_ptr(),
+            library()("lookup_gradients", model.handle, ctypes.byref(passed.batch),
+                      *arguments, rows.data_ptr(),
                       values.data_ptr(), dim, count.data_ptr(),
                       stream_of(self.device))
         rows = rows[:int(count)]

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 
 from ...errors import BadInput, UsageError
-from .library import NUMBER_TYPES, IndexOptionsStruct, TableStruct, library, numbered, on_device, pointer, stream_of
+from .library import NUMBER_TYPES, IndexOptionsStruct, TableStruct, destroy, library, numbered, on_device, pointer, stream_of
 from .specs import Table
 
 
@@ -26,7 +26,7 @@ class Index:
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
-            library()("index_destroy", self._handle)
+            destroy("index_destroy", self._handle)
             self._handle = None
 
     def __getstate__(self) -> Any:

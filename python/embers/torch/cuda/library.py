@@ -4,7 +4,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from typing import Any, Optional
+from typing import Any, List, Optional, Tuple
 
 import torch
 
@@ -39,7 +39,7 @@ class BatchStruct(ctypes.Structure):
 class UpdateStruct(ctypes.Structure):
     _fields_ = [("rule", ctypes.c_int32), ("weight_decay", ctypes.c_float), ("learning_rate", ctypes.c_double),
                 ("beta_1", ctypes.c_double), ("beta_2", ctypes.c_double), ("epsilon", ctypes.c_double),
-                ("step", ctypes.c_int64)]
+                ("steps", ctypes.c_void_p)]
 
 
 class ProblemsStruct(ctypes.Structure):
@@ -96,6 +96,17 @@ def library() -> Library:
     return _library
 
 
+_doomed: List[Tuple[str, Any]] = []
+
+
+def destroy(name: str, handle: Any) -> None:
+    """By the function `name`; while a CUDA graph captures, which freeing memory would break, with what is destroyed next."""
+    _doomed.append((name, handle))
+    if library().on_cpu or not torch.cuda.is_current_stream_capturing():
+        while _doomed:
+            library()(*_doomed.pop())
+
+
 def numbered(device: torch.device) -> torch.device:
     """With its number, which the devices of tensors always have: that of the current GPU, if it has none."""
     if device.type == "cuda" and device.index is None:
@@ -106,6 +117,11 @@ def numbered(device: torch.device) -> torch.device:
 def on_device(device: torch.device) -> Any:
     """Makes a GPU the current one, as the library expects."""
     return contextlib.nullcontext() if device.type == "cpu" else torch.cuda.device(device)
+
+
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph records what is launched now, instead of its being run."""
+    return device.type != "cpu" and torch.cuda.is_current_stream_capturing()
 
 
 def stream_of(device: torch.device) -> Optional[int]:
