@@ -125,7 +125,8 @@ int embers_cuda_lookup_gradients(const embers_cuda_lookup* lookup, const embers_
                                  void* workspace, void* counters, int64_t* rows, float* values,
                                  int64_t value_stride, int64_t* count, void* stream);
 
-/* weight_gradient[id_count]: gradients of the weights. Before an update changes the rows. One launch. */
+/* weight_gradient[id_count]: gradients of the weights; of ids beyond the last offset it stays as it is.
+ * Before an update changes the rows. One launch. */
 int embers_cuda_lookup_weight_gradient(const embers_cuda_lookup* lookup, const embers_cuda_batch* batch,
                                        const float* out_gradient, int64_t gradient_stride, const void* state,
                                        float* weight_gradient, void* stream);

@@ -70,11 +70,7 @@ template <class T>
 __device__ __forceinline__ T read_shared_by_blocks(const T* at) {
   return __ldcg(at);
 }
-// Reads and writes what is not needed again soon.
-template <class T>
-__device__ __forceinline__ T read_once(const T* at) {
-  return __ldcs(at);
-}
+// Writes what is not needed again soon.
 template <class T>
 __device__ __forceinline__ void write_once(T* at, T x) {
   __stcs(at, x);

@@ -209,7 +209,7 @@ struct Plan {
                    std::to_string(b.bags) + " bags are too many for one call: use smaller batches");
     need(b.bags == 0 || b.offsets != nullptr, "no offsets");
     need(b.id_count == 0 || b.ids != nullptr, "no ids");
-    items = static_cast<int>(b.id_count + l.defaults * b.bags);
+    items = b.bags == 0 ? 0 : static_cast<int>(b.id_count + l.defaults * b.bags);
     places = static_cast<int>(b.id_count + l.column_count * b.bags);
     // Units small enough to give every processor several warps, and large enough to be worth a search. Larger
     // ones only as long as there are so many that few processors idle while the last ones are worked on.

@@ -102,10 +102,6 @@ T read_shared_by_blocks(const T* at) {
   return *at;
 }
 template <class T>
-T read_once(const T* at) {
-  return *at;
-}
-template <class T>
 void write_once(T* at, T x) {
   *at = x;
 }

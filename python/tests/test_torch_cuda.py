@@ -590,6 +590,20 @@ def test_ids_beyond_the_last_offset_do_not_count():
     assert weights.grad.tolist()[2] == 0 and weights.grad.tolist()[1] != 0
 
 
+def test_tables_that_move_before_the_backward_pass():
+    bags, other = twin(embers.Adam(0.1), 16), twin(embers.Adam(0.1), 16)
+    ids, offsets = plain_batch(random.Random(16), 20)
+    out, want = bags(ids, offsets), other(ids, offsets)
+    for n in range(2):
+        bags.weight(n).data = bags.weight(n).clone()
+    for result in (out, want):
+        result.sum().backward()
+    for n in range(2):
+        assert torch.equal(bags.weight(n), other.weight(n))
+    with pytest.raises(BadInput, match="-1 steps"):
+        bags.step = -1
+
+
 def twin(rule, dim):
     torch.manual_seed(6)
     return cuda.EmbeddingBagCollection([cuda.Table(300, dim), cuda.Table(40, dim)],
@@ -640,15 +654,29 @@ def test_a_cuda_graph_of_a_step():
             for n in range(2):
                 assert difference(bags.weight(n).tolist(), other.weight(n).tolist()) == ""
         assert bags.step == other.step == 5
-        bags(torch.zeros(50000, dtype=torch.int64, device=DEVICE), offsets).sum()  # needs more memory; the graph keeps its own
+        more = torch.zeros(50000, dtype=torch.int64, device=DEVICE)
+        for b in (bags, other):
+            b(more, offsets).backward(gradient)  # needs more memory; the graph keeps its own
+        taken = [torch.full((1 << 18,), 255, dtype=torch.uint8, device=DEVICE) for _ in range(16)]
         graph.replay()
-        torch.cuda.synchronize()
+        other(its_ids, its_offsets).backward(gradient)
+        for n in range(2):
+            assert difference(bags.weight(n).tolist(), other.weight(n).tolist()) == ""
+        assert all(t.eq(255).all() for t in taken)
+        kept = list(bags.buffers())  # what the graph changes
+        bags.to(torch.float16).to(torch.float32)
+        bags(ids, offsets)  # described anew: the graph reports to the description before
         ids[:3].fill_(10**9)
         offsets.fill_(3)
         offsets[0] = 0
         graph.replay()
         with pytest.raises(BadInput, match="3 ids are no rows"):
             bags.check_errors()
+        del kept
+        for wrong in (bags.check_errors, lambda: bags.step):
+            with pytest.raises(UsageError, match="CUDA graph"):
+                with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                    wrong()
     for waits in (cuda.EmbeddingBag(9, 4, check="now", device=DEVICE), keyed()):
         with pytest.raises(UsageError, match="CUDA graph"):
             with torch.cuda.graph(torch.cuda.CUDAGraph()):

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -11,7 +11,7 @@ from ...errors import BadInput, UsageError
 from ...optimizers import SGD, Adagrad, Adam, RowwiseAdagrad, UpdateRule
 from .index import Index
 from .library import (NUMBER_TYPES, BatchStruct, ColumnStruct, ModelStruct, ProblemsStruct, TableStruct, UpdateStruct, library,
-                      capturing, destroy, numbered, on_device, pointer, stream_of)
+                      capturing, destroy, destroy_doomed, numbered, on_device, pointer, stream_of)
 from .specs import Column, Table
 
 _COMBINERS = {"sum": 1, "mean": 2, "sqrtn": 3}
@@ -21,10 +21,10 @@ _RULES: Dict[type, Tuple[int, int]] = {  # number in embers_cuda.h, slots
 
 
 class _Model:
-    """The library's description of the tables, and what it points to."""
+    """The library's description of the tables, which are at `places`."""
 
-    def __init__(self, description: ModelStruct, tensors: Any, places: Any):
-        self.places, self._tensors = places, tensors
+    def __init__(self, description: ModelStruct, places: Any):
+        self.places = places
         self.handle = ctypes.c_void_p()
         library()("lookup_create", ctypes.byref(description), ctypes.byref(self.handle))
 
@@ -36,9 +36,8 @@ class _Model:
 class _Pass:
     """A forward pass, kept for its backward pass."""
 
-    def __init__(self, model: _Model, batch: BatchStruct, kept: Tuple[Optional[torch.Tensor], ...],
-                 state: Optional[torch.Tensor]):
-        self.model, self.batch, self.kept, self.state = model, batch, kept, state
+    def __init__(self, batch: BatchStruct, kept: Tuple[Optional[torch.Tensor], ...], state: Optional[torch.Tensor]):
+        self.batch, self.kept, self.state = batch, kept, state
 
 
 class _Lookup(torch.autograd.Function):
@@ -84,7 +83,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         otherwise.
 
     forward(ids, offsets, weights=None): int64 (ids,); int64 (columns x bags + 1,), from 0 to the number of ids, column
-    after column; float32 (ids,). On the device of the tables. Returns float32 (bags, sum of the columns' dims).
+    after column (or to fewer: ids beyond do not count; not with tables of keys or check="now"); float32 (ids,). On the device of the tables. Returns float32 (bags, sum of the columns' dims).
     Raises BadInput for ids, offsets and weights that do not fit."""
 
     def __init__(self, tables: Sequence[Table], columns: Sequence[Column], optimizer: Optional[UpdateRule] = None, *,
@@ -136,7 +135,11 @@ class EmbeddingBagCollection(torch.nn.Module):
             if table.partitions is not None:
                 first = torch.tensor([0, *table.partitions], dtype=torch.int64).cumsum(0)
                 self.register_buffer(f"first_{n}", first.to(device), persistent=False)
-        self.register_buffer("_steps", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
+        steps = torch.zeros((), dtype=torch.int64, device=device)
+        if self.index is None:
+            self.register_buffer("_steps", steps, persistent=False)
+        else:
+            self._steps = steps  # stays where the index is
         self._device = device
         self._anchor = [torch.zeros((), requires_grad=True)]  # in a list: no parameter of the module
         self._model: Optional[_Model] = None
@@ -167,10 +170,13 @@ class EmbeddingBagCollection(torch.nn.Module):
     @property
     def step(self) -> int:
         """The number of steps so far. They are counted on the device, which this waits for."""
+        self._refuse_capture()
         return int(self._steps)
 
     @step.setter
     def step(self, count: int) -> None:
+        if count < 0:
+            raise BadInput(f"{count} steps: there cannot be fewer than none")
         self._steps.fill_(count)
 
     def get_extra_state(self) -> Any:
@@ -179,19 +185,27 @@ class EmbeddingBagCollection(torch.nn.Module):
     def set_extra_state(self, state: Any) -> None:
         self.step, self.learning_rate = state["step"], state["learning_rate"]
 
-    def _apply(self, *args: Any, **kwargs: Any) -> Any:  # what to(), cuda() and others do: tables may move
-        self._note_problems()
-        self._model = None
-        return super()._apply(*args, **kwargs)
-
     def _note_problems(self) -> None:
         """Waits for the device, and remembers what it reports."""
-        if self._model is None:
-            return
-        problems = ProblemsStruct()
-        library()("lookup_problems", self._model.handle, ctypes.byref(problems), stream_of(self.device))
-        if problems.bad_ids or problems.bad_gradients:
-            self._known_problems.append(problems)
+        self._refuse_capture()
+        for model in self._models():
+            problems = ProblemsStruct()
+            library()("lookup_problems", model.handle, ctypes.byref(problems), stream_of(self.device))
+            if problems.bad_ids or problems.bad_gradients:
+                self._known_problems.append(problems)
+
+    def _models(self) -> Iterator[_Model]:
+        """All that report problems: the present description of the tables, and those that graphs use."""
+        if self._model is not None:
+            yield self._model
+        for model, _, _ in self._captured:
+            if model is not self._model:
+                yield model
+
+    def _refuse_capture(self) -> None:
+        if capturing(self.device):
+            raise UsageError("et.cuda: a CUDA graph cannot record what waits for the device: check=\"now\", check_errors(), step, "
+                             "tables of keys, and tables that move")
 
     def __getstate__(self) -> Dict[str, Any]:  # copies and pickles prepare themselves anew
         return dict(self.__dict__, _model=None, _workspace=[], _captured=[], _known_problems=[])
@@ -232,9 +246,8 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     def _prepare(self) -> _Model:
         """The library's description of the tables, made anew where they have moved."""
-        tensors = [t for held in (self._parameters, self._buffers) for t in held.values() if t is not None]
         if self.index is None:
-            places: Any = [t.data_ptr() for t in tensors]
+            places: Any = [t.data_ptr() for held in (self._parameters, self._buffers) for t in held.values() if t is not None]
             if self._model is not None and places == self._model.places:
                 return self._model
         defaults = self._defaults if self._model is not None else [self._default_of(c) for c in self.columns]
@@ -245,7 +258,6 @@ class EmbeddingBagCollection(torch.nn.Module):
             places = bytes(tables)
             if self._model is not None and places == self._model.places:
                 return self._model
-        self._find_memory()
         self._note_problems()
         columns, out = (ColumnStruct * len(self.columns))(), 0
         for c, column, dim, default in zip(columns, self.columns, self.dims, defaults):
@@ -257,15 +269,10 @@ class EmbeddingBagCollection(torch.nn.Module):
             out += dim
         model = ModelStruct(tables, len(tables), columns, len(columns), NUMBER_TYPES[self._dtype])
         with on_device(self.device):
-            self._model = _Model(model, [t.detach() for t in tensors], places)
+            self._model = _Model(model, places)
         self._defaults = defaults
         self._sizes.clear()
         return self._model
-
-    def _find_memory(self) -> None:
-        if capturing(self.device):
-            raise UsageError("et.cuda: memory has to be found, which a CUDA graph cannot record: take a step of this size before "
-                             "the capture")
 
     def forward(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor] = None) -> torch.Tensor:
         if self.optimizer is None:
@@ -312,12 +319,18 @@ class EmbeddingBagCollection(torch.nn.Module):
         device = self.device
         if self._workspace and self._workspace[0].device != device:
             self._workspace.clear()
-        if not self._workspace or len(self._workspace[0]) < workspace:
-            self._find_memory()
-            self._workspace[:1] = [torch.empty(workspace, dtype=torch.uint8, device=device)]
-        if len(self._workspace) < 2 or len(self._workspace[1]) < counters:
-            self._find_memory()
-            self._workspace[1:] = [torch.zeros(counters, dtype=torch.uint8, device=device)]
+        for n, (make, wanted) in enumerate(((torch.empty, workspace), (torch.zeros, counters))):
+            if n < len(self._workspace) and len(self._workspace[n]) >= wanted:
+                continue
+            if capturing(device):
+                raise UsageError("et.cuda: a CUDA graph cannot record that memory is found: take a step of this size before the "
+                                 "capture")
+            if n < len(self._workspace) and device.type != "cpu":
+                self._workspace[n].record_stream(torch.cuda.current_stream(device))  # found on another, perhaps
+            self._workspace[n:n + 1] = [make(wanted, dtype=torch.uint8, device=device)]
+        if capturing(device) and not any(held[0] is model and held[1] is self._workspace[0] and held[2] is self._workspace[1]
+                                         for held in self._captured):
+            self._captured.append((model, *self._workspace))
         return state, self._workspace
 
     def _forward(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor],
@@ -325,9 +338,10 @@ class EmbeddingBagCollection(torch.nn.Module):
         device = self.device
         captured = capturing(device)
         if captured and (self.check == "now" or self.index is not None):
-            raise UsageError('et.cuda: a CUDA graph cannot record what waits for the device: check="now" and tables of keys')
-        if not captured and (self._known_problems or (
-                self._model is not None and library().calls.embers_cuda_lookup_has_problems(self._model.handle))):
+            self._refuse_capture()
+        destroy_doomed()
+        if not captured and (self._known_problems or any(library().calls.embers_cuda_lookup_has_problems(m.handle)
+                                                         for m in self._models())):
             self.check_errors()
         batch, kept = self._batch(ids, offsets, weights)
         if self.index is not None:
@@ -336,8 +350,6 @@ class EmbeddingBagCollection(torch.nn.Module):
             batch.ids = pointer(rows)
         model = self._prepare()
         state_bytes, workspace = self._memory(model, batch)
-        if captured:
-            self._captured.append((model, *workspace))
         out = torch.empty(batch.bags, self._width, dtype=torch.float32, device=device)
         state = torch.empty(state_bytes, dtype=torch.uint8, device=device) if wanted else None
         library()("lookup_forward", model.handle, ctypes.byref(batch), out.data_ptr(),
@@ -345,19 +357,19 @@ class EmbeddingBagCollection(torch.nn.Module):
                   *(w.data_ptr() for w in workspace), stream_of(device))
         if self.check == "now":
             self.check_errors(kept[0], batch.bags)
-        return out, _Pass(model, batch, kept, state)
+        return out, _Pass(batch, kept, state)
 
     def _backward_arguments(self, passed: _Pass, gradient: torch.Tensor) -> Tuple[_Model, Tuple[Any, ...]]:
         assert passed.state is not None
-        model = passed.model
-        if model is not self._model or self.index is not None:
-            model = self._prepare()
+        model = self._prepare()
         _, workspace = self._memory(model, passed.batch)
         return model, (gradient.data_ptr(), gradient.stride(0),
                        passed.state.data_ptr(), *(w.data_ptr() for w in workspace))
 
     def _update(self, passed: _Pass, gradient: torch.Tensor) -> None:
         model, arguments = self._backward_arguments(passed, gradient)
+        if self._steps.device != gradient.device:
+            raise BadInput(f"tables are on {gradient.device}, the number of steps on {self._steps.device}: move the module as a whole")
         o = self.optimizer
         update = UpdateStruct(self._rule, getattr(o, "weight_decay", 0.0), self.learning_rate, getattr(o, "beta_1", 0.0),
                          getattr(o, "beta_2", 0.0), getattr(o, "epsilon", 0.0), self._steps.data_ptr())

@@ -100,11 +100,19 @@ _doomed: List[Tuple[str, Any]] = []
 
 
 def destroy(name: str, handle: Any) -> None:
-    """By the function `name`; while a CUDA graph captures, which freeing memory would break, with what is destroyed next."""
+    """By the function `name`, now; or later where this thread's stream is being captured by a CUDA graph, which freeing memory
+    would break."""
     _doomed.append((name, handle))
-    if library().on_cpu or not torch.cuda.is_current_stream_capturing():
-        while _doomed:
-            library()(*_doomed.pop())
+    destroy_doomed()
+
+
+def destroy_doomed() -> None:
+    while _doomed and (library().on_cpu or not torch.cuda.is_current_stream_capturing()):
+        try:
+            name, handle = _doomed.pop()
+        except IndexError:  # another thread was faster
+            return
+        library()(name, handle)
 
 
 def numbered(device: torch.device) -> torch.device:
