@@ -83,7 +83,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         otherwise.
 
     forward(ids, offsets, weights=None): int64 (ids,); int64 (columns x bags + 1,), from 0 to the number of ids, column
-    after column (or to fewer: ids beyond do not count; not with tables of keys or check="now"); float32 (ids,). On the device of the tables. Returns float32 (bags, sum of the columns' dims).
+    after column (or to fewer: ids beyond do not count; not with tables of keys or check="now"); float32 (ids,). On the device of the
+    tables. Returns float32 (bags, sum of the columns' dims).
     Raises BadInput for ids, offsets and weights that do not fit."""
 
     def __init__(self, tables: Sequence[Table], columns: Sequence[Column], optimizer: Optional[UpdateRule] = None, *,
