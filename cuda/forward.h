@@ -305,8 +305,8 @@ EMBERS_DEVICE void forward_units(const Group& group, const ColumnView<Number>& v
   }
 }
 
-// The same for plain models: no weights, max_norm, default_id or partitions. Without them the loop over ids
-// is what takes time, so it has no branches where it can do without.
+// The same for plain models: no weights, max_norm, default_id or partitions. Their loop has no branches where
+// it can do without.
 template <int kAhead, int kChunks, int kWide, class Number>
 EMBERS_DEVICE void plain_units(const Group& group, const ColumnView<Number>& view, int unit, int bag,
                                int end_bag) {
