@@ -140,7 +140,8 @@ Span measure(CrowdLoop& loop, Crowd& crowd, const std::function<double()>& cpu_s
   const Crowd::Counts counts = crowd.take_counts();
   crowd.check();
   // Of heartbeats that were never answered there is no latency.
-  if (took >= 1 && static_cast<double>(counts.beats.size()) < static_cast<double>(crowd.joined()) * took / 2)
+  if (seconds >= 1 &&
+      static_cast<double>(counts.beats.size()) < static_cast<double>(crowd.joined()) * took / 2)
     fail(ErrorCode::kTimeout, "the master answered only {} heartbeats of {} members in {:.1f} s",
          counts.beats.size(), crowd.joined(), took);
   const auto leases = static_cast<double>(counts.leases);

@@ -1,7 +1,5 @@
 """A replica of tests, in a process of its own: trains a model over two host embeddings."""
 import hashlib
-import os
-import signal
 
 import numpy as np
 import torch
@@ -9,6 +7,7 @@ import torch
 import conftest  # noqa: F401
 import embers
 import embers.torch as et
+from torch_worker import die_if
 
 RECORDS, BATCH = 60, 4
 SHAPES = {"wide": (7, 10), "tall": (50, 3)}  # 10 columns and 3 divide by no number of shards but 1, 2 and 1, 3
@@ -43,7 +42,7 @@ def digest(job, net):
     return found.hexdigest()
 
 
-def train(master, strategy="TOKEN", spec=("SGD", 0.1, {}), epochs=2, lookahead=0, known=True, dtype="float32", die_after=None,
+def train(master, strategy="TOKEN", spec=("SGD", 0.1, {}), epochs=2, lookahead=0, known=True, dtype="float32", deaths=(),
           owner=False):
     torch.set_num_threads(1)
     job = embers.connect(master, owner=owner)
@@ -57,8 +56,7 @@ def train(master, strategy="TOKEN", spec=("SGD", 0.1, {}), epochs=2, lookahead=0
             for records in job.train(batches, keys=ids_of if known else None):
                 loss = torch.nn.functional.cross_entropy(net(ids_of(records)), torch.as_tensor(records) % 2)
                 loss.backward()
-                if steps == die_after:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                die_if(deaths, steps)
                 opt.step(loss)
                 steps += 1
         found = {"steps": steps, "digest": digest(job, net)}

@@ -34,6 +34,16 @@ def rule():
 SUM = {"reduction": "sum"}
 
 
+def is_first(path):
+    """Whether nobody, in whatever process, has asked for this path before. So whichever worker comes to something first can
+    be the one that is killed there: a certain one might come too late."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
 @pytest.fixture
 def job():
     with embers.local(shards=2, optimizer=rule(), training=SUM) as job:
@@ -66,7 +76,7 @@ def line(process):
 # A job whose master and shards are in a process of their own; it prints the address.
 SERVER = """
     import sys, embers, jobs
-    job = embers.local(shards=2, optimizer=jobs.rule(), training=jobs.SUM, job={"heartbeat_timeout": 2}, **eval(sys.argv[1]))
+    job = embers.local(shards=2, optimizer=jobs.rule(), training=jobs.SUM, **{"job": {"heartbeat_timeout": 2}, **eval(sys.argv[1])})
     print(job.address, flush=True)
     sys.stdin.readline()
     job.close()

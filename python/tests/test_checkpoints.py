@@ -71,22 +71,24 @@ def test_the_state_of_update_rules_is_saved(tmp_path):
 
 
 def test_a_reader_saves_a_job_while_workers_train(tmp_path):
+    go = tmp_path / "go"
     with server(workers=2) as (_, address):
         worker = """
-            import sys, time, embers, jobs
+            import os, sys, time, embers, jobs
             with embers.connect(sys.argv[1]) as job:
                 table = job.table("user", dim=2, initializer="zeros")
                 for i, batch in enumerate(job.minibatches(400, 4, epochs=1, shuffle=False)):
-                    time.sleep(0.01)
+                    time.sleep(0.01 if os.path.exists(sys.argv[2]) else 0.2)
                     table.push(batch.records, -table.lookup(batch.records) - 1)
                     print(batch.number, flush=True)
         """
-        with program(worker, address) as one, program(worker, address) as other:
+        with program(worker, address, str(go)) as one, program(worker, address, str(go)) as other:
             for _ in range(5):
                 line(one), line(other)
             with embers.connect(address) as job:
                 job.save(tmp_path / "saved")
                 assert 0 < len(job.table("user").export()[0]) <= 400
+            go.touch()
             assert one.wait(30) == 0 and other.wait(30) == 0
     with embers.local(optimizer=rule(), training=SUM, resume=str(tmp_path / "saved")) as job:
         table = job.table("user", dim=2, initializer="zeros")

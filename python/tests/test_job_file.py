@@ -74,6 +74,14 @@ class Slow(Net):
         time.sleep(0.05)
         return super().forward(batch)
 
+class Held(Net):
+    """Says that it is under way, and goes on when it may."""
+    def forward(self, batch):
+        open(f"began.{os.getpid()}", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.02)
+        return super().forward(batch)
+
 class Squares(Net):
     """Predicts a number: a loss and a score of its own."""
     def loss(self, output, batch):
@@ -395,7 +403,7 @@ def test_a_worker_may_only_be_given_other_paths(folder):
 
 @processes
 def test_a_worker_that_was_given_up_on_comes_back(folder):
-    master = start(folder, "master", "job.toml", "--listen", "unix:master", "--workers", "1", "--set", "job.heartbeat_timeout=1",
+    master = start(folder, "master", "job.toml", "--listen", "unix:master", "--workers", "1", "--set", "job.heartbeat_timeout=5",
                    "--set", "model.python=my_model:Slow", "--set", "training.epochs=3", "--report", "report.json")
     shard = start(folder, "shard", "--master", "unix:master")
     worker = start(folder, "worker", "--master", "unix:master")
@@ -455,15 +463,13 @@ def test_a_signal_saves_and_ends_it(folder, number):
 def test_a_worker_that_is_asked_to_leave_finishes_what_it_has(folder):
     """Two workers by hand; one gets SIGTERM."""
     master = start(folder, "master", "job.toml", "--listen", "unix:master", "--workers", "2", "--shards", "1", "--set",
-                   "model.python=my_model:Slow", "--report", "report.json")
+                   "model.python=my_model:Held", "--report", "report.json")
     shard = start(folder, "shard", "--master", "unix:master")
     workers = [start(folder, "worker", "--master", "unix:master") for _ in range(2)]
     try:
-        for line in master.stdout:
-            if " worker 1 " in line and "joined" in line:
-                break
-        time.sleep(0.5)  # the first minibatches; a worker that has computed none ends at once
+        wait_for(folder / f"began.{workers[0].pid}", workers[0])  # a worker that computes nothing ends at once
         workers[0].send_signal(signal.SIGTERM)
+        (folder / "go").touch()
         out, _ = workers[0].communicate(timeout=60)
         assert workers[0].returncode == 0 and "finishing what is under way" in out, out
         rest, _ = master.communicate(timeout=60)

@@ -191,11 +191,13 @@ def test_a_program_that_fails_takes_no_rows_with_it(tmp_path):
 
 
 def test_a_drained_replica_computes_no_more_and_keeps_its_rows(tmp_path):
+    hurry = tmp_path / "hurry"
     with Master(tmp_path, 2, 2, mode="async") as master:
-        replicas = [master.replica(epochs=8, sleep=0.01, says=3) for _ in range(2)]
+        replicas = [master.replica(epochs=8, sleep=0.2, hurries=str(hurry), says=3) for _ in range(2)]
         for replica in replicas:
             assert line(replica) == "trains"
         subprocess.run([PROGRAM, "drain", "worker-0", "--master", master.address], check=True)
+        hurry.touch()
         rows, report = master.end()
         assert set(counts(rows).values()) == {8.0} and not report["stopped"] and report["workers_lost"] == 0
         assert "worker 0" in master.said() and "left" in master.said()

@@ -21,7 +21,7 @@ PROCESSES.set_forkserver_preload(["pytest.__main__", "torch_worker", "host_worke
 
 SERVER = """
     import sys, json, embers
-    job = embers.local(job={"heartbeat_timeout": 2}, **json.loads(sys.argv[1]))
+    job = embers.local(job={"heartbeat_timeout": 5}, **json.loads(sys.argv[1]))
     print(job.address, flush=True)
     sys.stdin.readline()
     job.close()
@@ -84,7 +84,7 @@ class Workers:
         if error is not None:
             pytest.fail(error)
         process.join(120)
-        assert process.exitcode == (-signal.SIGKILL if options.get("die_after") is not None else 0)
+        assert process.exitcode == (0 if found else -signal.SIGKILL) and (found or options.get("deaths"))
         return found
 
 
@@ -117,16 +117,17 @@ def test_sync_ends_with_the_same_bits(expected, workers, options):
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("die_after", [0, 3])
-def test_sync_ends_with_the_same_bits_when_a_worker_is_killed(expected, num_workers, die_after):
-    common = dict(num_workers=num_workers, known=True)
-    results, _ = trained("sync", common, dict(common, die_after=die_after), common)
+def test_sync_ends_with_the_same_bits_when_a_worker_is_killed(expected, num_workers, die_after, tmp_path):
+    common = dict(num_workers=num_workers, known=True, deaths=[(die_after, str(tmp_path / "died"))])
+    results, _ = trained("sync", common, common, common)
     assert [r["digest"] for r in results if r] == [expected] * 2
 
 
 @pytest.mark.parametrize("options", [dict(), dict(num_workers=2, known=True)], ids=["plain", "loader processes, known keys"])
 def test_sync_ends_with_the_same_bits_when_it_is_saved_and_when_it_goes_on_from_there(expected, options, tmp_path):
     saved = str(tmp_path / "saved")
-    results, _ = trained("sync", dict(options, save=saved, save_at=8), options)
+    saving = dict(options, save=saved, save_at=8)
+    results, _ = trained("sync", saving, saving)
     assert [r["digest"] for r in results] == [expected] * 2
     results, report = trained("sync", options, options, resume=saved)
     assert [r["digest"] for r in results] == [expected] * 2
@@ -134,11 +135,11 @@ def test_sync_ends_with_the_same_bits_when_it_is_saved_and_when_it_goes_on_from_
 
 
 @pytest.mark.parametrize("mode", ["async", "bounded"])
-def test_each_record_counts_once_under_kills(mode):
+def test_each_record_counts_once_under_kills(mode, tmp_path):
     """In the first epoch each record's row gets a gradient of 1, at a learning rate of 1."""
-    common = dict(num_workers=2, slow=0.002)
-    results, report = trained(mode, common, dict(common, die_after=2), dict(common, die_after=4))
-    assert report["examples"] == 2 * test_loop.RECORDS
+    common = dict(num_workers=2, slow=0.002, deaths=[(n, str(tmp_path / f"died {n}")) for n in (2, 4)])
+    results, report = trained(mode, common, common, common)
+    assert report["examples"] == 2 * test_loop.RECORDS and sum(r is None for r in results) == 2
 
 
 class Probe(torch.nn.Module):

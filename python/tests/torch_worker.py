@@ -13,6 +13,7 @@ import conftest  # noqa: F401
 import embers
 import embers.torch as et
 import test_loop
+from jobs import is_first
 
 
 def digest(job, net):
@@ -35,9 +36,15 @@ def main(answer, master, options, work=None):
         answer.send((None, traceback.format_exc()))
 
 
-def train(master, num_workers=0, known=False, epochs=2, die_after=None, accumulate=1, slow=0.0,
-          save=None, save_at=0):
-    """Returns its steps, and a digest of everything that the job has learned. Saves the job after so many of its steps."""
+def die_if(deaths, steps):
+    """Of deaths (steps, path): the first process that comes so far is killed."""
+    if any(steps == after and is_first(path) for after, path in deaths):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train(master, num_workers=0, known=False, epochs=2, deaths=(), accumulate=1, slow=0.0, save=None, save_at=0):
+    """Returns its steps, and a digest of everything that the job has learned. The first worker with so many steps saves the
+    job."""
     torch.set_num_threads(1)
     job = embers.connect(master)
     net = test_loop.model()
@@ -49,12 +56,11 @@ def train(master, num_workers=0, known=False, epochs=2, die_after=None, accumula
         for batch in job.train(loader, keys=(lambda b: {"bag": b["ids"]}) if known else None):
             loss = torch.nn.functional.binary_cross_entropy_with_logits(net(batch), batch["y"].float())
             loss.backward()
-            if steps == die_after:
-                os.kill(os.getpid(), signal.SIGKILL)
+            die_if(deaths, steps)
             if job.step_due:
                 opt.step(loss)
                 steps += 1
-                if save is not None and steps == save_at:
+                if save is not None and steps == save_at and is_first(save + ".claimed"):
                     job.save(save)
     found = {"steps": steps, "digest": digest(job, net)}
     job.close()

@@ -188,7 +188,7 @@ TEST_F(Rules, AProcessThatWasHeldUpItselfBlamesNobody) {
 
 // --- connections through a network that fails ------------------------------------------------------
 
-constexpr auto kSilence = 0.4s;
+constexpr auto kSilence = 1s;
 
 Server::Options impatient() {
   Server::Options options;
@@ -234,7 +234,7 @@ TEST_P(Faults, AKeptLinkAsksAgainOverAnotherConnection) {
   GetParam().begin(proxy_);
   EXPECT_EQ(value_of_large(client.ask_shard(large_pull(2))), 2);
   EXPECT_EQ(client.pull(3, 10), 3);
-  EXPECT_EQ(proxy_.connections(), 2);
+  EXPECT_GE(proxy_.connections(), 2);
 }
 
 TEST_P(Faults, ALinkThatIsNotKeptAnswersWithTheReason) {
@@ -250,8 +250,7 @@ TEST_P(Faults, ALinkThatIsNotKeptAnswersWithTheReason) {
       const Error& e) {  // the end that cuts the connection first knows why; the other may only see its end
     code = e.code();
     what = e.what();
-    EXPECT_TRUE(code == ErrorCode::kTimeout ? what.find("0.4 s") != what.npos
-                                            : code == ErrorCode::kUnavailable)
+    EXPECT_TRUE(code == ErrorCode::kTimeout ? what.find("1 s") != what.npos : code == ErrorCode::kUnavailable)
         << what;
   }
   expect_error(code, {what}, [&] { client.pull(3, 1); });
@@ -276,7 +275,7 @@ TEST_P(FaultsOfAnIdleLink, AreNoticedToo) {
   Kept client(proxy_.address());
   EXPECT_EQ(client.pull(1, 10), 1);
   GetParam().begin(proxy_);
-  EXPECT_TRUE(wait_until([&] { return proxy_.connections() == 2; }));
+  EXPECT_TRUE(wait_until([&] { return proxy_.connections() >= 2; }));
   EXPECT_EQ(client.pull(2, 10), 2);
 }
 
@@ -326,7 +325,7 @@ TEST(AKeptLink, GivesUpWhenNoConnectionCanBeMade) {
   Kept client(proxy.address());
   EXPECT_EQ(client.pull(1, 1), 1);
   proxy.cut_silently(true);
-  expect_error(ErrorCode::kTimeout, {"no sign of life for 0.4 s", "cannot be reached again", "0.8 s"},
+  expect_error(ErrorCode::kTimeout, {"no sign of life for 1 s", "cannot be reached again", "2 s"},
                [&] { client.pull(2, 1); });
   expect_error(ErrorCode::kTimeout, {"cannot be reached again"}, [&] { client.pull(3, 1); });
 }
@@ -374,7 +373,7 @@ TEST(AKeptLink, IsUsedByManyThreadsWhileConnectionsBreak) {
     });
   for (size_t i = 0; i < 4; ++i) {
     i % 2 == 0 ? proxy.stall(Way::kBoth) : proxy.stall_in_frame(Way::kToClient, 1 << 20);
-    EXPECT_TRUE(wait_until([&] { return proxy.connections() == i + 2; }));
+    EXPECT_TRUE(wait_until([&] { return proxy.connections() >= i + 2; }));
   }
   over = true;
   for (std::thread& thread : threads) thread.join();
@@ -395,7 +394,7 @@ class Peers : public testing::TestWithParam<const char*> {
   // Another address is another host.
   static std::string from() { return GetParam() == std::string("another_host") ? "127.0.0.2" : ""; }
   bool send_ping() { return peer_.send(ping(), Destination{}, 0); }
-  static void pause() { std::this_thread::sleep_for(kSilence / 4); }
+  static void pause() { std::this_thread::sleep_for(kSilence / 8); }
 
   TempDir dir_;
   ServingSide server_{{address()}, impatient()};

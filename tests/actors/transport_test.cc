@@ -234,7 +234,7 @@ TEST(Link, GivesUpOnAnAddressWhereNobodyListensAndNamesIt) {
 }
 
 TEST(Link, GivesUpOnANameThatDoesNotResolve) {
-  AskingSide client({parse_endpoint("no-such-host.invalid:7700")}, kWorker, 0.1s, {{}, true});
+  AskingSide client({parse_endpoint("no-such-host.invalid:7700")}, kWorker, 2s, {{}, true});
   expect_error(ErrorCode::kUnreachable, {"no-such-host.invalid:7700", "cannot resolve the host"},
                [&] { client.pull(1, 1); });
 }
@@ -242,7 +242,7 @@ TEST(Link, GivesUpOnANameThatDoesNotResolve) {
 TEST(Link, GivesUpOnAServerThatTakesTheConnectionAndIsSilent) {
   boost::asio::io_context io;
   boost::asio::ip::tcp::acceptor silent(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
-  AskingSide client({{false, "127.0.0.1", std::to_string(silent.local_endpoint().port())}}, kWorker, 0.2s);
+  AskingSide client({{false, "127.0.0.1", std::to_string(silent.local_endpoint().port())}}, kWorker, 1s);
   expect_error(ErrorCode::kUnreachable, {"accepted the connection but did not answer"},
                [&] { client.pull(1, 1); });
 }

@@ -233,7 +233,12 @@ TEST(PrivateFolder, GoesWithAProcessThatIsKilled) {
     std::ofstream(folder / "file") << "text";
     for (;;) ::pause();
   }
-  ASSERT_TRUE(testing_support::wait_until([&] { return !fs::is_empty(temporary.path()); }));
+  const auto has_file = [&] {
+    for (const auto& folder : fs::directory_iterator(temporary.path()))
+      if (fs::exists(folder.path() / "file")) return true;
+    return false;
+  };
+  ASSERT_TRUE(testing_support::wait_until(has_file));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(testing_support::wait_until([&] { return fs::is_empty(temporary.path()); }));

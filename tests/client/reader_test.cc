@@ -138,7 +138,7 @@ TEST(Reader, SaysThatNobodyIsThereOrThatTheJobHasNotBegun) {
 
   RunningJob job;  // waits for its worker
   client::Options options = job.options();
-  options.timeout = 300ms;
+  options.timeout = 2s;
   expect_error(ErrorCode::kTimeout, {"'live'", job.address(), "has not begun"},
                [&] { Session::join_as_reader(options); });
   auto joining = std::async(std::launch::async, [&] { return Session::join_as_reader(job.options()); });

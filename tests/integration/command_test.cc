@@ -301,8 +301,10 @@ TEST(BadInput, MiddleOfAnEpochGoesOnOnlyWithTheSameOrder) {
   JobFolder folder;
   const Words job = folder.probe("slow") + set({"model.sleep_ms=20"});
   const auto first = folder.start(Words{"train", folder.job(), "--output", folder.path("model")} + job);
-  ASSERT_TRUE(wait_until([&] { return first->has_printed(" examples  "); }));
+  ASSERT_TRUE(folder.hold(*first));
   first->signal(SIGTERM);
+  ASSERT_TRUE(wait_until([&] { return first->has_printed("SIGTERM"); })) << first->output();
+  folder.release();
   EXPECT_EQ(first->wait(), 0) << first->output();
   const Words resume = Words{"train", folder.job(), "--resume", folder.path("model")} + job;
   EXPECT_EQ(folder.run(resume + set({"data.shuffle=false"})), 2);

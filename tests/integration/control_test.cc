@@ -72,8 +72,7 @@ class Steered : public testing::Test {
 };
 
 TEST_F(Steered, FromOneWorkerToThreeAndBackWithEveryRecordCountedOnce) {
-  constexpr int kEpochs = 8;  // on a busy machine, too, it is not over before its workers have come and gone
-  start(kEpochs, 2, 1);
+  start(1000, 2, 1);
   ASSERT_TRUE(cluster_->is_training());
   expect_workers(1, 1);
   steer({"scale", "--workers", "3"});
@@ -103,11 +102,12 @@ TEST_F(Steered, FromOneWorkerToThreeAndBackWithEveryRecordCountedOnce) {
         << "worker " << i << cluster_->workers[i]->output();
   }
   EXPECT_EQ(cluster_->workers[0]->wait(0), -1) << "it goes on";
+  steer({"stop"});
   cluster_->expect_success();
   const json report = folder_.report();
-  EXPECT_EQ(report["examples"], kEpochs * JobFolder::kRecords);
+  EXPECT_GT(report["examples"], 0);
   EXPECT_EQ(report["workers_lost"], 0);
-  EXPECT_EQ(counted(), kEpochs * JobFolder::kRecords);
+  EXPECT_EQ(counted(), report["examples"]);
 }
 
 // By embers workers, which hold several leases each; and one that was killed in the middle.
@@ -115,24 +115,25 @@ TEST_F(Steered, IsSavedInTheMiddleAndGoesOnAndSoDoesAJobThatBeginsThere) {
   for (const std::string mode : {"async", "bounded", "sync"}) {
     const Words words =
         set({"training.mode=" + mode, "training.grads_to_wait=3", "training.staleness_bound=4"});
-    start(4, 2, 3, words);
+    start(8, 2, 3, words);
     ASSERT_TRUE(cluster_->is_training());
     cluster_->workers[2]->signal(SIGKILL);
     const std::string saved = folder_.path("saved." + mode);
     steer({"checkpoint", "--out", saved});
     EXPECT_TRUE(folder_.output().starts_with("the job 'job.toml' is saved to " + saved)) << folder_.output();
-    EXPECT_TRUE(cluster_->master->has_printed("saved to " + saved)) << cluster_->master->output();
+    EXPECT_TRUE(wait_until([&] { return cluster_->master->has_printed("saved to " + saved); }))
+        << cluster_->master->output();
     expect_fails(Words{"checkpoint", "--out", folder_.path("train.csv")} + at_master(), {"train.csv"});
     cluster_->workers[2]->wait();
     cluster_->workers.pop_back();
     cluster_->expect_success();
-    EXPECT_EQ(folder_.report()["examples"], 4 * JobFolder::kRecords);
-    EXPECT_EQ(counted(), 4 * JobFolder::kRecords);
+    EXPECT_EQ(folder_.report()["examples"], 8 * JobFolder::kRecords);
+    EXPECT_EQ(counted(), 8 * JobFolder::kRecords);
     const std::string rows = folder_.read("rows");
     const std::string next =
         folder_.train(job_ + set({"storage.shards=2", "model.sleep_ms=0"}) + Words{"--resume", saved});
-    EXPECT_EQ(counted(), 4 * JobFolder::kRecords) << mode;
-    EXPECT_LT(folder_.report()["examples"], 4 * JobFolder::kRecords);
+    EXPECT_EQ(counted(), 8 * JobFolder::kRecords) << mode;
+    EXPECT_LT(folder_.report()["examples"], 8 * JobFolder::kRecords);
     if (mode == "sync") {
       EXPECT_EQ(next, rows);
     }
@@ -157,15 +158,16 @@ TEST_F(Steered, ALaunchedWorkerThatComesTooLateLeavesAgain) {
 TEST_F(Steered, StatusSaysWhatEachMemberDoes) {
   start(1000, 2, 2);
   ASSERT_TRUE(cluster_->is_training());
+  json s;
   expect_status(
-      [](const json& s) {
-        return s["epoch"] >= 1 && s["minibatches_done"] > 10 && s["examples_per_s"] > 0 &&
-               s["remaining_s"].is_number() && member(s, "worker 1")["pushes_per_s"] > 0 &&
-               member(s, "shard 1")["pulls_per_s"] > 0 && member(s, "shard 1")["rows"] > 0 &&
-               s["loss"].is_number();
+      [&s](const json& now) {
+        s = now;
+        return s["phase"] == "training" && s["epoch"] >= 1 && s["minibatches_done"] > 10 &&
+               s["examples_per_s"] > 0 && s["remaining_s"].is_number() &&
+               member(s, "worker 1")["pushes_per_s"] > 0 && member(s, "shard 1")["pulls_per_s"] > 0 &&
+               member(s, "shard 1")["rows"] > 0 && s["loss"].is_number();
       },
       "something is known of everything");
-  const json s = status();
   EXPECT_EQ(s["job"], "job.toml");
   EXPECT_EQ(s["id"].get<std::string>().size(), 16u);
   EXPECT_EQ(s["task"], "train");
@@ -304,7 +306,8 @@ TEST_F(Steered, AJobMayEndWhileItIsAsked) {
       EXPECT_TRUE(json::parse(folder_.output()).contains("phase"));
     } else {
       EXPECT_TRUE(status == 1 || status == 2) << status;
-      EXPECT_NE(folder_.output().find(cluster_->address), std::string::npos) << folder_.output();
+      const std::string& said = folder_.output();
+      EXPECT_TRUE(said.find(cluster_->address) != said.npos || said.find("has ended") != said.npos) << said;
     }
   }
   EXPECT_GT(asked, 0);

@@ -133,9 +133,9 @@ INSTANTIATE_TEST_SUITE_P(FirstWorker, Windows, testing::Values(0, 1, 5));
 
 TEST_P(Windows, AsyncCountsEveryRecordOnceThoughAWorkerIsKilled) {
   Job job({"--workers", "3"});
-  for (int i = 0; i < 3; ++i) job.add_worker(words("records=600", "slow=5"));
+  for (int i = 0; i < 3; ++i) job.add_worker(words("records=600", "slow=50"));
   kill_one(job);
-  job.add_worker(words("records=600", "slow=5"));
+  job.add_worker(words("records=600", "slow=50"));
   job.expect_success();
   job.expect_counts(600, 2);
 }
@@ -165,12 +165,13 @@ TEST_P(Windows, AJobThatIsSavedInTheMiddleGoesOnAndSoDoesOneThatBeginsThere) {
                                                     "training.minibatches_per_lease=4"});
     Job job(at);
     const std::string saved = job.folder.path("saved"), other = job.folder.path("other");
-    job.add_worker(words("records=600", "slow=5") + Words{"save=" + saved});
-    job.add_worker(words("records=600", "slow=5"));
+    job.add_worker(words("records=600", "slow=30") + Words{"save=" + saved});
+    job.add_worker(words("records=600", "slow=30"));
     ASSERT_TRUE(wait_until([&] { return job.workers[0]->has_printed("saved"); })) << job.master->output();
     ASSERT_EQ(job.folder.run({"checkpoint", "--out", other, "--json", "--master", job.address()}), 0)
         << job.folder.output();
-    EXPECT_EQ(nlohmann::json::parse(job.folder.output())["phase"], "training");
+    const std::string phase = nlohmann::json::parse(job.folder.output())["phase"];
+    EXPECT_TRUE(phase != "ending" && phase != "over") << phase;
     job.expect_success();
     job.expect_counts(600, 2);
     for (const std::string& from : {saved + "/middle", other, saved + "/end"}) {

@@ -85,10 +85,19 @@ class JobFolder {
     return read("rows");
   }
 
-  // The probe models.
+  // The probe models. Forwards of "count" and "slow" can be held.
   Words probe(const std::string& name) const {
-    return set({"model.library=" + path_of(EMBERS_PROBE_MODEL), "model.name=" + name});
+    const Words words = set({"model.library=" + path_of(EMBERS_PROBE_MODEL), "model.name=" + name});
+    return name == "count" || name == "slow" ? words + set({"model.hang_file=" + path("hang")}) : words;
   }
+  // From now on no forward of this process returns before release(). True once one is under way: what comes
+  // next comes while the job, with all its members, is at work, however slow or fast this machine is.
+  bool hold(const Process& process) const {
+    std::filesystem::remove(path("hang.held"));
+    write("hang", std::to_string(process.pid()) + "\n");
+    return wait_until([&] { return std::filesystem::exists(path("hang.held")); });
+  }
+  void release() const { write("hang", ""); }
 
  private:
   static std::string rows(int count, unsigned seed) {

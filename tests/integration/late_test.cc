@@ -4,27 +4,23 @@
 namespace embers::testing_support {
 namespace {
 
-constexpr double kLease = 4;  // seconds: job.lease_timeout
-constexpr int kPasses = 2;    // epochs
+constexpr int kPasses = 2;  // epochs
 
 class Late : public testing::Test {
  protected:
   // About two seconds with two workers.
   Words job(const std::string& model, const std::string& mode) const {
-    return folder_.probe(model) +
-           set({"model.sleep_ms=25", "model.hang_file=" + folder_.path("hang"), "training.mode=" + mode,
-                "training.epochs=" + std::to_string(kPasses), "job.lease_timeout=4"});
+    return folder_.probe(model) + set({"model.sleep_ms=25", "training.mode=" + mode,
+                                       "training.epochs=" + std::to_string(kPasses), "job.lease_timeout=4"});
   }
   Words sync() const { return job("slow", "sync") + set({"training.grads_to_wait=2"}); }
   // Undisturbed, in one process.
   std::string expected_rows() { return folder_.train(sync() + set({"model.sleep_ms=0"})); }
 
-  void hang(const Process& process) { folder_.write("hang", std::to_string(process.pid()) + "\n"); }
-  void go_on() { folder_.write("hang", ""); }
   static std::string name(const Process& process) { return "(pid " + std::to_string(process.pid()) + " on "; }
 
   void expect_the_end(Cluster& cluster) {
-    EXPECT_EQ(cluster.master->wait(3 * kLease), 0) << cluster.master->output();
+    EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
     EXPECT_EQ(folder_.report()["examples"], kPasses * JobFolder::kRecords);
     EXPECT_EQ(folder_.report()["workers_lost"], 0) << cluster.master->output();
     EXPECT_TRUE(cluster.master->has_printed(name(*cluster.workers[0]))) << cluster.master->output();
@@ -38,8 +34,7 @@ class Late : public testing::Test {
 TEST_F(Late, ForwardThatNeverReturnsInOneOfTwoWorkersChangesNoBitOfASyncJob) {
   const std::string expected = expected_rows();
   Cluster cluster(folder_, 2, 2, sync());
-  ASSERT_TRUE(cluster.is_training());
-  hang(*cluster.workers[0]);
+  ASSERT_TRUE(folder_.hold(*cluster.workers[0]));
   expect_the_end(cluster);
   EXPECT_EQ(folder_.read("rows"), expected);
 }
@@ -47,9 +42,10 @@ TEST_F(Late, ForwardThatNeverReturnsInOneOfTwoWorkersChangesNoBitOfASyncJob) {
 TEST_F(Late, StoppedWorkerChangesNoBitOfASyncJob) {
   const std::string expected = expected_rows();
   Cluster cluster(folder_, 2, 2, sync() + set({"job.heartbeat_timeout=4"}));
-  ASSERT_TRUE(cluster.is_training());
+  ASSERT_TRUE(folder_.hold(*cluster.workers[0]));
   cluster.workers[0]->stop();
-  EXPECT_EQ(cluster.master->wait(3 * kLease), 0) << cluster.master->output();
+  folder_.release();
+  EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
   EXPECT_EQ(folder_.report()["examples"], kPasses * JobFolder::kRecords);
   EXPECT_EQ(folder_.read("rows"), expected);
   cluster.workers[0]->signal(SIGCONT);
@@ -59,11 +55,10 @@ TEST_F(Late, StoppedWorkerChangesNoBitOfASyncJob) {
 TEST_F(Late, WorkerThatGoesOnWorksOn) {
   const std::string expected = expected_rows();
   Cluster cluster(folder_, 1, 2, sync() + set({"model.sleep_ms=60"}));
-  ASSERT_TRUE(cluster.is_training());
-  hang(*cluster.workers[0]);
+  ASSERT_TRUE(folder_.hold(*cluster.workers[0]));
   ASSERT_TRUE(wait_until([&] { return cluster.master->has_printed("is leased to others, too"); }))
       << cluster.master->output();
-  go_on();
+  folder_.release();
   ASSERT_TRUE(wait_until([&] { return cluster.master->has_printed(" goes on"); }))
       << cluster.master->output();
   cluster.expect_success();
@@ -76,12 +71,11 @@ TEST_F(Late, WorkerThatGoesOnWorksOn) {
 TEST_F(Late, AsyncAndBoundedJobsApplyEveryRecordOnceWithoutTheWorkerThatHangs) {
   for (const Words& mode :
        {job("count", "async"), job("count", "bounded") + set({"training.staleness_bound=1"})}) {
-    go_on();
+    folder_.release();
     Cluster cluster(
         folder_, 2, 2,
         mode + set({"optimizer.name=sgd", "optimizer.learning_rate=1", "training.reduction=sum"}));
-    ASSERT_TRUE(cluster.is_training());
-    hang(*cluster.workers[0]);
+    ASSERT_TRUE(folder_.hold(*cluster.workers[0]));
     expect_the_end(cluster);
     std::map<std::string, double> sums;
     for (const auto& [key, row] : parse_dump(folder_.read("rows")))
@@ -93,9 +87,8 @@ TEST_F(Late, AsyncAndBoundedJobsApplyEveryRecordOnceWithoutTheWorkerThatHangs) {
 
 TEST_F(Late, ForwardThatNeverReturnsInTheOnlyWorkerEndsTheJobAndIsNamed) {
   Cluster cluster(folder_, 1, 1, sync());
-  ASSERT_TRUE(cluster.is_training());
-  hang(*cluster.workers[0]);
-  EXPECT_EQ(cluster.master->wait(3 * kLease), 1) << cluster.master->output();
+  ASSERT_TRUE(folder_.hold(*cluster.workers[0]));
+  EXPECT_EQ(cluster.master->wait(), 1) << cluster.master->output();
   const std::string named = "worker 0 " + name(*cluster.workers[0]);
   EXPECT_TRUE(cluster.master->has_printed(named)) << cluster.master->output();
   EXPECT_TRUE(cluster.master->has_printed("no other worker can compute what is left"))
@@ -106,9 +99,8 @@ TEST_F(Late, ForwardThatNeverReturnsInTheOnlyWorkerEndsTheJobAndIsNamed) {
 
 TEST_F(Late, JobOfOneProcessWhoseOnlyForwardNeverReturnsEnds) {
   const auto train = folder_.start(Words{"train", folder_.job()} + sync() + set({"training.workers=1"}));
-  ASSERT_TRUE(wait_until([&] { return train->has_printed(" examples  "); })) << train->output();
-  hang(*train);
-  EXPECT_EQ(train->wait(6 * kLease), 1) << train->output();
+  ASSERT_TRUE(folder_.hold(*train)) << train->output();
+  EXPECT_EQ(train->wait(), 1) << train->output();
   EXPECT_TRUE(train->has_printed("worker 0 " + name(*train))) << train->output();
   EXPECT_TRUE(train->has_printed("no other worker can compute what is left")) << train->output();
 }

@@ -87,8 +87,9 @@ TEST(Bounded, ABoundOfZeroIsLockStep) {
 TEST(Bounded, AKilledWorkerHoldsNobodyUpAndEveryRecordIsAppliedOnce) {
   JobFolder folder;
   Cluster cluster(folder, 2, 3, counting(folder) + bounded(1) + set({"training.epochs=4"}));
-  ASSERT_TRUE(cluster.is_training());
+  ASSERT_TRUE(folder.hold(*cluster.workers[2]));
   cluster.workers[0]->signal(SIGKILL);
+  folder.release();
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
   EXPECT_EQ(folder.report()["workers_lost"], 1);
   EXPECT_EQ(folder.report()["examples"], 4 * JobFolder::kRecords);

@@ -77,8 +77,9 @@ TEST(Owners, EachShardHasAThreadThatIsBound) {
 TEST(Owners, AKilledProcessOfTwoEndsTheJobNamingOneOfThem) {
   JobFolder folder;
   Cluster cluster(folder, 2, 2, folder.probe("slow") + set({"model.sleep_ms=20"}), false, kTwo);
-  ASSERT_TRUE(cluster.is_training());
+  ASSERT_TRUE(folder.hold(*cluster.workers[0]));
   cluster.shards[0]->signal(SIGKILL);
+  folder.release();
   EXPECT_EQ(cluster.master->wait(20), 1) << cluster.master->output();
   const std::string pid = "(pid " + std::to_string(cluster.shards[0]->pid());
   EXPECT_TRUE(cluster.master->has_printed("lost shard 0 " + pid) ||
@@ -95,7 +96,10 @@ TEST(Owners, ALostOwnerEndsAllOfAnotherProcess) {
   Cluster cluster(folder, 3, 0, kSync, false, kTwo);
   ASSERT_TRUE(have_joined(*cluster.shards[0])) << cluster.shards[0]->output();
   Process& third = cluster.add_shard();
-  ASSERT_TRUE(wait_until([&] { return third.has_printed("shard 2 of"); })) << third.output();
+  ASSERT_TRUE(wait_until([&] {
+    return folder.run({"status", "--json", "--master", cluster.address}) == 0 &&
+           nlohmann::json::parse(folder.output())["shards"]["joined"] == 3;
+  })) << third.output();
   third.signal(SIGKILL);
   EXPECT_EQ(cluster.shards[0]->wait(20), 1) << cluster.shards[0]->output();
   EXPECT_TRUE(cluster.shards[0]->has_printed("lost shard 2")) << cluster.shards[0]->output();

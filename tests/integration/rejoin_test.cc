@@ -228,12 +228,12 @@ TEST_P(Rejoin, AShardThatComesBeforeAnybodyHasNoticedTheLossWaitsAndTakesThePlac
 // be missing.
 TEST_P(Rejoin, AShardThatRecoversForLongerThanItsPeersTryToConnectIsNotLost) {
   proxy_.emplace(server_, Stop::kAllButGreetings, 1, 10);
-  const Words patience = {"--connect-timeout", "1"};
+  const Words patience = {"--connect-timeout", "3"};
   cluster_.emplace(folder_, 2, 0,
                    count() + patience +
                        set({"storage.backend=" + GetParam(), "storage.servers=" + proxy_->address(),
                             "storage.journal=" + folder_.path("journal"), "storage.server_timeout=60",
-                            "job.heartbeat_timeout=2"}));
+                            "job.heartbeat_timeout=5"}));
   for (int i = 0; i < 2; ++i) cluster_->add_worker(patience);
   ASSERT_TRUE(kill_shard_1()) << cluster_->master->output();
   ASSERT_TRUE(wait_until([&] { return cluster_->master->has_printed("waiting 60 s for its next process"); }))
@@ -247,7 +247,7 @@ TEST_P(Rejoin, AShardThatRecoversForLongerThanItsPeersTryToConnectIsNotLost) {
     return again->wait(0) != -1 || cluster_->master->has_printed("lost " + joined) ||
            std::any_of(workers.begin(), workers.end(), [](const auto& w) { return w->wait(0) != -1; });
   };
-  EXPECT_FALSE(wait_until(given_up, 4)) << cluster_->master->output();
+  EXPECT_FALSE(wait_until(given_up, 8)) << cluster_->master->output();
   EXPECT_FALSE(again->has_printed("shard 1 of job")) << "it has recovered, so this shows nothing";
   proxy_->go_on();
   expect_success(*again);

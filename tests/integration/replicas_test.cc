@@ -101,14 +101,18 @@ TEST(Replicas, ReachTheirOwnRowsWithoutASocket) {
 TEST(Replicas, ADrainedOneKeepsItsRowsInTheJobToItsEnd) {
   JobFolder folder;
   Replicas job(folder, 2, count(folder, 3) + set({"model.sleep_ms=10"}));
-  ASSERT_TRUE(job.is_training());
-  ASSERT_EQ(folder.run({"drain", "worker-0", "--master", job.address}), 0) << folder.output();
-  const auto has_left = [&] {
-    return job.workers[0]->has_printed(kStays) || job.workers[1]->has_printed(kStays);
-  };
-  EXPECT_TRUE(wait_until(has_left)) << job.workers[0]->output() << job.workers[1]->output();
+  ASSERT_TRUE(folder.hold(*job.workers[0]));
+  ASSERT_EQ(folder.run({"status", "--json", "--master", job.address}), 0) << folder.output();
+  const nlohmann::json status = nlohmann::json::parse(folder.output());
+  std::string drained;
+  for (const auto& member : status["members"])
+    if (member["name"].get<std::string>().starts_with("worker") && member["pid"] == job.workers[1]->pid())
+      drained = member["name"];
+  ASSERT_EQ(folder.run({"drain", drained, "--master", job.address}), 0) << folder.output();
+  EXPECT_TRUE(wait_until([&] { return job.workers[1]->has_printed(kStays); })) << job.workers[1]->output();
+  folder.release();
   job.expect_success();
-  EXPECT_TRUE(job.master->has_printed("worker 0") && job.master->has_printed("left")) << job.master->output();
+  EXPECT_TRUE(job.master->has_printed(drained) && job.master->has_printed("left")) << job.master->output();
   expect_each_record_counted_once(folder, 3);
   EXPECT_EQ(folder.report()["stopped"], false);
 }
@@ -160,13 +164,14 @@ TEST(Replicas, AKilledOneComesBackWhereThereIsAJournal) {
   const Words words = set({"storage.backend=memcached", "storage.servers=[\"" + server.address() + "\"]",
                            "storage.journal=" + folder.path("journal")});
   Replicas job(folder, 2, count(folder, 4) + words + set({"model.sleep_ms=5"}));
-  ASSERT_TRUE(job.is_training());
+  ASSERT_TRUE(folder.hold(*job.workers[1]));
   job.workers[0]->signal(SIGKILL);
   job.workers[0]->wait();
   job.workers.erase(job.workers.begin());
   ASSERT_TRUE(wait_until([&] { return job.master->has_printed("for its next process"); }))
       << job.master->output();
   job.add_worker(kOwner);
+  folder.release();
   job.expect_success();
   EXPECT_TRUE(job.master->has_printed("took the place of the lost one")) << job.master->output();
   expect_each_record_counted_once(folder, 4);
@@ -175,9 +180,10 @@ TEST(Replicas, AKilledOneComesBackWhereThereIsAJournal) {
 TEST(Replicas, AreRefusedWhereAllShardsAreThereAndTheJobGoesOn) {
   JobFolder folder;
   Cluster job(folder, 1, 1, slow(folder, "2"));
-  ASSERT_TRUE(job.is_training());
+  ASSERT_TRUE(folder.hold(*job.workers[0]));
   Process& refused = job.add_worker(kOwner);
   EXPECT_EQ(refused.wait(), 2) << refused.output();
+  folder.release();
   EXPECT_TRUE(refused.has_printed("this job has 1 shards and all have joined")) << refused.output();
   EXPECT_TRUE(refused.has_printed("joins without it (--owner")) << refused.output();
   job.workers.pop_back();

@@ -109,10 +109,11 @@ TEST(SyncJob, KilledWorkersLeaveNoTrace) {
   const Words job = sync(3) + folder.probe("slow") + set({"model.sleep_ms=20"});
   const std::string expected = folder.train(job);
   Cluster cluster(folder, 2, 3, job);
-  ASSERT_TRUE(cluster.is_training());
+  ASSERT_TRUE(folder.hold(*cluster.workers[2]));
   cluster.workers[0]->signal(SIGKILL);
   ASSERT_TRUE(wait_until([&] { return cluster.master->has_printed("lost the connection to worker"); }));
   cluster.workers[1]->signal(SIGKILL);
+  folder.release();
   EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
   EXPECT_EQ(folder.read("rows"), expected);
   EXPECT_EQ(folder.report()["workers_lost"], 2);

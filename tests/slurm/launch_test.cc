@@ -81,16 +81,17 @@ TEST_F(Launched, CensusIsScaledLosesAStepIsQueuedAgainAndIsAsGoodAsAPlainRun) {
 }
 
 TEST_F(Launched, BeyondItsAllocationWorkersRunInFurtherJobsOfTheSameName) {
-  const std::string id = launch(slow() + Words{"--workers", "1"}, {"--nodes", "1"});
+  const std::string id =
+      launch(slow() + set({"training.epochs=1000"}) + Words{"--workers", "1"}, {"--nodes", "1"});
   ASSERT_TRUE(says(" examples  "));
   scale(3);
   const std::string jobs = cluster_->run({"squeue", "--noheader", "--format=%i %j %k"});
   EXPECT_EQ(std::count(jobs.begin(), jobs.end(), '\n'), 3) << jobs;
   EXPECT_NE(jobs.find("small embers " + id), std::string::npos) << jobs;
   scale(1);
+  ASSERT_EQ(folder_.run({"stop", "--no-save", "--job-dir", job_dir()}), 0) << folder_.output();
   EXPECT_EQ(cluster_->wait_for_end(id), "COMPLETED");
-  EXPECT_EQ(nlohmann::json::parse(read_file(job_dir() + "/report.json"))["examples"],
-            20 * JobFolder::kRecords);
+  EXPECT_EQ(nlohmann::json::parse(read_file(job_dir() + "/report.json"))["workers_lost"], 0);
   EXPECT_TRUE(wait_until([&] { return cluster_->run({"squeue", "--noheader"}).empty(); }, 30));
   cluster_->show_accounts(id + ",2,3");
 }
@@ -142,7 +143,7 @@ TEST_F(Launched, AnAllocationIsEmptyAfterItsLauncherWasKilled) {
   EXPECT_EQ(steps(), 5);
   ASSERT_GT(launcher, 0);
   ::kill(launcher, SIGKILL);
-  EXPECT_TRUE(wait_until([&] { return steps() == 0; }, 20)) << steps() << " steps go on";
+  EXPECT_TRUE(wait_until([&] { return steps() == 0; }, 60)) << steps() << " steps go on";
   EXPECT_EQ(cluster_->state(id_), "RUNNING") << "the allocation is the user's";
 }
 

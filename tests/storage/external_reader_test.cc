@@ -182,7 +182,7 @@ TEST_P(Reader, NamesAServerThatDied) {
 }
 
 TEST_P(Reader, NamesAServerThatStoppedOnceItsTimeIsUp) {
-  auto reads = reader(kRun, {std::chrono::milliseconds(200), std::chrono::milliseconds(300)});
+  auto reads = reader(kRun, {std::chrono::milliseconds(1000), std::chrono::milliseconds(1000)});
   servers_[1].stop();
   Rows room(200);
   std::vector<int64_t> numbers(100);

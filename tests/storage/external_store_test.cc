@@ -197,7 +197,7 @@ TEST_P(External, ADeadServerIsReportedWithWhatItHeld) {
 }
 
 TEST_P(External, AServerThatStoppedIsReportedInTimeAndAskedNoMore) {
-  const ServerTimeouts timeouts{std::chrono::milliseconds(200), std::chrono::milliseconds(300)};
+  const ServerTimeouts timeouts{std::chrono::milliseconds(1000), std::chrono::milliseconds(1000)};
   const auto store =
       make_external_store(GetParam().connect(addresses_of(servers_), timeouts), {"job", 1, 0, ""});
   store->add_table(spec("t", 1), {});

@@ -104,6 +104,7 @@ void compute(client::Session& session, client::Minibatch minibatch, const Task& 
   if (task.save.empty() || ++computed != 10) return;
   session.save(task.save + "/middle");
   std::printf("saved\n");
+  std::fflush(stdout);
 }
 
 void work(client::Session& session, const Task& task) {

@@ -6,7 +6,8 @@
 //   dense_only  logistic regression on the numeric features
 //   batchnorm   dense_only behind a BatchNorm1d, for buffers
 //   throws      a forward that throws "no way forward" at its 10th call
-// A forward of count or slow does not return while the file model.hang_file holds the number of its process.
+// A forward of count or slow does not return while the file model.hang_file holds the number of its process;
+// hang_file.held then exists.
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 #include <unistd.h>
@@ -53,7 +54,10 @@ class Pace {
       : sleep_(config.get_int("sleep_ms", sleep_ms)), hang_file_(config.get_string("hang_file", "")) {}
   void wait() const {
     std::this_thread::sleep_for(sleep_);
-    while (hangs()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (hangs()) {
+      std::ofstream(hang_file_ + ".held");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   }
 
  private:

@@ -36,7 +36,8 @@ inline std::string no_slurm_because() {
 class SlurmCluster {
  public:
   explicit SlurmCluster(int nodes = 3)
-      : process_({"/usr/bin/python3", script(), "run", "--nodes", std::to_string(nodes), "--dir", dir()},
+      : process_({"/usr/bin/python3", script(), "run", "--nodes", std::to_string(nodes), "--dir", dir(),
+                  "--kill-wait", "20"},
                  folder_ / "cluster.log") {
     ready_ = wait_until([&] { return process_.has_printed("SLURM_CONF=") || process_.wait(0) != -1; }, 120) &&
              process_.has_printed("SLURM_CONF=");
@@ -80,9 +81,12 @@ class SlurmCluster {
 
   // "RUNNING", "PENDING", ...; "" once Slurm has forgotten it.
   std::string state(const std::string& id) const {
-    std::string state = run({"squeue", "--noheader", "--job=" + id, "--states=all", "--format=%T"});
-    if (status_ != 0) return "";
-    return state.substr(0, state.find('\n'));
+    std::string state;
+    const auto answered = [&] {  // a controller that is busy may let squeue wait in vain
+      state = run({"squeue", "--noheader", "--job=" + id, "--states=all", "--format=%T"});
+      return status_ == 0 || state.find("Invalid job id") != std::string::npos;
+    };
+    return wait_until(answered) && status_ == 0 ? state.substr(0, state.find('\n')) : "";
   }
   bool wait_for_state(const std::string& id, const std::string& wanted, double seconds = 60) const {
     return wait_until([&] { return state(id) == wanted; }, seconds);

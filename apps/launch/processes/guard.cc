@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -53,15 +54,18 @@ std::vector<pid_t> processes_with(const std::string& entry) {
 void end_marked(const std::string& mark) {
   const std::string entry = std::string(Guard::kMark) + "=" + mark;
   const auto begin = Clock::now();
+  std::optional<Clock::time_point> killed;
   // A process that is turning into another program has no environment for a moment, so one look is not
   // enough.
   for (int looks_without_any = 0; looks_without_any < 2;) {
     const auto left = processes_with(entry);
-    const auto waited = Clock::now() - begin;
-    if (waited > 3 * kMoment) return;  // who is still there then waits for a disk
+    const auto now = Clock::now();
+    if (killed && now - *killed > 2 * kMoment) return;  // who is still there then waits for a disk
     looks_without_any = left.empty() ? looks_without_any + 1 : 0;
-    if (waited > kMoment)
+    if (now - begin > kMoment && !left.empty()) {
       for (const pid_t pid : left) ::kill(pid, SIGKILL);
+      if (!killed) killed = now;
+    }
     std::this_thread::sleep_for(kLookAgain);
   }
 }
