@@ -23,7 +23,8 @@ class KeyValueServer {
   // Bytes of the longest value it takes under a name of kLongestName bytes.
   virtual uint64_t longest_value() = 0;
 
-  // Multi-get in two halves, so that several servers work at once. The names stay valid in between.
+  // Multi-get in two halves, so that several servers work at once. The names stay valid in between. They are
+  // no more than sockets hold: a server that waits until its answers are read takes no more of a request.
   virtual void request(std::span<const std::string_view> names) = 0;
   // Calls visit(i, value) for each i-th name that is there, in order.
   using Visit = std::function<void(size_t i, std::string_view value)>;
@@ -48,7 +49,6 @@ class KeyValueServer {
   virtual void reconnect() = 0;
 
   static constexpr size_t kLongestName = 250;  // memcached's limit
-  static constexpr size_t kMostNames = 4096;   // in one request: more can block both sides
 };
 
 // The servers of a job, and which of them holds a name: consistent hashing, so that all processes with the

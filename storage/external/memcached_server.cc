@@ -16,6 +16,10 @@
 namespace embers::storage {
 namespace {
 
+// Writes between two answers that are waited for. To a write that it refuses, the server answers
+// nevertheless, and takes no more when nobody reads that. Which ones are refused is known for none; an add
+// may be refused for each of many rows.
+constexpr size_t kMostUnanswered = 4096, kUnansweredOfAdd = 64;
 constexpr uint64_t kItemOverhead = 128;  // more than an item's header, the end of its name and its checksum
 
 struct FreeHandle {
@@ -108,9 +112,11 @@ class MemcachedServer final : public KeyValueServer {
   void set(std::string_view name, std::string_view value) override {
     write(memcached_set(writes(), name.data(), name.size(), value.data(), value.size(), 0, 0));
     ++sets_;
+    limit_unanswered(1, name);
   }
   void add(std::string_view name, std::string_view value) override {
     write(memcached_add(writes(), name.data(), name.size(), value.data(), value.size(), 0, 0));
+    limit_unanswered(kUnansweredOfAdd, name);
   }
 
   void flush() override {
@@ -120,13 +126,7 @@ class MemcachedServer final : public KeyValueServer {
   // Sent on the connection of the writes, whose requests the server carries out in order.
   Health barrier(std::string_view mark) override {
     Health health;
-    size_t size = 0;
-    uint32_t flags = 0;
-    memcached_return_t rc = MEMCACHED_SUCCESS;
-    const std::unique_ptr<char, decltype(&std::free)> value(
-        memcached_get(writes(), mark.data(), mark.size(), &size, &flags, &rc), &std::free);
-    if (rc != MEMCACHED_NOTFOUND) check(writes_, rc);
-    if (value) health.mark.assign(value.get(), size);
+    health.mark = get_after_writes(mark);
     const Counters counters = read_counters(nullptr);
     health.evictions = counters.evictions;
     const uint64_t stored = counters.total_items - stored_;
@@ -151,6 +151,7 @@ class MemcachedServer final : public KeyValueServer {
     memcached_result_free(&result_);
     writes_.reset();
     sets_ = 0;
+    unanswered_ = 0;
     reads_ = make_handle(address_, login_, false, timeouts_.connect, timeouts_.connect);
     memcached_result_create(reads_.get(), &result_);
     const memcached_return_t rc = memcached_version(reads_.get());
@@ -186,6 +187,24 @@ class MemcachedServer final : public KeyValueServer {
     return counters;
   }
 
+  // "" if there is none. Every write so far has been carried out by then, and what the server said to it been
+  // read.
+  std::string get_after_writes(std::string_view name) {
+    size_t size = 0;
+    uint32_t flags = 0;
+    memcached_return_t rc = MEMCACHED_SUCCESS;
+    const std::unique_ptr<char, decltype(&std::free)> value(
+        memcached_get(writes(), name.data(), name.size(), &size, &flags, &rc), &std::free);
+    if (rc != MEMCACHED_NOTFOUND) check(writes_, rc);
+    unanswered_ = 0;
+    return value ? std::string(value.get(), size) : "";
+  }
+
+  void limit_unanswered(size_t more, std::string_view name) {
+    unanswered_ += more;
+    if (unanswered_ >= kMostUnanswered) get_after_writes(name);
+  }
+
   void write(memcached_return_t rc) const {
     if (rc != MEMCACHED_BUFFERED) check(writes_, rc);
   }
@@ -210,8 +229,9 @@ class MemcachedServer final : public KeyValueServer {
   std::span<const std::string_view> names_;  // of the request under way
   std::vector<const char*> pointers_;
   std::vector<size_t> lengths_;
-  uint64_t sets_ = 0;    // since the last barrier
-  uint64_t stored_ = 0;  // items that the server had counted at the last barrier
+  uint64_t sets_ = 0;      // since the last barrier
+  size_t unanswered_ = 0;  // writes since the last answer, weighed
+  uint64_t stored_ = 0;    // items that the server had counted at the last barrier
 };
 
 }  // namespace

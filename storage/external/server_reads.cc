@@ -5,7 +5,10 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kMostNameBytes = 256 << 10;  // of one request
+// Of one request, which fits into the buffers of sockets as they come: the server may not take it before its
+// answers are read, which are read when all of it was sent.
+constexpr size_t kMostBytes = 32 << 10;
+constexpr size_t kBytesBesideName = 24;  // memcached's header
 
 }  // namespace
 
@@ -15,8 +18,7 @@ ServerReads::ServerReads(KeyValueServers servers)
 void ServerReads::fetch(const std::vector<std::string_view>& names, const Visit& visit) {
   for (size_t begin = 0; begin < names.size();) {
     size_t end = begin, bytes = 0;
-    while (end < names.size() && end - begin < KeyValueServer::kMostNames && bytes < kMostNameBytes)
-      bytes += names[end++].size();
+    while (end < names.size() && bytes < kMostBytes) bytes += kBytesBesideName + names[end++].size();
     if (servers_.all.size() == 1)
       fetch_one(std::span(names).subspan(begin, end - begin), begin, visit);
     else

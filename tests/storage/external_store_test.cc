@@ -125,23 +125,50 @@ TEST_P(External, UpdatesAreCounted) {
   EXPECT_EQ(store->version(0), 2u);
 }
 
-TEST_P(External, MoreKeysThanOneRequestTakes) {
-  const auto store = open();
-  store->add_table(spec("t", 3), Rows{7});
-  std::vector<int64_t> numbers(20000);
-  Rows values;
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = static_cast<int64_t>(i * 1000003);
-    for (size_t d = 0; d < 3; ++d) values.push_back(static_cast<float>(i + d));
+// Rows, slots and names that are long, so that requests and answers are more than sockets hold.
+struct ManyRows {
+  static constexpr size_t kDim = 64;
+  ManyRows() {
+    std::vector<int64_t> numbers(20000);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = static_cast<int64_t>(i * 1000003);
+      for (size_t d = 0; d < kDim; ++d) values.push_back(static_cast<float>(i + d));
+    }
+    keys = ints(numbers);
   }
-  const Keys keys = ints(numbers);
-  EXPECT_EQ(store->add_if_absent(0, keys, values), numbers.size());
-  store->update(0, keys, values, [](auto row, auto slots, auto grad) {
-    for (size_t d = 0; d < 3; ++d) row[d] += grad[d];
+  static void add_table(Store& store) { store.add_table(spec(std::string(100, 't'), kDim), Rows(kDim, 7)); }
+
+  Keys keys;
+  Rows values;
+};
+
+TEST_P(External, MoreKeysThanOneRequestTakes) {
+  ManyRows many;
+  const auto store = open();
+  many.add_table(*store);
+  EXPECT_EQ(store->add_if_absent(0, many.keys, many.values), many.keys.size());
+  store->update(0, many.keys, many.values, [](auto row, auto slots, auto grad) {
+    for (size_t d = 0; d < ManyRows::kDim; ++d) row[d] += grad[d];
     slots[0] = row[0];
   });
-  for (float& v : values) v *= 2;
-  EXPECT_EQ(gather(*store, keys, 3), values);
+  store->update(0, many.keys, Rows(many.values.size()),
+                [](auto row, auto slots, auto) { row[0] = slots[0]; });
+  for (float& v : many.values) v *= 2;
+  EXPECT_EQ(gather(*store, many.keys, many.kDim), many.values);
+}
+
+// A server answers to each row that it will not add.
+TEST_P(External, MoreRowsOfAnEarlierRunThanOneRequestTakes) {
+  const ManyRows many;
+  const auto before = open({"job", 1, 0, ""});
+  many.add_table(*before);
+  before->add_if_absent(0, many.keys, many.values);
+  const auto store = open({"job", 2, 0, ""});
+  many.add_table(*store);
+  Rows values = many.values;
+  for (float& v : values) v += 1;
+  EXPECT_EQ(store->add_if_absent(0, many.keys, values), many.keys.size());
+  EXPECT_EQ(gather(*store, many.keys, many.kDim), values);
 }
 
 // --- loss ----------------------------------------------------------------------------------------
