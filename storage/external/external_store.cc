@@ -199,14 +199,17 @@ class Impl final : public ExternalStore {
     loss_.barrier();
     std::vector<size_t> stale;
     std::vector<float> there(table.dim);
-    std::vector<uint8_t> mine(keys.size());
+    std::vector<uint8_t> mine(keys.size()), known(keys.size());
     reads_.fetch(names, [&](size_t i, std::string_view name, std::string_view value) {
+      known[i] = 1;
       ValueTag tag;
       if (read_value(value, name, options_.run, table.names.rest(keys, i), tag, there))
         mine[i] = tag.writer == options_.owner;
       else
         stale.push_back(i);
     });
+    if (const auto refused = std::find(known.begin(), known.end(), 0); refused != known.end())
+      loss_.fail_lost(table, keys, static_cast<size_t>(refused - known.begin()), LossWatch::Part::kRow);
     for (const size_t i : stale) {
       reads_.server(names[i]).set(names[i], first_value(i));
       mine[i] = 1;

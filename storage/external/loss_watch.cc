@@ -20,12 +20,14 @@ LossWatch::LossWatch(ServerReads& reads, ExternalTables& tables, const ExternalO
       tables_(tables),
       options_(options),
       mark_name_(StoredNames::mark(options.job, options.owner)),
-      mark_(fmt::format("{:016x}", options.run)) {}
+      mark_(fmt::format("{:016x}", options.run)),
+      evictions_(reads.servers().size()) {}
 
 void LossWatch::mark_servers(bool recovered) {
-  for (const auto& server : reads_.servers()) {
+  for (size_t s = 0; s < reads_.servers().size(); ++s) {
+    const auto& server = reads_.servers()[s];
     const auto health = server->barrier(mark_name_);
-    evictions_.push_back(health.evictions);
+    evictions_[s] = health.evictions;
     if (health.mark != mark_ && recovered)
       fail(ErrorCode::kLost,
            "server {} was restarted or flushed while shard {} of job '{}' was away: go on from the last "

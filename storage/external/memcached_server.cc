@@ -16,10 +16,10 @@
 namespace embers::storage {
 namespace {
 
-// Writes between two answers that are waited for. To a write that it refuses, the server answers
-// nevertheless, and takes no more when nobody reads that. Which ones are refused is known for none; an add
-// may be refused for each of many rows.
-constexpr size_t kMostUnanswered = 4096, kUnansweredOfAdd = 64;
+// Writes between two answers that are waited for. A server also answers to each write that it refuses,
+// however quiet, and takes no more when nobody reads that. Each add may be refused, as rows of an earlier run
+// are there; sets are in want of memory, whose answers come several at a time.
+constexpr size_t kMostUnanswered = 256, kUnansweredOfAdd = 4;
 constexpr uint64_t kItemOverhead = 128;  // more than an item's header, the end of its name and its checksum
 
 struct FreeHandle {
@@ -106,7 +106,7 @@ class MemcachedServer final : public KeyValueServer {
              address_);
       visit(i++, {memcached_result_value(&result_), memcached_result_length(&result_)});
     }
-    if (rc != MEMCACHED_END && rc != MEMCACHED_NOTFOUND) check(reads_, rc);
+    if (rc != MEMCACHED_END) check_unless_absent(reads_, rc);
   }
 
   void set(std::string_view name, std::string_view value) override {
@@ -149,6 +149,8 @@ class MemcachedServer final : public KeyValueServer {
   // Waits until the server has answered once. Writes get their connection with the first write.
   memcached_return_t connect() {
     memcached_result_free(&result_);
+    // Else it would wait for what the server still has to say.
+    if (writes_) memcached_behavior_set(writes_.get(), MEMCACHED_BEHAVIOR_POLL_TIMEOUT, 0);
     writes_.reset();
     sets_ = 0;
     unanswered_ = 0;
@@ -195,7 +197,7 @@ class MemcachedServer final : public KeyValueServer {
     memcached_return_t rc = MEMCACHED_SUCCESS;
     const std::unique_ptr<char, decltype(&std::free)> value(
         memcached_get(writes(), name.data(), name.size(), &size, &flags, &rc), &std::free);
-    if (rc != MEMCACHED_NOTFOUND) check(writes_, rc);
+    check_unless_absent(writes_, rc);
     unanswered_ = 0;
     return value ? std::string(value.get(), size) : "";
   }
@@ -214,6 +216,11 @@ class MemcachedServer final : public KeyValueServer {
     if (rc == MEMCACHED_SOME_ERRORS) rc = memcached_last_error(handle.get());
     const std::string text = memcached_strerror(handle.get(), rc);
     return error == 0 ? text : fmt::format("{} ({})", text, std::generic_category().message(error));
+  }
+
+  // libmemcached also says "not found" of an answer that broke off.
+  void check_unless_absent(const Handle& handle, memcached_return_t rc) const {
+    check(handle, rc == MEMCACHED_NOTFOUND ? memcached_last_error(handle.get()) : rc);
   }
 
   void check(const Handle& handle, memcached_return_t rc) const {

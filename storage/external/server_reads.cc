@@ -1,12 +1,13 @@
 #include "storage/external/server_reads.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace embers::storage {
 namespace {
 
-// Of one request, which fits into the buffers of sockets as they come: the server may not take it before its
-// answers are read, which are read when all of it was sent.
+// Of a request to one server, which fits into the buffers of sockets as they come: a server may take no more
+// of it before its answers are read, and they are read when all of it was sent.
 constexpr size_t kMostBytes = 32 << 10;
 constexpr size_t kBytesBesideName = 24;  // memcached's header
 
@@ -15,40 +16,45 @@ constexpr size_t kBytesBesideName = 24;  // memcached's header
 ServerReads::ServerReads(KeyValueServers servers)
     : servers_(std::move(servers)), parts_(servers_.all.size()) {}
 
+// All servers are asked before the first answer is read.
 void ServerReads::fetch(const std::vector<std::string_view>& names, const Visit& visit) {
   for (size_t begin = 0; begin < names.size();) {
-    size_t end = begin, bytes = 0;
-    while (end < names.size() && bytes < kMostBytes) bytes += kBytesBesideName + names[end++].size();
-    if (servers_.all.size() == 1)
-      fetch_one(std::span(names).subspan(begin, end - begin), begin, visit);
-    else
-      fetch_spread(names, begin, end, visit);
-    begin = end;
+    begin = spread(names, begin);
+    for (size_t s = 0; s < parts_.size(); ++s) servers_.all[s]->request(parts_[s].names);
+    receive(visit);
   }
 }
 
-void ServerReads::fetch_one(std::span<const std::string_view> names, size_t begin, const Visit& visit) {
-  servers_.all[0]->request(names);
-  servers_.all[0]->receive([&](size_t i, std::string_view value) { visit(begin + i, names[i], value); });
-}
-
-// All servers are asked before the first answer is read.
-void ServerReads::fetch_spread(const std::vector<std::string_view>& names, size_t begin, size_t end,
-                               const Visit& visit) {
+// Deals names [begin, end) out to the servers, until one of them has a request's worth. Returns the end.
+size_t ServerReads::spread(const std::vector<std::string_view>& names, size_t begin) {
   for (Part& part : parts_) {
     part.names.clear();
     part.places.clear();
+    part.bytes = 0;
   }
-  for (size_t i = begin; i < end; ++i) {
+  for (size_t i = begin; i < names.size(); ++i) {
     Part& part = parts_[server_of(names[i])];
     part.names.push_back(names[i]);
     part.places.push_back(i);
+    part.bytes += kBytesBesideName + names[i].size();
+    if (part.bytes >= kMostBytes) return i + 1;
   }
-  for (size_t s = 0; s < parts_.size(); ++s) servers_.all[s]->request(parts_[s].names);
-  for (size_t s = 0; s < parts_.size(); ++s)
-    servers_.all[s]->receive([&, &part = parts_[s]](size_t i, std::string_view value) {
-      visit(part.places[i], part.names[i], value);
-    });
+  return names.size();
+}
+
+// Of every server, even after a failure: what is left would be taken for the next answer.
+void ServerReads::receive(const Visit& visit) {
+  std::exception_ptr first;
+  for (size_t s = 0; s < parts_.size(); ++s) {
+    try {
+      servers_.all[s]->receive([&, &part = parts_[s]](size_t i, std::string_view value) {
+        visit(part.places[i], part.names[i], value);
+      });
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 size_t ServerReads::gather(uint64_t run, std::span<const TableRead> tables, const Each& each) {

@@ -44,8 +44,8 @@ class ServerReads {
   size_t gather(uint64_t run, std::span<const TableRead> tables, const Each& each);
 
  private:
-  void fetch_one(std::span<const std::string_view> names, size_t begin, const Visit& visit);
-  void fetch_spread(const std::vector<std::string_view>& names, size_t begin, size_t end, const Visit& visit);
+  size_t spread(const std::vector<std::string_view>& names, size_t begin);
+  void receive(const Visit& visit);
 
   const KeyValueServers servers_;
 
@@ -53,6 +53,7 @@ class ServerReads {
   struct Part {
     std::vector<std::string_view> names;
     std::vector<size_t> places;
+    size_t bytes = 0;
   };
   std::vector<Part> parts_;
   std::vector<std::string_view> names_;  // of a gather

@@ -2,6 +2,7 @@
 #include "storage/external/external_store.h"
 
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <map>
 #include <mutex>
@@ -33,30 +34,6 @@ INSTANTIATE_TEST_SUITE_P(
         StoreFactory{"memcached at Unix sockets x 3", [] { return shared_store(kMemcachedAtUnixSocket, 3); }},
         StoreFactory{"redis at Unix sockets x 3", [] { return shared_store(kRedisAtUnixSocket, 3); }}));
 
-class External : public testing::TestWithParam<ExternalKind> {
- protected:
-  std::unique_ptr<ExternalStore> open(const ExternalOptions& options = {"job", 1, 0, ""}) const {
-    return open_store(GetParam(), servers_, options);
-  }
-  static Rows gather(Store& store, const Keys& keys, size_t dim = 1) {
-    Rows rows(keys.size() * dim, -1);
-    std::vector<uint8_t> found(keys.size());
-    store.gather(0, keys, rows, found);
-    return rows;
-  }
-  static void add_one(std::span<float> row, std::span<float> slots, std::span<const float> grad) {
-    row[0] += grad[0];
-    if (!slots.empty()) slots[0] += 1;
-  }
-  static Rows scan(Store& store) {
-    Rows all;
-    store.scan(0, 0, 1000,
-               [&](KeysView, std::span<const float> values) { all.assign(values.begin(), values.end()); });
-    return all;
-  }
-
-  std::vector<ServerProcess> servers_ = start_servers(GetParam(), 1);
-};
 INSTANTIATE_TEST_SUITE_P(All, External,
                          testing::Values(kMemcached, kRedis, kMemcachedAtUnixSocket, kRedisAtUnixSocket));
 
@@ -250,6 +227,34 @@ TEST_P(External, AnEmptyValueIsNoRow) {
   expect_error(ErrorCode::kCorrupt, {"job/t/1", "not a row"}, [&] { gather(*store, ints({1})); });
 }
 
+TEST_P(External, AfterAFailureAtOneServerAnswersOfOthersAreNotMistaken) {
+  const auto servers = start_servers(GetParam(), 3);
+  const auto store = open_store(GetParam(), servers, {"job", 1, 0, ""});
+  store->add_table(spec("t", 1), {});
+  std::vector<int64_t> numbers(100);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Rows values(numbers.begin(), numbers.end());
+  store->add_if_absent(0, ints(numbers), values);
+  // One row is damaged, at each server in turn.
+  for (const auto& server : servers) {
+    const KeyValueServers direct = GetParam().connect({server.address()});
+    for (const int64_t key : {1, 2, 3, 4, 5, 6, 7, 8}) {
+      const std::string name = "job/t/" + std::to_string(key);
+      std::string before;
+      const std::array<std::string_view, 1> names{name};
+      direct.all[0]->request(names);
+      direct.all[0]->receive([&](size_t, std::string_view value) { before = value; });
+      if (before.empty()) continue;  // it is at another server
+      direct.all[0]->set(name, std::string(100, 'x'));
+      direct.all[0]->barrier("none");
+      expect_error(ErrorCode::kCorrupt, {name}, [&] { gather(*store, ints(numbers)); });
+      direct.all[0]->set(name, before);
+      direct.all[0]->barrier("none");
+      EXPECT_EQ(gather(*store, ints(numbers)), values);
+    }
+  }
+}
+
 TEST_P(External, LostSlotsAreNotMadeAgain) {
   const auto store = open();
   store->add_table(spec("t", 1), Rows{7});
@@ -278,177 +283,6 @@ TEST_P(External, AValueOfAnotherProgramIsNoRow) {
   expect_error(ErrorCode::kCorrupt, {"job/t/1", "not a row of embers"}, [&] { gather(*store, ints({1})); });
   expect_error(ErrorCode::kCorrupt, {"job/t/1", "not a row of embers"},
                [&] { store->add_if_absent(0, ints({1}), Rows{1}); });
-}
-
-// --- the journal ---------------------------------------------------------------------------------
-
-class Killed {};
-
-// A server that dies for its client after some sets: what a shard killed in a write-back leaves behind.
-class DiesWhileWriting final : public KeyValueServer {
- public:
-  DiesWhileWriting(std::unique_ptr<KeyValueServer> server, int& sets)
-      : server_(std::move(server)), sets_(sets) {}
-  const std::string& address() const override { return server_->address(); }
-  uint64_t longest_value() override { return server_->longest_value(); }
-  void request(std::span<const std::string_view> names) override { server_->request(names); }
-  void receive(const Visit& visit) override { server_->receive(visit); }
-  void set(std::string_view name, std::string_view value) override {
-    if (sets_-- == 0) {
-      server_->barrier("none");  // what was sent arrives
-      throw Killed();
-    }
-    server_->set(name, value);
-  }
-  void add(std::string_view name, std::string_view value) override { server_->add(name, value); }
-  void flush() override { server_->flush(); }
-  Health barrier(std::string_view mark) override { return server_->barrier(mark); }
-  void reconnect() override { server_->reconnect(); }
-
- private:
-  const std::unique_ptr<KeyValueServer> server_;
-  int& sets_;
-};
-
-TEST_P(External, AWriteBackThatWasCutOffAnywhereIsFinishedOnceByTheNextProcess) {
-  TempDir dir;
-  const Rows grads{10, 20, 30};
-  const Keys keys = ints({1, 2, 3});
-  for (int cut = 0; cut <= 6; ++cut) {  // 3 rows, 3 slots, and not at all
-    const ExternalOptions options{"job" + std::to_string(cut), 1, 0, dir / std::to_string(cut)};
-    int sets = -1;
-    {
-      KeyValueServers servers = GetParam().connect({servers_[0].address()});
-      servers.all[0] = std::make_unique<DiesWhileWriting>(std::move(servers.all[0]), sets);
-      const auto store = make_external_store(std::move(servers), options);
-      store->add_table(spec("t", 1), Rows{7});
-      store->add_if_absent(0, keys, Rows{1, 2, 3});
-      store->update(0, keys, grads, add_one);
-      sets = cut;
-      try {
-        store->update(0, keys, grads, add_one);
-        EXPECT_EQ(cut, 6);
-      } catch (const Killed&) {
-      }
-    }
-    const auto store = open(options);
-    store->add_table(spec("t", 1), Rows{7});
-    EXPECT_EQ(store->version(0), 2u);
-    EXPECT_EQ(store->rows(0), 3u);
-    EXPECT_EQ(scan(*store), (Rows{21, 9, 42, 9, 63, 9})) << "cut after " << cut;
-    store->update(0, keys, grads, add_one);
-    EXPECT_EQ(scan(*store), (Rows{31, 10, 62, 10, 93, 10})) << "cut after " << cut;
-  }
-}
-
-TEST_P(External, AnApplyOfTwoTablesThatWasCutOffAnywhereIsWholeForTheNextProcess) {
-  TempDir dir;
-  const Keys keys = ints({1, 2});
-  const auto add_tables = [](Store& store) {
-    for (const char* name : {"t", "u"}) store.add_table(spec(name, 1), Rows{7});
-  };
-  const auto apply_to_both = [&](ExternalStore& store, const std::string& note) {
-    store.apply({note}, [&] {
-      for (TableId table = 0; table < 2; ++table) store.update(table, keys, Rows{10, 20}, add_one);
-    });
-  };
-  for (int cut = 0; cut <= 8; ++cut) {  // 2 rows and 2 slots of each table, and not at all
-    const ExternalOptions options{"whole" + std::to_string(cut), 1, 0, dir / std::to_string(cut)};
-    int sets = -1;
-    {
-      KeyValueServers servers = GetParam().connect({servers_[0].address()});
-      servers.all[0] = std::make_unique<DiesWhileWriting>(std::move(servers.all[0]), sets);
-      const auto store = make_external_store(std::move(servers), options);
-      add_tables(*store);
-      for (TableId table = 0; table < 2; ++table) store->add_if_absent(table, keys, Rows{1, 2});
-      apply_to_both(*store, "first");
-      sets = cut;
-      try {
-        apply_to_both(*store, "second");
-        EXPECT_EQ(cut, 8);
-      } catch (const Killed&) {
-      }
-    }
-    const auto store = open(options);
-    EXPECT_TRUE(store->recovered());
-    add_tables(*store);
-    std::vector<std::string> notes = store->take_notes();
-    notes.erase(std::unique(notes.begin(), notes.end()), notes.end());
-    EXPECT_EQ(notes, (std::vector<std::string>{"first", "second"}));
-    for (TableId table = 0; table < 2; ++table) {
-      EXPECT_EQ(store->version(table), 2u);
-      Rows all;
-      store->scan(table, 0, 10, [&](KeysView, std::span<const float> v) { all.assign(v.begin(), v.end()); });
-      EXPECT_EQ(all, (Rows{21, 9, 42, 9})) << "table " << table << ", cut after " << cut;
-    }
-  }
-}
-
-TEST_P(External, AnApplyThatFailsAtOneTableChangesNoneAndLeavesNoNote) {
-  TempDir dir;
-  const ExternalOptions options{"job", 1, 0, dir.path().string()};
-  {
-    const auto store = open(options);
-    for (const char* name : {"t", "u"}) store->add_table(spec(name, 1), {});
-    store->add_if_absent(0, ints({1}), Rows{1});
-    expect_error(ErrorCode::kMissingKey, {"'u'"}, [&] {
-      store->apply({"note"}, [&] {
-        for (TableId table = 0; table < 2; ++table) store->update(table, ints({1}), Rows{10}, add_one);
-      });
-    });
-    expect_error(ErrorCode::kInternal, {"'t'", "twice"}, [&] {
-      store->apply({"note"}, [&] {
-        for (int i = 0; i < 2; ++i) store->update(0, ints({1}), Rows{10}, add_one);
-      });
-    });
-    EXPECT_EQ(gather(*store, ints({1})), (Rows{1}));
-    EXPECT_EQ(store->version(0), 0u);
-    store->update(0, ints({1}), Rows{10}, add_one);
-    EXPECT_EQ(gather(*store, ints({1})), (Rows{11})) << "an update of its own is one again";
-  }
-  EXPECT_TRUE(open(options)->take_notes().empty());
-}
-
-TEST_P(External, AJournalRecordThatWasCutOffWasNotApplied) {
-  TempDir dir;
-  const ExternalOptions options{"job", 1, 0, dir.path().string()};
-  const std::string values = dir / "shard-0.values";
-  {
-    const auto store = open(options);
-    store->add_table(spec("t", 1), {});
-    store->add_if_absent(0, ints({1}), Rows{1});
-    store->update(0, ints({1}), Rows{1}, add_one);
-  }
-  std::ofstream(values, std::ios::app) << "half a record";
-  const auto store = open(options);
-  store->add_table(spec("t", 1), {});
-  EXPECT_EQ(store->version(0), 1u);
-  store->update(0, ints({1}), Rows{1}, add_one);
-  EXPECT_EQ(gather(*store, ints({1})), (Rows{3}));
-}
-
-TEST_P(External, AJournalOfAnotherRunIsBegunAnew) {
-  TempDir dir;
-  {
-    const auto store = open({"job", 1, 0, dir.path().string()});
-    store->add_table(spec("t", 1), {});
-    store->add_if_absent(0, ints({1}), Rows{1});
-  }
-  const auto store = open({"job", 2, 0, dir.path().string()});
-  store->add_table(spec("t", 1), {});
-  EXPECT_EQ(store->rows(0), 0u);
-}
-
-TEST_P(External, AServerThatWasFlushedWhileTheShardWasAwayIsNoticed) {
-  TempDir dir;
-  const ExternalOptions options{"job", 1, 0, dir.path().string()};
-  {
-    const auto store = open(options);
-    store->add_table(spec("t", 1), {});
-    store->add_if_absent(0, ints({1}), Rows{1});
-  }
-  servers_[0].restart();
-  expect_error(ErrorCode::kLost, {servers_[0].address(), "restarted or flushed"}, [&] { open(options); });
 }
 
 // --- the seed's race -----------------------------------------------------------------------------
@@ -498,126 +332,6 @@ TEST_P(External, TwoWorkersThatMeetANewKeyReadTheSameRow) {
   const auto a = open({"job", 1, 0, ""}), b = open({"job", 1, 1, ""});
   for (const auto& store : {a.get(), b.get()}) store->add_table(spec("t", 1), {});
   race({a.get(), b.get()}, nullptr);
-}
-
-// --- servers that cannot be used -----------------------------------------------------------------
-
-TEST_P(External, AnAddressWhereNobodyListensIsNamed) {
-  const testing_support::ClosedPort closed;
-  const std::string address = closed.address();
-  expect_error(ErrorCode::kUnreachable, {address, "efused"}, [&] { GetParam().connect({address}); });
-}
-
-TEST_P(External, ASocketThatIsNotThereIsNamed) {
-  const TempDir dir;
-  // libmemcached does not say more.
-  const char* const reason = GetParam().name == "redis" ? "o such file" : "is memcached running there?";
-  expect_error(ErrorCode::kUnreachable, {dir / "socket", reason},
-               [&] { GetParam().connect({"unix:" + (dir / "socket")}); });
-}
-
-TEST_P(External, ThePathOfASocketIsNeverCutOff) {
-  const auto path_of = [](size_t size) { return "/" + std::string(size - 1, 'p'); };
-  expect_error(ErrorCode::kUnreachable, {path_of(107)},
-               [&] { GetParam().connect({"unix:" + path_of(107)}); });
-  expect_error(ErrorCode::kInvalid, {path_of(108), "at most 107 bytes"},
-               [&] { GetParam().connect({"unix:" + path_of(108)}); });
-}
-
-TEST_P(External, AHostThatDoesNotExistIsNamed) {
-  const char* const reason = GetParam().name == "redis" ? "ame " : "LOOKUP";
-  expect_error(ErrorCode::kUnreachable, {"nohost.invalid:11", reason},
-               [&] { GetParam().connect({"nohost.invalid:11"}); });
-}
-
-TEST_P(External, AnAddressThatIsNoneIsRefused) {
-  for (const char* const text : {"host", "host:", ":1", "host:0", "host:70000", "host:1x"})
-    expect_error(ErrorCode::kInvalid, {text, "host:port"}, [&] { GetParam().connect({text}); });
-  for (const char* const text : {"unix:", "unix:socket", "unix:./socket"})
-    expect_error(ErrorCode::kInvalid, {text, "unix:/path"}, [&] { GetParam().connect({text}); });
-}
-
-TEST(WrongServer, RedisIsNoMemcachedAndTheOtherWayRound) {
-  const ServerProcess memcached = ServerProcess::memcached(), redis = ServerProcess::redis();
-  expect_error(ErrorCode::kUnreachable, {redis.address(), "memcached"},
-               [&] { connect_memcached({redis.address()}); });
-  expect_error(ErrorCode::kUnreachable, {memcached.address(), "Redis"},
-               [&] { connect_redis({memcached.address()}); });
-}
-
-TEST(Memcached, RowsThatDoNotFitAreRefusedAtTheStart) {
-  std::vector<ServerProcess> servers;
-  servers.push_back(ServerProcess::memcached());
-  const auto store = open_store(kMemcached, servers, {"job", 1, 0, ""});
-  expect_error(ErrorCode::kInvalid, {"'huge'", servers[0].address(), "-I 3m"},
-               [&] { store->add_table(spec("huge", 300'000), {}); });
-  servers.clear();
-  servers.push_back(ServerProcess::memcached({"-M", "-I", "4m"}));
-  const auto roomy = open_store(kMemcached, servers, {"job", 1, 0, ""});
-  roomy->add_table(spec("huge", 300'000), {});
-  roomy->add_if_absent(0, ints({1}), Rows(300'000, 5));
-  Rows row(300'000);
-  std::vector<uint8_t> found(1);
-  EXPECT_EQ(roomy->gather(0, ints({1}), row, found), 1u);
-  EXPECT_EQ(row, Rows(300'000, 5));
-}
-
-// Fills the server until there is an error. Returns its message.
-std::string fill(Store& store) {
-  constexpr size_t kRows = 1000, kDim = 256;
-  try {
-    for (int64_t begin = 0; begin < 1'000'000; begin += kRows) {
-      std::vector<int64_t> keys(kRows);
-      for (size_t i = 0; i < kRows; ++i) keys[i] = begin + static_cast<int64_t>(i);
-      store.add_if_absent(0, ints(keys), Rows(kRows * kDim));
-      Rows rows(kRows * kDim);
-      std::vector<uint8_t> found(kRows);
-      store.gather(0, ints(keys), rows, found);
-      store.update(0, ints(keys), rows, [](auto row, auto, auto) { row[0] = 1; });
-    }
-  } catch (const Error& e) {
-    EXPECT_EQ(name(e.code()), name(ErrorCode::kLost)) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "a full server took everything";
-  return "";
-}
-
-TEST(Full, AMemcachedThatRefusesMoreIsNoticed) {
-  std::vector<ServerProcess> servers;
-  servers.push_back(ServerProcess::memcached({"-M", "-m", "64"}));
-  const auto store = open_store(kMemcached, servers, {"job", 1, 0, ""});
-  store->add_table(spec("t", 256), {});
-  const std::string said = fill(*store);
-  EXPECT_NE(said.find(servers[0].address()), std::string::npos) << said;
-}
-
-TEST(Full, AMemcachedThatEvictsIsNoticed) {
-  std::vector<ServerProcess> servers;
-  servers.push_back(ServerProcess::memcached({"-m", "64"}));
-  const auto store = open_store(kMemcached, servers, {"job", 1, 0, ""});
-  store->add_table(spec("t", 256), {});
-  const std::string said = fill(*store);
-  EXPECT_NE(said.find(servers[0].address() + " evicted"), std::string::npos) << said;
-  EXPECT_EQ(said.find(": 0 of"), std::string::npos) << said;
-}
-
-TEST(Full, ARedisThatRefusesMoreIsNoticed) {
-  std::vector<ServerProcess> servers;
-  servers.push_back(ServerProcess::redis({"--maxmemory", "16mb"}));
-  const auto store = open_store(kRedis, servers, {"job", 1, 0, ""});
-  store->add_table(spec("t", 256), {});
-  const std::string said = fill(*store);
-  EXPECT_NE(said.find("maxmemory"), std::string::npos) << said;
-}
-
-TEST(Full, ARedisThatEvictsIsNoticed) {
-  std::vector<ServerProcess> servers;
-  servers.push_back(ServerProcess::redis({"--maxmemory", "16mb", "--maxmemory-policy", "allkeys-random"}));
-  const auto store = open_store(kRedis, servers, {"job", 1, 0, ""});
-  store->add_table(spec("t", 256), {});
-  const std::string said = fill(*store);
-  EXPECT_NE(said.find(servers[0].address()), std::string::npos) << said;
 }
 
 }  // namespace

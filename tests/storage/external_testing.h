@@ -52,6 +52,32 @@ inline std::unique_ptr<ExternalStore> open_store(const ExternalKind& kind,
   return make_external_store(kind.connect(addresses_of(servers)), options);
 }
 
+// One server, for each kind of test.
+class External : public testing::TestWithParam<ExternalKind> {
+ protected:
+  std::unique_ptr<ExternalStore> open(const ExternalOptions& options = {"job", 1, 0, ""}) const {
+    return open_store(GetParam(), servers_, options);
+  }
+  static std::vector<float> gather(Store& store, const Keys& keys, size_t dim = 1) {
+    std::vector<float> rows(keys.size() * dim, -1);
+    std::vector<uint8_t> found(keys.size());
+    store.gather(0, keys, rows, found);
+    return rows;
+  }
+  static void add_one(std::span<float> row, std::span<float> slots, std::span<const float> grad) {
+    row[0] += grad[0];
+    if (!slots.empty()) slots[0] += 1;
+  }
+  static std::vector<float> scan(Store& store) {
+    std::vector<float> all;
+    store.scan(0, 0, 1000,
+               [&](KeysView, std::span<const float> values) { all.assign(values.begin(), values.end()); });
+    return all;
+  }
+
+  std::vector<testing_support::ServerProcess> servers_ = start_servers(GetParam(), 1);
+};
+
 // An empty store: servers that all its tests share, under a job name of its own.
 inline std::unique_ptr<Store> shared_store(const ExternalKind& kind, int n) {
   static std::map<std::pair<std::string, int>, std::vector<testing_support::ServerProcess>> started;

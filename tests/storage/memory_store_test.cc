@@ -14,9 +14,12 @@
 #include "storage/rows/key_column.h"
 #include "tests/storage/store_contract.h"
 #include "tests/storage/store_testing.h"
+#include "tests/support/expect_error.h"
 
 namespace embers::storage {
 namespace {
+
+using testing_support::expect_error;
 
 INSTANTIATE_TEST_SUITE_P(Memory, StoreContract,
                          testing::Values(StoreFactory{"memory", [] { return make_memory_store(); }}));
