@@ -12,7 +12,6 @@ namespace embers::storage {
 namespace {
 
 using testing_support::expect_error;
-using testing_support::ServerProcess;
 using testing_support::TempDir;
 using Rows = std::vector<float>;
 

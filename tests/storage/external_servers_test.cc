@@ -3,7 +3,6 @@
 
 #include <numeric>
 
-#include "storage/apply.h"
 #include "tests/storage/external_testing.h"
 #include "tests/storage/store_testing.h"
 #include "tests/support/closed_port.h"

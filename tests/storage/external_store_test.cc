@@ -1,10 +1,8 @@
 // What external stores promise besides the contract that all stores share.
 #include "storage/external/external_store.h"
 
-#include <algorithm>
 #include <array>
 #include <barrier>
-#include <map>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -13,15 +11,12 @@
 #include "tests/storage/external_testing.h"
 #include "tests/storage/store_contract.h"
 #include "tests/storage/store_testing.h"
-#include "tests/support/closed_port.h"
 #include "tests/support/expect_error.h"
 
 namespace embers::storage {
 namespace {
 
 using testing_support::expect_error;
-using testing_support::ServerProcess;
-using testing_support::TempDir;
 using Rows = std::vector<float>;
 
 INSTANTIATE_TEST_SUITE_P(

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
