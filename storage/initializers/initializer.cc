@@ -3,33 +3,32 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
+#include "base/floats/copy_floats.h"
 #include "base/params.h"
-#include "base/philox.h"
 #include "base/suggest.h"
-#include "storage/initializers/normal_quantile.h"
+#include "storage/initializers/distributions.h"
+#include "storage/initializers/random_words.h"
 
 namespace embers::storage {
 namespace {
 
-// What all initializers share: the checks, and one call of fill_row per key.
-class RowInitializer : public Initializer {
+// What all initializers share: the checks.
+class TableInitializer : public Initializer {
  public:
-  explicit RowInitializer(const TableSpec& table)
-      : first_column_(table.first_column), table_(table.name), kind_(table.key_kind), dim_(table.dim) {}
+  explicit TableInitializer(const TableSpec& table)
+      : dim_(table.dim), table_(table.name), kind_(table.key_kind) {}
 
   void fill(KeysView keys, std::span<float> out, std::span<const uint8_t> skip) const final {
     check(keys, out.size(), skip.size());
-    for (size_t i = 0; i < keys.size(); ++i)
-      if (skip.empty() || !skip[i]) fill_row(hash_key(keys, i), out.subspan(i * dim_, dim_));
+    fill_rows(keys, out, skip);
   }
 
  protected:
-  const size_t first_column_;  // whose value row[0] is
+  const size_t dim_;
 
  private:
-  virtual void fill_row(uint64_t key_hash, std::span<float> row) const = 0;
+  virtual void fill_rows(KeysView keys, std::span<float> out, std::span<const uint8_t> skip) const = 0;
 
   void check(KeysView keys, size_t floats, size_t flags) const {
     if (keys.kind != kind_)
@@ -43,91 +42,94 @@ class RowInitializer : public Initializer {
 
   std::string table_;
   KeyKind kind_;
-  size_t dim_;
 };
 
-class Constant final : public RowInitializer {
+class Constant final : public TableInitializer {
  public:
-  Constant(const TableSpec& table, double value) : RowInitializer(table), value_(static_cast<float>(value)) {}
+  Constant(const TableSpec& table, double value)
+      : TableInitializer(table), value_(static_cast<float>(value)) {}
 
  private:
-  void fill_row(uint64_t, std::span<float> row) const override { std::fill(row.begin(), row.end(), value_); }
+  void fill_rows(KeysView keys, std::span<float> out, std::span<const uint8_t> skip) const override {
+    for (size_t i = 0; i < keys.size(); ++i)
+      if (skip.empty() || !skip[i]) std::fill_n(&out[i * dim_], dim_, value_);
+  }
 
   float value_;
 };
 
 uint64_t mix(uint64_t x) { return hash_key(static_cast<int64_t>(x)); }
 
+PhiloxKey philox_key(uint64_t x) { return {static_cast<uint32_t>(x), static_cast<uint32_t>(x >> 32)}; }
+
 // Column c of a key's row comes from word c % 4 of the Philox block whose counter is (hash of the key, c / 4)
-// and whose key is (seed, table).
+// and whose key is (seed, table). Blocks of several rows are drawn at once.
 template <class Distribution>
-class Random final : public RowInitializer {
+class Random final : public TableInitializer {
  public:
   Random(uint64_t seed, const TableSpec& table, Distribution distribution)
-      : RowInitializer(table),
-        stream_(words(mix(mix(seed) + hash_key(std::string_view(table.name))))),
+      : TableInitializer(table),
+        first_column_(table.first_column),
+        key_(philox_key(mix(mix(seed) + hash_key(std::string_view(table.name))))),
         distribution_(distribution) {}
 
  private:
-  static std::array<uint32_t, 2> words(uint64_t x) {
-    return {static_cast<uint32_t>(x), static_cast<uint32_t>(x >> 32)};
-  }
+  static constexpr size_t kWords = 4 * PhiloxBlocks::kMost;
+  static_assert(kWords <= kMostQuantiles);
 
-  void fill_row(uint64_t key_hash, std::span<float> row) const override {
-    const auto [low, high] = words(key_hash);
-    for (size_t done = 0, n = 0; done < row.size(); done += n) {
-      const size_t column = first_column_ + done, word = column % 4;
-      const auto random = philox({low, high, static_cast<uint32_t>(column / 4), 0}, stream_);
-      n = std::min<size_t>(4 - word, row.size() - done);
-      for (size_t i = 0; i < n; ++i) row[done + i] = distribution_(random[word + i]);
+  // Columns of one row.
+  struct Piece {
+    float* to;
+    size_t word, columns;  // the first one's, among those of all blocks
+  };
+  struct Batch {
+    PhiloxBlocks blocks;
+    std::array<Piece, PhiloxBlocks::kMost> pieces;
+    size_t used_blocks = 0, used_pieces = 0;
+  };
+
+  void fill_rows(KeysView keys, std::span<float> out, std::span<const uint8_t> skip) const override {
+    Batch batch;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!skip.empty() && skip[i]) continue;
+      const uint64_t hash = hash_key(keys, i);
+      for (size_t done = 0; done < dim_;) {
+        done += add(batch, hash, first_column_ + done, &out[i * dim_ + done], dim_ - done);
+        if (batch.used_blocks == PhiloxBlocks::kMost) draw(batch);
+      }
     }
+    draw(batch);
   }
 
-  std::array<uint32_t, 2> stream_;
-  Distribution distribution_;
-};
-
-// Uniform over [low, high), as tf.random.uniform.
-class Uniform {
- public:
-  Uniform(double low, double high)
-      : low_(low),
-        range_(high - low),
-        last_(std::nextafter(static_cast<float>(high), static_cast<float>(low))) {}
-  float operator()(uint32_t random) const {
-    const double unit = (random >> 8) * 0x1p-24;
-    return std::min(static_cast<float>(low_ + range_ * unit), last_);  // rounding may reach `high`
+  // As many of the next `columns` as there is room for.
+  static size_t add(Batch& batch, uint64_t hash, size_t column, float* to, size_t columns) {
+    const size_t word = column % 4, begin = batch.used_blocks;
+    const size_t end = std::min(begin + (word + columns + 3) / 4, PhiloxBlocks::kMost);
+    for (size_t b = begin; b < end; ++b) {
+      batch.blocks.word0[b] = static_cast<uint32_t>(hash);
+      batch.blocks.word1[b] = static_cast<uint32_t>(hash >> 32);
+      batch.blocks.word2[b] = static_cast<uint32_t>(column / 4 + (b - begin));
+      batch.blocks.word3[b] = 0;
+    }
+    columns = std::min(columns, 4 * (end - begin) - word);
+    batch.used_blocks = end;
+    batch.pieces[batch.used_pieces++] = {to, 4 * begin + word, columns};
+    return columns;
   }
 
- private:
-  double low_, range_;
-  float last_;
-};
-
-class Normal {
- public:
-  Normal(double mean, double stddev) : mean_(mean), stddev_(stddev) {}
-  float operator()(uint32_t random) const {
-    const double unit = (random + 0.5) * 0x1p-32;
-    return static_cast<float>(mean_ + stddev_ * normal_quantile(unit));
+  void draw(Batch& batch) const {
+    uint32_t words[kWords];
+    float values[kWords];
+    batch.blocks.draw(batch.used_blocks, key_, words);
+    distribution_.draw(words, 4 * batch.used_blocks, values);
+    for (size_t p = 0; p < batch.used_pieces; ++p)
+      copy_floats(batch.pieces[p].to, values + batch.pieces[p].word, batch.pieces[p].columns);
+    batch.used_blocks = batch.used_pieces = 0;
   }
 
- private:
-  double mean_, stddev_;
-};
-
-// Normal, within two standard deviations of the mean, as tf.random.truncated_normal.
-class TruncatedNormal {
- public:
-  TruncatedNormal(double mean, double stddev) : mean_(mean), stddev_(stddev) {}
-  float operator()(uint32_t random) const {
-    constexpr double kBelow = 0.02275013194817920720;  // P(X < -2)
-    const double unit = (random + 0.5) * 0x1p-32;
-    return static_cast<float>(mean_ + stddev_ * normal_quantile(kBelow + (1 - 2 * kBelow) * unit));
-  }
-
- private:
-  double mean_, stddev_;
+  const size_t first_column_;  // whose value row[0] is
+  const PhiloxKey key_;
+  const Distribution distribution_;
 };
 
 using Made = std::unique_ptr<const Initializer>;
@@ -168,12 +170,12 @@ Made make_uniform(const Request& r) {
   return r.random(Uniform(low, high));
 }
 
-template <class Distribution>
+template <Normal::Cut kCut>
 Made make_normal(const Request& r) {
   const Params p = r.params({{"mean", 0}, {"stddev", 0.05}});
   const double stddev = p.at("stddev");
   if (stddev < 0) fail(ErrorCode::kInvalid, "{}: stddev = {} must not be negative", r.what, stddev);
-  return r.random(Distribution(p.at("mean"), stddev));
+  return r.random(Normal(p.at("mean"), stddev, kCut));
 }
 
 enum class Fan : uint8_t { kIn, kAverage };
@@ -196,7 +198,8 @@ template <int kScale, Fan kFan>
 Made make_scaled_normal(const Request& r) {
   constexpr double kTruncatedStddev = .87962566103423978;  // of a standard normal cut at two sigma
   r.params({});
-  return r.random(TruncatedNormal(0, std::sqrt(variance(r.table, kScale, kFan)) / kTruncatedStddev));
+  const double stddev = std::sqrt(variance(r.table, kScale, kFan)) / kTruncatedStddev;
+  return r.random(Normal(0, stddev, Normal::Cut::kAtTwoSigma));
 }
 
 struct Known {
@@ -210,9 +213,9 @@ constexpr Known kKnown[] = {
     {"constant", make_constant},
     {"uniform", make_uniform},
     {"random_uniform", make_uniform},
-    {"normal", make_normal<Normal>},
-    {"random_normal", make_normal<Normal>},
-    {"truncated_normal", make_normal<TruncatedNormal>},
+    {"normal", make_normal<Normal::Cut::kNo>},
+    {"random_normal", make_normal<Normal::Cut::kNo>},
+    {"truncated_normal", make_normal<Normal::Cut::kAtTwoSigma>},
     {"glorot_uniform", make_scaled_uniform<1, Fan::kAverage>},
     {"glorot_normal", make_scaled_normal<1, Fan::kAverage>},
     {"he_uniform", make_scaled_uniform<2, Fan::kIn>},

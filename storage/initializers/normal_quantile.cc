@@ -1,9 +1,12 @@
 #include "storage/initializers/normal_quantile.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+
+#include "base/floats/instruction_sets.h"
 
 namespace embers::storage {
 namespace {
@@ -25,7 +28,7 @@ constexpr Polynomial kTailBottom{1.05075007164441684324e-9, 5.475938084995344946
                                  6.89767334985100004550e-1, 1.67638483018380384940e0,
                                  2.05319162663775882187e0,  1.0};
 
-double evaluate(const Polynomial& coefficients, double x) {
+EMBERS_INLINE double evaluate(const Polynomial& coefficients, double x) {
   double sum = 0;
   for (const double c : coefficients) sum = sum * x + c;
   return sum;
@@ -33,32 +36,47 @@ double evaluate(const Polynomial& coefficients, double x) {
 
 // Natural logarithm of a positive normal number: the exponent separately, then 2 atanh(s) with s = (m - 1) /
 // (m + 1), |s| < 0.172, as a series; the first term that is left out is below 1e-18.
-double natural_log(double x) {
+EMBERS_INLINE double natural_log(double x) {
   constexpr double kLn2 = 0.6931471805599453094, kSqrt2 = 1.4142135623730950488;
   const auto bits = std::bit_cast<uint64_t>(x);
-  int exponent = static_cast<int>(bits >> 52) - 1023;
-  double mantissa = std::bit_cast<double>((bits & 0xFFFFFFFFFFFFF) | (uint64_t{1023} << 52));
-  if (mantissa > kSqrt2) {
-    mantissa /= 2;
-    ++exponent;
-  }
-  const double s = (mantissa - 1) / (mantissa + 1);
+  // The sum of 2^52 and the exponent's bits, as a double: no conversion, for which there may be no vectors.
+  const double biased = std::bit_cast<double>(bits >> 52 | 0x4330000000000000) - 0x1p52;
+  const double mantissa = std::bit_cast<double>((bits & 0xFFFFFFFFFFFFF) | (uint64_t{1023} << 52));
+  const bool halve = mantissa > kSqrt2;
+  const double exponent = biased - (halve ? 1022 : 1023);
+  const double m = mantissa * (halve ? 0.5 : 1);
+  const double s = (m - 1) / (m + 1);
   double sum = 0;
   for (int power = 21; power >= 1; power -= 2) sum = sum * (s * s) + 1.0 / power;
   return exponent * kLn2 + 2 * s * sum;
 }
 
+EMBERS_INLINE double centre(double p) {
+  const double q = p - 0.5, r = 0.180625 - q * q;
+  return q * evaluate(kCentreTop, r) / evaluate(kCentreBottom, r);
+}
+
+EMBERS_INLINE double tail(double p) {
+  const double r = std::sqrt(-natural_log(std::min(p, 1 - p))) - 1.6;
+  return std::copysign(evaluate(kTailTop, r) / evaluate(kTailBottom, r), p - 0.5);
+}
+
 }  // namespace
 
-double normal_quantile(double p) {
-  const double q = p - 0.5;
-  if (std::fabs(q) <= 0.425) {
-    const double r = 0.180625 - q * q;
-    return q * evaluate(kCentreTop, r) / evaluate(kCentreBottom, r);
+// All as if they were in the centre, without branches; then the tails, which are one in seven.
+EMBERS_INSTRUCTION_SETS
+void normal_quantiles(const double* p, size_t n, double* quantiles) {
+  for (size_t i = 0; i < n; ++i) quantiles[i] = centre(p[i]);
+  uint32_t at[kMostQuantiles];
+  double tails[kMostQuantiles];
+  size_t count = 0;
+  for (size_t i = 0; i < n; ++i) {
+    at[count] = static_cast<uint32_t>(i);
+    tails[count] = p[i];
+    count += std::fabs(p[i] - 0.5) > 0.425;
   }
-  const double r = std::sqrt(-natural_log(q < 0 ? p : 1 - p)) - 1.6;
-  const double x = evaluate(kTailTop, r) / evaluate(kTailBottom, r);
-  return q < 0 ? -x : x;
+  for (size_t t = 0; t < count; ++t) tails[t] = tail(tails[t]);
+  for (size_t t = 0; t < count; ++t) quantiles[at[t]] = tails[t];
 }
 
 }  // namespace embers::storage

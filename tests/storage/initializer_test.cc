@@ -6,9 +6,9 @@
 #include <cmath>
 #include <set>
 
-#include "base/philox.h"
 #include "schema/partition.h"
 #include "storage/initializers/normal_quantile.h"
+#include "storage/initializers/random_words.h"
 #include "tests/storage/store_testing.h"
 #include "tests/support/expect_error.h"
 
@@ -105,6 +105,32 @@ TEST(Philox, GivesTheAnswersOfItsAuthors) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+TEST(PhiloxBlocks, AreThoseOfOneAfterAnother) {
+  constexpr PhiloxKey kKey = {0xa4093822, 0x299f31d0};
+  for (const size_t n : {size_t{1}, size_t{15}, size_t{17}, PhiloxBlocks::kMost}) {
+    PhiloxBlocks blocks;
+    const auto counter = [](size_t i) {
+      const auto x = static_cast<uint32_t>(i * 0x9E3779B9);
+      return std::array<uint32_t, 4>{x, ~x, x << 7, x ^ 0x85a308d3};
+    };
+    for (size_t i = 0; i < n; ++i) {
+      const auto [x0, x1, x2, x3] = counter(i);
+      blocks.word0[i] = x0, blocks.word1[i] = x1, blocks.word2[i] = x2, blocks.word3[i] = x3;
+    }
+    std::vector<uint32_t> words(4 * n), expected;
+    blocks.draw(n, kKey, words.data());
+    for (size_t i = 0; i < n; ++i)
+      for (const uint32_t word : philox(counter(i), kKey)) expected.push_back(word);
+    EXPECT_EQ(words, expected) << n;
+  }
+}
+
+double normal_quantile(double p) {
+  double x;
+  normal_quantiles(&p, 1, &x);
+  return x;
+}
+
 TEST(NormalQuantile, InvertsTheNormalDistribution) {
   for (double p = 0x1p-34; p < 0.5; p *= 1.01) {
     const double x = normal_quantile(p);
@@ -116,6 +142,16 @@ TEST(NormalQuantile, IsSymmetric) {
   EXPECT_EQ(normal_quantile(0.5), 0);
   for (const double p : {0.25, 0.0625, 0x1p-20, 0x1p-34})
     EXPECT_EQ(normal_quantile(1 - p), -normal_quantile(p)) << p;
+}
+
+TEST(NormalQuantile, DoesNotDependOnTheOthersAskedFor) {
+  std::vector<double> p;
+  for (size_t i = 0; i < kMostQuantiles; ++i) p.push_back((static_cast<double>(i * i % 257) + 0.5) / 257);
+  for (const size_t n : {size_t{1}, size_t{9}, size_t{100}, kMostQuantiles}) {
+    std::vector<double> x(n);
+    normal_quantiles(p.data(), n, x.data());
+    for (size_t i = 0; i < n; ++i) ASSERT_EQ(x[i], normal_quantile(p[i])) << n << " " << i;
+  }
 }
 
 TEST(Initializer, ConstantsAreConstant) {
@@ -200,6 +236,23 @@ TEST(Initializer, ARowDoesNotDependOnTheOtherKeysAskedFor) {
               }()))
         << name;
   }
+}
+
+// Rows that end within the blocks that are drawn at once, and rows that need several draws.
+TEST(Initializer, ManyRowsAreThoseOfEachAlone) {
+  const Keys keys = first_ints(70);
+  std::vector<uint8_t> skip(keys.size());
+  for (size_t i = 0; i < skip.size(); ++i) skip[i] = i % 7 == 3;
+  for (const char* name : {"ones", "uniform", "normal", "glorot_normal"})
+    for (const uint32_t dim : {1u, 5u, 13u, 64u, 255u, 256u, 257u, 1001u}) {
+      const TableSpec table = with(name, {}, dim);
+      Rows rows(keys.size() * dim, -77);
+      Initializer::make(1, table)->fill(keys, rows, skip);
+      for (size_t i = 0; i < keys.size(); ++i)
+        ASSERT_EQ(Rows(&rows[i * dim], &rows[i * dim] + dim),
+                  skip[i] ? Rows(dim, -77) : fill(table, ints({static_cast<int64_t>(i)})))
+            << name << " " << dim << " " << i;
+    }
 }
 
 TEST(Initializer, AColumnDoesNotDependOnTheDim) {
