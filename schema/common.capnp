@@ -11,7 +11,7 @@ struct Origin {
   epoch @2 :UInt32;        # with minibatch the identity of the work: applied once, whatever is retried
   minibatch @3 :UInt64;
   attempt @4 :UInt32;      # number of the try at this minibatch; the first one that comes counts
-  obsolete5 @5 :UInt64;    # was the lease, which owners do not know
+  step @5 :UInt64;         # push: number of the step that the sender takes of its own dense parameters, growing; 0 for none
   version @6 :UInt64;      # pull: version wanted (sync) or 0; push: model version computed on
   mapVersion @7 :UInt32;   # the owner map that the sender routed by
   examples @8 :UInt32;     # records in the minibatch

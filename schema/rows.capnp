@@ -21,6 +21,8 @@ struct PullRequest $M.kind(16) $M.reply("PullReply") $M.servedBy(shard) $M.sentB
 struct PullReply $M.kind(17) {
   version @0 :UInt64;                     # version that was read
   tables @1 :List(Rows);                  # one for each table of the request, in its order
+  ownStep @2 :UInt64;                     # the last step (Origin) of the sender's pushes that this version has; 0 for none, 2^64 - 1
+                                          # if the owner does not know, since its last process has died
   struct Rows {
     table @0 :UInt32;
     dim @1 :UInt32;

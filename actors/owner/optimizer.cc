@@ -129,6 +129,8 @@ void push_async(Self self, PushPtr push, PushPromise promise) {
   if (self->state.config.staleness_modulation) batch->rate_factor = 1.0 / std::max<uint64_t>(staleness, 1);
   batch->version = ++ledger.version;
   batch->step = ++ledger.minibatches;
+  batch->sender = origin.incarnation;
+  batch->sender_step = origin.step;
   batch->note =
       ledger.note(batch->version, batch->step, gradients.left_out, {{origin.minibatch, origin.examples}});
   ledger.mark_applied(origin.minibatch, origin.examples);

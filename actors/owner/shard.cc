@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <unordered_map>
 #include <utility>
 
 #include "actors/errors.h"
@@ -59,7 +60,7 @@ class Rows {
     const auto fill = [&](size_t i, std::span<float> out) {
       lookup(tables[i].table, tables[i].keys, request.getCreate(), out);
     };
-    return make_pull_reply(version_, shapes, fill, memory);
+    return make_pull_reply(version_, shapes, fill, memory, own_step(request.getOrigin().getIncarnation()));
   }
 
   void apply(const ApplyBatch& batch) {
@@ -68,6 +69,7 @@ class Rows {
     else
       apply_tables(batch);
     version_ = batch.version;
+    if (batch.sender_step > 0) own_steps_[batch.sender] = batch.sender_step;
     publish();
   }
 
@@ -160,6 +162,13 @@ class Rows {
  private:
   static constexpr size_t kScanBytes = 4 << 20;
 
+  // The last one of this sender that the rows have. What the owner's last process has applied is not known.
+  uint64_t own_step(uint64_t sender) const {
+    const auto last = own_steps_.find(sender);
+    if (last != own_steps_.end()) return last->second;
+    return left_.empty() && !config_.takes_over ? 0 : UINT64_MAX;
+  }
+
   void make_store() {
     if (config_.backend == "memory") {
       store_ = storage::make_memory_store(config_.page_filler);
@@ -232,6 +241,7 @@ class Rows {
   std::vector<std::vector<float>> slot_init_;
   std::vector<uint8_t> found_;  // scratch of lookup
   uint64_t version_ = 0;
+  std::unordered_map<uint64_t, uint64_t> own_steps_;  // by sender
   uint64_t left_out_ = 0;
 };
 

@@ -51,6 +51,8 @@ struct ApplyBatch {
   uint64_t step = 0;       // of the model; the learning rate is a function of it
   double rate_factor = 1;  // every learning rate is multiplied by it
   std::vector<TableSlices> tables;
+  // Whose push it is, and which of the sender's own steps it has taken; 0: nobody's, or none.
+  uint64_t sender = 0, sender_step = 0;
   AppliedNote note;                       // for the journal
   std::shared_ptr<const void> keepalive;  // owner of what `tables` view
 };

@@ -1,6 +1,7 @@
 #include "client/pipeline/own_steps.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <utility>
@@ -19,9 +20,8 @@ bool OwnSteps::are_carried(const job::Job& job, const TableSpec& dense) {
 }
 
 bool OwnSteps::is_lacking(const Step& step, const Work& work, size_t owner) {
-  if (owner >= work.dense_versions.size() || !work.dense_versions[owner]) return false;
-  const auto made = step.answers->made(owner);
-  return made ? *work.dense_versions[owner] < *made : work.pulled < step.taken;
+  if (owner >= work.dense_steps.size() || !work.dense_steps[owner]) return false;
+  return step.number > *work.dense_steps[owner] && !step.not_applied->has(owner);
 }
 
 void OwnSteps::add_to(Work& work, std::span<const size_t> owners) const {
@@ -42,8 +42,11 @@ void OwnSteps::add_to(Work& work, std::span<const size_t> owners) const {
 }
 
 void OwnSteps::keep(Work& work, std::vector<float> change) {
-  work.answers = std::make_shared<PushAnswers>();
-  steps_.push_back({work.answers, Clock::now(), std::move(change)});
+  // Growing in the whole process: a pipeline that begins anew goes on where the last one ended.
+  static std::atomic<uint64_t> last = 0;
+  work.origin.step = ++last;
+  work.not_applied = std::make_shared<NotApplied>();
+  steps_.push_back({work.origin.step, work.not_applied, std::move(change)});
   if (steps_.size() > most_) steps_.pop_front();
 }
 

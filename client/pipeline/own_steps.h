@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <deque>
 #include <memory>
 #include <span>
@@ -23,19 +22,18 @@ class OwnSteps {
 
   // `most`: how many steps a pull may lack (training.prefetch).
   explicit OwnSteps(size_t most) : most_(most) {}
-  // Adds to what the work has pulled the steps that it lacks. `owners`: of each chunk of dense parameters. A
-  // chunk lacks a step if its version is older than what the step's push has made of its owner; and if the
-  // owner has not answered that push, if the chunk was there before the step was taken. In between nobody
-  // knows here, and the step is left out, as it is of chunks that were read straight from servers.
+  // Adds to what the work has pulled the steps that it lacks: those after the last one that the owner had
+  // applied when it answered. `owners`: of each chunk of dense parameters. Chunks that were read straight
+  // from servers are left alone, since nobody knows what they have.
   void add_to(Work& work, std::span<const size_t> owners) const;
-  // Before the work is handed on to be pushed: by how much its gradients change the dense parameters.
+  // Before the work is handed on to be pushed: by how much its gradients change the dense parameters. Gives
+  // the step a number.
   void keep(Work& work, std::vector<float> change);
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Step {
-    std::shared_ptr<const PushAnswers> answers;
-    Clock::time_point taken;
+    uint64_t number;
+    std::shared_ptr<const NotApplied> not_applied;
     std::vector<float> change;
   };
   static bool is_lacking(const Step& step, const Work& work, size_t owner);

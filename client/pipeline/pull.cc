@@ -145,7 +145,7 @@ struct PullerState {
     auto pulling = std::make_shared<Pulling>();
     pulling->work = work;
     work->versions.assign(owners->handles.size(), std::nullopt);
-    work->dense_versions = work->versions;
+    work->dense_steps = work->versions;
     if (work->refused) {  // given back before it was begun
       pulling->open = 0;
       order.push_back(pulling);
@@ -202,7 +202,8 @@ struct PullerState {
                   const uint64_t version = reply.get().getVersion();
                   if (pulling->caches) pulling->caches->keep(pulling->plan, owner, version);
                   pulling->work->read_of(owner, version);
-                  if (has_dense(pulling->plan, owner)) pulling->work->dense_versions[owner] = version;
+                  if (has_dense(pulling->plan, owner))
+                    pulling->work->dense_steps[owner] = reply.get().getOwnStep();
                   arrived(*pulling);
                 });
               },
@@ -244,7 +245,6 @@ struct PullerState {
     for (; !order.empty() && order.front()->open == 0 && !order.front()->failed; order.pop_front()) {
       Work& work = *order.front()->work;
       work.times[StageTimes::kPull] = work.since_pull.lap();
-      work.pulled = std::chrono::steady_clock::now();
       self->send(next, order.front()->work);
     }
   }

@@ -78,14 +78,6 @@ Message<wire::DoneRequest> done_request(const Work& work) {
   });
 }
 
-void note_answer(const Work& work, size_t owner, wire::PushReply::Reader reply) {
-  if (!work.answers) return;
-  if (reply.getOutcome() == wire::PushReply::Outcome::APPLIED)
-    work.answers->applied(owner, work.versions[owner].value_or(0) + reply.getStaleness() + 1);
-  else
-    work.answers->lost(owner);  // applied before; the reply does not say as which version
-}
-
 using Self = StageActor::stateful_pointer<PusherState>;
 
 // The session's leases and heartbeats also notice a master that is gone or refuses, but this is where the
@@ -169,12 +161,13 @@ StageActor spawn_pusher(caf::actor_system& system, std::shared_ptr<const Owners>
             self->request(owners->handles[owner].optimizer, caf::infinite, requests[owner])
                 .then(
                     [=](const Message<wire::PushReply>& reply) {
-                      note_answer(*work, owner, reply.get());
+                      if (work->not_applied && reply.get().getOutcome() != wire::PushReply::Outcome::APPLIED)
+                        work->not_applied->add(owner);
                       acknowledged();
                     },
                     [=](caf::error& e) {
                       const Error why = from_caf(e);
-                      if (work->answers) work->answers->lost(owner);
+                      if (work->not_applied) work->not_applied->add(owner);
                       if (!is_given_back(*owners, *work, why) && !std::exchange(pushing->failed, true))
                         self->send(session, owner_failure(owner, why));
                       acknowledged();

@@ -3,10 +3,9 @@
 #include <caf/all.hpp>
 
 #include <algorithm>
-#include <chrono>
-#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "actors/message_types.h"
@@ -39,29 +38,24 @@ struct WorkReport {
   std::span<const uint64_t> records;  // of each example: its number in the data
 };
 
-// What owners have answered to a work's push. The pusher tells; others, who want to know whether rows that
-// were pulled have it, ask.
+// Owners that have not applied a work's push, or applied it earlier, as far as they have answered. The pusher
+// tells; who takes own steps asks.
 //
 // *Thread safety*: all members from any thread.
-class PushAnswers {
+class NotApplied {
  public:
-  // The push has made this version of the owner.
-  void applied(size_t owner, uint64_t version) {
+  void add(size_t owner) {
     const MutexLock lock(mutex_);
-    made_[owner] = version;
+    owners_.insert(owner);
   }
-  // Nobody knows which one, or none.
-  void lost(size_t owner) { applied(owner, 0); }
-  // The version that it has made of the owner, if that has answered; 0 if it is lost.
-  std::optional<uint64_t> made(size_t owner) const {
+  bool has(size_t owner) const {
     const MutexLock lock(mutex_);
-    const auto at = made_.find(owner);
-    return at == made_.end() ? std::nullopt : std::optional(at->second);
+    return owners_.contains(owner);
   }
 
  private:
   mutable Mutex mutex_;
-  std::map<size_t, uint64_t> made_ ABSL_GUARDED_BY(mutex_);  // by owner
+  std::set<size_t> owners_ ABSL_GUARDED_BY(mutex_);
 };
 
 // One minibatch on its way through a session: lease -> read -> pull -> train -> push -> done. The session
@@ -90,17 +84,17 @@ struct Work {
   // For each owner: the rows that were read from it, or taken from a cache, are of this version or later;
   // none if nothing was read.
   std::vector<std::optional<uint64_t>> versions;
-  // For each owner: the version of the dense parameters in its answer; none if they were not asked of it.
-  std::vector<std::optional<uint64_t>> dense_versions;
-  std::chrono::steady_clock::time_point pulled;  // all of it was there by then
-  uint64_t direct_rows = 0, owner_rows = 0;      // read straight from servers, and from owners
+  // For each owner: the last of the sender's own steps (Origin) that the dense parameters in its answer have;
+  // none if they were not asked of it.
+  std::vector<std::optional<uint64_t>> dense_steps;
+  uint64_t direct_rows = 0, owner_rows = 0;  // read straight from servers, and from owners
   uint64_t cache_hits = 0;
   // train
   std::vector<TableGradients> gradients;
   std::span<const float> dense;    // gradients of dense_chunks(model, false); empty for none
   std::span<const float> buffers;  // new values of dense_chunks(model, true); empty for none
   uint32_t late_pulls = 0;
-  std::shared_ptr<PushAnswers> answers;  // null: nobody wants to know
+  std::shared_ptr<NotApplied> not_applied;  // null: nobody wants to know
   WorkReport report;
   StageTimes times;
   StopWatch since_pull, since_push;

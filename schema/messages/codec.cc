@@ -117,6 +117,7 @@ void write(wire::Origin::Builder out, const Origin& origin) {
   out.setVersion(origin.version);
   out.setMapVersion(origin.map_version);
   out.setExamples(origin.examples);
+  out.setStep(origin.step);
 }
 
 // A new blob of a FlatBuilder, with zeros up to the end of its last word: what the heap held there must not
@@ -214,8 +215,8 @@ KeysView read_keys(wire::TableKeys::Reader entry, UnpackedKeys* unpacked) {
 }  // namespace
 
 Origin read(wire::Origin::Reader o) {
-  return {o.getJob(),     o.getIncarnation(), o.getEpoch(),      o.getMinibatch(),
-          o.getAttempt(), o.getVersion(),     o.getMapVersion(), o.getExamples()};
+  return {o.getJob(),     o.getIncarnation(), o.getEpoch(),    o.getMinibatch(), o.getAttempt(),
+          o.getVersion(), o.getMapVersion(),  o.getExamples(), o.getStep()};
 }
 
 Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, bool create,
@@ -233,12 +234,13 @@ Message<wire::PullRequest> make_pull(const Origin& origin, wire::ReadMode mode, 
 
 Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsShape> shapes,
                                          const std::function<void(size_t, std::span<float>)>& fill,
-                                         WordsMemory* memory) {
+                                         WordsMemory* memory, uint64_t own_step) {
   size_t blobs = 0;
   for (const RowsShape& s : shapes) blobs += words_of(s.keys * s.dim * bytes_of(s.number_type));
   FlatBuilder builder(structure_words(shapes.size()), blobs, memory);
   auto root = builder.init_root<wire::PullReply>();
   root.setVersion(version);
+  root.setOwnStep(own_step);
   auto tables = root.initTables(shapes.size());
   for (size_t i = 0; i < shapes.size(); ++i) {
     const size_t floats = shapes[i].keys * shapes[i].dim;

@@ -40,6 +40,7 @@ struct Origin {
   uint64_t version = 0;
   uint32_t map_version = 0;
   uint32_t examples = 0;
+  uint64_t step = 0;
 };
 
 Origin read(wire::Origin::Reader origin);
@@ -60,10 +61,11 @@ struct RowsShape {
   NumberType number_type = NumberType::kFloat32;  // what they are sent as
 };
 // fill(i, rows) writes keys x dim floats of shapes[i] into the outgoing buffer, or into one from which they
-// are copied there as halves. `memory`: where the message is built.
+// are copied there as halves. `memory`: where the message is built. `own_step`: the last of the asker's that
+// the rows have.
 Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsShape> shapes,
                                          const std::function<void(size_t i, std::span<float> rows)>& fill,
-                                         WordsMemory* memory = nullptr);
+                                         WordsMemory* memory = nullptr, uint64_t own_step = 0);
 
 Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables,
                                      WordsMemory* memory = nullptr, KeysSent keys = KeysSent::kAsTheyAre);

@@ -8,7 +8,7 @@
 namespace embers {
 
 // Raised whenever a message changes in a way that an older peer would misread.
-inline constexpr uint32_t kProtocol = 8;
+inline constexpr uint32_t kProtocol = 9;
 inline constexpr char kNumberFormat[] = "float32-le";
 
 // Name for messages; "" for an unknown number.

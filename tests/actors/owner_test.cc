@@ -179,6 +179,28 @@ TEST(AsyncPush, IsAppliedWhenItArrives) {
   EXPECT_EQ(owner.pull({1, 2}), (std::vector<float>{-1, -2, 0, 0}));
 }
 
+TEST(AsyncPush, IsAStepThatItsSendersPullsAreToldOf) {
+  Owner owner(false);
+  const auto from = [](uint64_t sender, uint64_t minibatch, uint64_t step) {
+    Origin o = origin(minibatch);
+    o.incarnation = sender;
+    o.step = step;
+    return o;
+  };
+  const auto own_step = [&](uint64_t sender) {
+    return owner.ask(owner.handles().shard, owner.pull_request({1}, from(sender, 0, 0))).get().getOwnStep();
+  };
+  EXPECT_EQ(own_step(1), 0);
+  owner.push(from(1, 0, 17), {1}, {1, 1});
+  owner.push(from(2, 1, 5), {1}, {1, 1});
+  owner.push(from(1, 2, 0), {1}, {1, 1});
+  EXPECT_EQ(own_step(1), 17) << "another sender's and no step change nothing";
+  EXPECT_EQ(own_step(2), 5);
+  EXPECT_EQ(own_step(3), 0);
+  owner.push(from(2, 0, 6), {1}, {1, 1});
+  EXPECT_EQ(own_step(2), 5) << "a duplicate is not applied";
+}
+
 TEST(AsyncPush, ComingTwiceIsAppliedOnce) {
   Owner owner(false);
   owner.pull({1});

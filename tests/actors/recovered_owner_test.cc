@@ -148,6 +148,31 @@ class RecoveredOwner : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, RecoveredOwner, testing::Values("memcached", "redis"),
                          [](const auto& param) { return param.param; });
 
+// Which of a worker's steps are in the rows is not in the journal.
+TEST_P(RecoveredOwner, DoesNotKnowWhoseStepsItHasUntilTheirNextPush) {
+  start(false);
+  create();
+  const auto step = [](uint64_t minibatch, uint64_t number) {
+    Origin o = origin(minibatch);
+    o.step = number;
+    return o;
+  };
+  const auto own_step = [&] {
+    const Keys keys(std::vector<int64_t>{1});
+    const std::vector<TableSlices> slices{{0, keys, 0, {}}};
+    return ask(self_.ptr(), owner_.shard, make_pull(origin(0), wire::ReadMode::LATEST, false, slices))
+        .get()
+        .getOwnStep();
+  };
+  EXPECT_EQ(own_step(), 0);
+  push(step(0, 17), {1, -2});
+  EXPECT_EQ(own_step(), 17);
+  start_again(false);
+  EXPECT_EQ(own_step(), UINT64_MAX);
+  push(step(1, 18), {1, -2});
+  EXPECT_EQ(own_step(), 18);
+}
+
 TEST_P(RecoveredOwner, OfAnAsyncJobKnowsWhatWasAppliedAndGoesOn) {
   const auto work = [&](bool killed) {
     start(false);

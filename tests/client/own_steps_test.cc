@@ -8,7 +8,7 @@ namespace embers {
 namespace {
 
 using testing_support::table;
-using Versions = std::vector<std::optional<uint64_t>>;
+using LastSteps = std::vector<std::optional<uint64_t>>;
 
 TableSpec dense(UpdateRuleSpec rule) {
   TableSpec spec = table(kDenseTable, kDenseChunk, KeyKind::kBytes);
@@ -19,75 +19,82 @@ TableSpec dense(UpdateRuleSpec rule) {
 // A chunk of each owner, number 0 first.
 const std::vector<size_t> kOwners{0, 1};
 
-// A minibatch whose dense parameters, zeros, came in answers of these versions. Its rows may be older.
-std::unique_ptr<Work> pulled(const Versions& versions) {
+// A minibatch whose dense parameters, zeros, came in answers that had these steps.
+std::unique_ptr<Work> pulled(const LastSteps& steps) {
   auto work = std::make_unique<Work>();
   work->versions = {0, 0};
-  work->dense_versions = versions;
+  work->dense_steps = steps;
   work->rows.dense = FloatBuffer(2 * kDenseChunk);
   std::fill(work->rows.dense.span().begin(), work->rows.dense.span().end(), 0.0f);
-  work->pulled = std::chrono::steady_clock::now();
   return work;
 }
 
 // The first parameter of each owner with the steps that it lacks.
-std::vector<float> with(const OwnSteps& steps, Work& work) {
-  steps.add_to(work, kOwners);
-  return {work.rows.dense.span()[0], work.rows.dense.span()[kDenseChunk]};
-}
-std::vector<float> with(const OwnSteps& steps, const Versions& versions) {
-  return with(steps, *pulled(versions));
+std::vector<float> with(const OwnSteps& steps, const LastSteps& had) {
+  const auto work = pulled(had);
+  steps.add_to(*work, kOwners);
+  return {work->rows.dense.span()[0], work->rows.dense.span()[kDenseChunk]};
 }
 
 // Takes a step that adds this to all parameters.
-std::shared_ptr<PushAnswers> take(OwnSteps& steps, float change) {
+struct Taken {
+  uint64_t number;
+  std::shared_ptr<NotApplied> not_applied;
+};
+Taken take(OwnSteps& steps, float change) {
   Work work;
   steps.keep(work, std::vector<float>(2 * kDenseChunk, change));
-  return work.answers;
+  return {work.origin.step, work.not_applied};
 }
 
 using Floats = std::vector<float>;
+constexpr uint64_t kUnknown = UINT64_MAX;
 
-TEST(OwnSteps, AreAddedToVersionsThatLackThem) {
+TEST(OwnSteps, AreAddedToWhatWasPulledBeforeThem) {
   OwnSteps steps(8);
-  EXPECT_EQ(with(steps, {1, 1}), (Floats{0, 0}));
-  const auto answers = take(steps, 0.5f);
-  answers->applied(0, 5);
-  answers->applied(1, 7);
-  EXPECT_EQ(with(steps, {4, 6}), (Floats{0.5f, 0.5f}));
-  EXPECT_EQ(with(steps, {5, 6}), (Floats{0, 0.5f})) << "of the second owner only";
-  EXPECT_EQ(with(steps, {5, 7}), (Floats{0, 0}));
+  EXPECT_EQ(with(steps, {0, 0}), (Floats{0, 0}));
+  const uint64_t first = take(steps, 0.5f).number, second = take(steps, 2).number;
+  EXPECT_GT(second, first);
+  EXPECT_EQ(with(steps, {0, 0}), (Floats{2.5f, 2.5f}));
+  EXPECT_EQ(with(steps, {first, 0}), (Floats{2, 2.5f})) << "each owner has applied what it has applied";
+  EXPECT_EQ(with(steps, {second, first}), (Floats{0, 2}));
+  EXPECT_EQ(with(steps, {second, second}), (Floats{0, 0}));
 }
 
-TEST(OwnSteps, BeforeOwnersHaveAnsweredAreAddedToWhatWasThereBefore) {
+TEST(OwnSteps, AreNotAddedWhereAnOwnerDoesNotKnowWhichOnesItHas) {
   OwnSteps steps(8);
-  const auto before = pulled({9, 9});
-  const auto answers = take(steps, 0.5f);
-  EXPECT_EQ(with(steps, {9, 9}), (Floats{0, 0})) << "it may have the step";
-  answers->applied(0, 9);
-  EXPECT_EQ(with(steps, *before), (Floats{0, 0.5f}));
+  take(steps, 0.5f);
+  EXPECT_EQ(with(steps, {kUnknown, 0}), (Floats{0, 0.5f}));
 }
 
-TEST(OwnSteps, ThatAreLostAreNotAdded) {
+TEST(OwnSteps, ThatAreNotAppliedAreNotAdded) {
   OwnSteps steps(8);
-  const auto before = pulled({3, 3});
-  const auto answers = take(steps, 0.5f);
-  answers->lost(0);
-  EXPECT_EQ(with(steps, *before), (Floats{0, 0.5f}));
+  take(steps, 0.5f).not_applied->add(0);
+  EXPECT_EQ(with(steps, {0, 0}), (Floats{0, 0.5f}));
 }
 
 TEST(OwnSteps, AreNotAddedToWhatNoOwnerWasAskedFor) {
   OwnSteps steps(8);
-  const auto before = pulled({std::nullopt, 3});
   take(steps, 0.5f);
-  EXPECT_EQ(with(steps, *before), (Floats{0, 0.5f}));
+  EXPECT_EQ(with(steps, {std::nullopt, 0}), (Floats{0, 0.5f}));
 }
 
 TEST(OwnSteps, AreKeptAsLongAsAPullMayLackThem) {
   OwnSteps steps(2);
-  const auto before = pulled({3, 3});
   for (int i = 0; i < 3; ++i) take(steps, 1);
-  EXPECT_EQ(with(steps, *before), (Floats{2, 2}));
+  EXPECT_EQ(with(steps, {0, 0}), (Floats{2, 2}));
+}
+
+// An owner keeps one number for a process, whatever became of the pipeline that took the step.
+TEST(OwnSteps, AreNumberedOnFromWhereAnEarlierPipelineEnded) {
+  uint64_t before = 0;
+  {
+    OwnSteps steps(2);
+    before = take(steps, 1).number;
+  }
+  OwnSteps steps(2);
+  take(steps, 1);
+  EXPECT_EQ(with(steps, {before, before}), (Floats{1, 1}));
 }
 
 TEST(OwnSteps, AreCarriedWherePullsGoAheadAndAStepCanBeTold) {

@@ -13,13 +13,14 @@ namespace {
 using namespace testing_support;
 using PullPromise = caf::typed_response_promise<Message<wire::PullReply>>;
 
-// An owner at version 100 + its pulls so far, which is also the value of every row it gives. It answers the
-// first `held` pulls only after the one that follows them, last one first.
+// An owner at version 100 + its pulls so far, which is also the value of every row it gives, and has the
+// asker's steps up to `own_step`. It answers the first `held` pulls only after the one that follows them,
+// last one first.
 struct Rows {
   std::vector<TableSpec> tables;
   size_t held = 0;
   std::vector<std::pair<PullPromise, Message<wire::PullReply>>> waiting;
-  uint64_t version = 100;
+  uint64_t version = 100, own_step = 0;
 };
 
 ShardActor::behavior_type scripted_shard(ShardActor::pointer self, std::shared_ptr<Rows> rows) {
@@ -29,9 +30,12 @@ ShardActor::behavior_type scripted_shard(ShardActor::pointer self, std::shared_p
         for (const TableSlices& t : read_slices(m.get().getTables(), rows->tables.size()))
           shapes.push_back({t.table, rows->tables[t.table].dim, t.keys.size()});
         const uint64_t version = rows->version++;
-        auto reply = make_pull_reply(version, shapes, [&](size_t, std::span<float> out) {
-          std::fill(out.begin(), out.end(), static_cast<float>(version));
-        });
+        auto reply = make_pull_reply(
+            version, shapes,
+            [&](size_t, std::span<float> out) {
+              std::fill(out.begin(), out.end(), static_cast<float>(version));
+            },
+            nullptr, rows->own_step);
         auto promise = self->make_response_promise<Message<wire::PullReply>>();
         rows->waiting.emplace_back(promise, reply);
         if (rows->waiting.size() <= rows->held) return promise;
@@ -80,12 +84,11 @@ class LocalSteps : public testing::Test {
     model_.tables = {table("a", 1), table(kDenseTable, kDenseChunk, KeyKind::kBytes)};
     model_.tables[1].update_rule = {"sgd", {{"learning_rate", 0.5}}};
     model_.dense = {{"w", {kDenseChunk}, false}};
-    auto rows = std::make_shared<Rows>();
-    rows->tables = model_.tables;
-    rows->held = held;
+    rows_->tables = model_.tables;
+    rows_->held = held;
     caf::actor_system& system = system_;
     auto owners = std::make_shared<Owners>();
-    owners->handles = {{OptimizerActor(), system.spawn(scripted_shard, rows)}};
+    owners->handles = {{OptimizerActor(), system.spawn(scripted_shard, rows_)}};
     shard_ = owners->handles[0].shard;
     owners->map = even_owner_map(1, 16);
     owners->tables = model_.tables;
@@ -123,6 +126,7 @@ class LocalSteps : public testing::Test {
     return values;
   }
 
+  const std::shared_ptr<Rows> rows_ = std::make_shared<Rows>();
   Simulation system_;
   ModelSpec model_;
   std::shared_ptr<Finished> finished_ = std::make_shared<Finished>();
@@ -182,15 +186,13 @@ TEST_F(LocalSteps, AnswersOutOfOrderDoNotChangeTheOrderOfMinibatches) {
   EXPECT_EQ(computed_on(3), (std::vector<double>{100, 99.5, 99}));
 }
 
-// Three minibatches are pulled before the first one is pushed. The fourth one's version has the first two of
-// their steps.
+// Three minibatches are pulled before the first one is pushed. The fourth one has the first two of their
+// steps.
 TEST_F(LocalSteps, WhatWasPulledAheadGetsTheStepsThatItLacks) {
   start(1, 2, [](job::Job& job) { job.training.prefetch = 2; });
   for (uint64_t m = 0; m < 3; ++m) send(m);
   EXPECT_EQ(computed_on(3), (std::vector<double>{100, 101 - 0.5, 102 - 1.0}));
-  finished_->at(0)->answers->applied(0, 103);
-  finished_->at(1)->answers->applied(0, 103);
-  finished_->at(2)->answers->applied(0, 104);
+  rows_->own_step = finished_->at(1)->origin.step;
   send(3);
   EXPECT_EQ(computed_on(4).back(), 103 - 0.5);
 }
