@@ -179,10 +179,10 @@ State Core::state(const LeasedWork& work) {
 }
 
 void Core::pull_now(const Owners& owners, LeasedWork& work, std::vector<TableKeyList> lists,
-                    std::vector<std::span<float>> places) {
+                    std::vector<std::span<float>> places, caf::duration timeout) {
   const SystemUse use(*this);
   caf::scoped_actor self{use.system()};
-  embers::pull_now(self, owners, work, std::move(lists), std::move(places));
+  embers::pull_now(self, owners, work, std::move(lists), std::move(places), timeout);
 }
 
 void Core::push(const LeasedWorkPtr& work) {
@@ -204,8 +204,25 @@ void Core::carry_own_steps(const job::Job& job, std::span<const embers::TableSpe
 void Core::add_own_steps(LeasedWork& work) {
   if (work.evaluate || std::exchange(work.has_own_steps, true)) return;
   const auto owners = known_owners();
+  const bool others_push = [&] {
+    const MutexLock lock(steps_mutex_);
+    if (!steps_) return false;
+    steps_->own.note(work);
+    return steps_->own.others_push();
+  }();
+  if (others_push && owners) pull_dense_again(work, *owners);
   const MutexLock lock(steps_mutex_);
   if (steps_ && owners) steps_->own.add_to(work, dense_owners(model, owners->map));
+}
+
+// Without an answer, what was pulled ahead will do: the push finds out what is wrong.
+void Core::pull_dense_again(LeasedWork& work, const Owners& owners) {
+  const DenseKeys keys(model);
+  try {
+    pull_now(owners, work, {{model.table_id(kDenseTable), keys.dense}}, {work.rows.dense.span()},
+             caf::duration(std::chrono::seconds(1)));
+  } catch (const Error&) {
+  }
 }
 
 bool Core::others_are_under_way(const LeasedWork& than) {

@@ -89,10 +89,11 @@ class Core : public std::enable_shared_from_this<Core> {
   LeasedWork::State state(const LeasedWork& work);
   // More rows for a work that is pulled; waits. Throws as pull_now() of client/pipeline/pull.h.
   void pull_now(const Owners& owners, LeasedWork& work, std::vector<TableKeyList> lists,
-                std::vector<std::span<float>> places);
+                std::vector<std::span<float>> places, caf::duration timeout = caf::infinite);
   void push(const LeasedWorkPtr& work);
   // Once it has joined as a worker.
   void carry_own_steps(const job::Job& job, std::span<const embers::TableSpec> tables);
+  // To what was pulled ahead. Where others push, too, pulls it again beforehand, which waits for an answer.
   void add_own_steps(LeasedWork& work);
   void take_own_step(LeasedWork& work);
   void give_back(const LeasedWorkPtr& work);
@@ -136,6 +137,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void pulled(const LeasedWorkPtr& work, const StageActor& pusher);
   void ask_for_lease() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ask_for_begin(const LeasedWorkPtr& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void pull_dense_again(LeasedWork& work, const Owners& owners);
   bool others_are_under_way(const LeasedWork& than) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // It leaves the callers' side.
   StageActor hand_on(LeasedWork& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -18,11 +18,17 @@ class LocalSteps {
       : model_(dense), own_(std::move(own)), owners_(std::move(owners)) {}
 
   // Replaces the local model with what was pulled, or gives the work the local model. A work that comes
-  // before any model was pulled is refused.
-  void prepare(Work& work) {
+  // before any model was pulled is refused. Where others push, too, pull_dense() gets the latest parameters.
+  template <class PullDense>
+  void prepare(Work& work, const PullDense& pull_dense) {
     if (work.evaluate || work.refused) return;
     if (work.pulls_dense) {
-      if (own_) own_->add_to(work, owners_);
+      if (own_) {
+        own_->note(work);
+        if (own_->others_push()) pull_dense();
+        if (work.refused) return;
+        own_->add_to(work, owners_);
+      }
       model_.replace(work.rows.dense.span());
       versions_ = work.versions;
     } else if (model_.empty()) {
@@ -65,18 +71,25 @@ struct TrainerState {
   bool threads_set = false;
   StopWatch watch;                    // since the last minibatch
   std::unique_ptr<LocalSteps> local;  // null without
+  std::optional<DenseKeys> keys;
   static inline const char* name = "trainer";
 };
 
+// Rows that were not pulled ahead. Throws if there are none; the work may have been refused then.
+void pull_late(caf::actor_system& system, const Owners& owners, Work& work, TableId table, KeysView keys,
+               std::span<float> out) {
+  caf::scoped_actor self{system};
+  try {
+    pull_now(self, owners, work, {{table, keys}}, {out});
+  } catch (const Error& e) {
+    is_given_back(owners, work, e);
+    throw;
+  }
+}
+
 void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owners, StepWork& work) {
   const ModelRunner::LatePull late = [&](TableId table, KeysView keys, std::span<float> out) {
-    caf::scoped_actor self{system};
-    try {
-      pull_now(self, owners, work, {{table, keys}}, {out});
-    } catch (const Error& e) {
-      is_given_back(owners, work, e);
-      throw;
-    }
+    pull_late(system, owners, work, table, keys, out);
     ++work.late_pulls;
   };
   try {
@@ -93,14 +106,23 @@ StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerS
                                            std::shared_ptr<const Owners> owners, const job::Job& job,
                                            StageActor next, StageOwner session) {
   self->state.local = local_steps(job, runner->spec(), *owners);
+  self->state.keys.emplace(runner->spec());
   const uint32_t threads = job.training.threads;
   return {[=](const WorkPtr& work) {
     stage(session, [&] {
       // Thread counts belong to the thread that computes: this actor's own.
       if (!std::exchange(self->state.threads_set, true)) set_threads(threads);
-      work->times[StageTimes::kWait] = self->state.watch.lap();
+      const auto pull_dense = [&] {
+        try {
+          pull_late(self->system(), *owners, *work, runner->spec().table_id(kDenseTable),
+                    self->state.keys->dense, work->rows.dense.span());
+        } catch (const Error&) {
+          if (!work->refused) throw;
+        }
+      };
       LocalSteps* const local = self->state.local.get();
-      if (local) local->prepare(*work);
+      if (local) local->prepare(*work, pull_dense);
+      work->times[StageTimes::kWait] = self->state.watch.lap();
       if (!work->refused) compute(self->system(), *runner, *owners, step_work(work));
       if (local) local->update(*work);
       work->times[StageTimes::kTrain] = self->state.watch.lap();

@@ -1,7 +1,6 @@
 #include "client/pipeline/own_steps.h"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <map>
 #include <utility>
@@ -19,9 +18,22 @@ bool OwnSteps::are_carried(const job::Job& job, const TableSpec& dense) {
   return !rule->remembers_all() && rule->clipping().value == 0 && !rule->clipping().needs_norms();
 }
 
+void OwnSteps::note(const Work& work) {
+  noted_.resize(work.dense_reads.size());
+  ++alone_;
+  for (size_t owner = 0; owner < noted_.size(); ++owner) {
+    const auto& now = work.dense_reads[owner];
+    if (!now || now->own_step == UINT64_MAX) continue;
+    const auto before = std::exchange(noted_[owner], now);
+    if (before && now->version > before->version &&
+        now->version - before->version > now->own_step - before->own_step)
+      alone_ = 0;
+  }
+}
+
 bool OwnSteps::is_lacking(const Step& step, const Work& work, size_t owner) {
-  if (owner >= work.dense_steps.size() || !work.dense_steps[owner]) return false;
-  return step.number > *work.dense_steps[owner] && !step.not_applied->has(owner);
+  if (owner >= work.dense_reads.size() || !work.dense_reads[owner]) return false;
+  return step.number > work.dense_reads[owner]->own_step && !step.not_applied->has(owner);
 }
 
 void OwnSteps::add_to(Work& work, std::span<const size_t> owners) const {
@@ -42,9 +54,7 @@ void OwnSteps::add_to(Work& work, std::span<const size_t> owners) const {
 }
 
 void OwnSteps::keep(Work& work, std::vector<float> change) {
-  // Growing in the whole process: a pipeline that begins anew goes on where the last one ended.
-  static std::atomic<uint64_t> last = 0;
-  work.origin.step = ++last;
+  work.origin.step = ++last_;
   work.not_applied = std::make_shared<NotApplied>();
   steps_.push_back({work.origin.step, work.not_applied, std::move(change)});
   if (steps_.size() > most_) steps_.pop_front();

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,12 +24,17 @@ class OwnSteps {
 
   // `most`: how many steps a pull may lack (training.prefetch).
   explicit OwnSteps(size_t most) : most_(most) {}
+  // Notes which versions the work has pulled. Works must be in order.
+  void note(const Work& work);
+  // Whether others push, too: an owner's versions have lately grown by more than this process's steps. Until
+  // enough has been pulled to tell, they may.
+  bool others_push() const { return alone_ < kLately; }
   // Adds to what the work has pulled the steps that it lacks: those after the last one that the owner had
   // applied when it answered. `owners`: of each chunk of dense parameters. Chunks that were read straight
   // from servers are left alone, since nobody knows what they have.
   void add_to(Work& work, std::span<const size_t> owners) const;
   // Before the work is handed on to be pushed: by how much its gradients change the dense parameters. Gives
-  // the step a number.
+  // the step a number, one more than the last one's.
   void keep(Work& work, std::vector<float> change);
 
  private:
@@ -36,10 +43,16 @@ class OwnSteps {
     std::shared_ptr<const NotApplied> not_applied;
     std::vector<float> change;
   };
+  static constexpr size_t kLately = 16;  // works
   static bool is_lacking(const Step& step, const Work& work, size_t owner);
 
   const size_t most_;
-  std::deque<Step> steps_;  // the latest ones
+  // Of the last step. It begins with the time, so that a pipeline which begins anew goes on above the numbers
+  // of the one before.
+  uint64_t last_ = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  std::deque<Step> steps_;                       // the latest ones
+  std::vector<std::optional<DenseRead>> noted_;  // by owner
+  size_t alone_ = 0;                             // works since others were seen to push
 };
 
 // The owner of each chunk of dense parameters.

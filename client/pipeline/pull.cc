@@ -20,6 +20,17 @@ uint64_t keys_of(const PullPlan& plan, size_t owner) {
   return keys;
 }
 
+// If the owner was asked for dense parameters.
+void note_dense(Work& work, const Owners& owners, const PullPlan& plan, size_t owner,
+                wire::PullReply::Reader reply) {
+  const auto& parts = plan.routed[owner];
+  const bool has_dense = std::any_of(parts.begin(), parts.end(), [&](const RoutedTable& part) {
+    return owners.tables[part.table].name == kDenseTable;
+  });
+  if (has_dense && owner < work.dense_reads.size())
+    work.dense_reads[owner] = DenseRead{reply.getVersion(), reply.getOwnStep()};
+}
+
 bool reads_directly(const Owners& owners, const Work& work) { return owners.direct && !work.exact; }
 
 // Rows whose columns are split have no place of their own at the servers: owners are asked for them.
@@ -145,7 +156,7 @@ struct PullerState {
     auto pulling = std::make_shared<Pulling>();
     pulling->work = work;
     work->versions.assign(owners->handles.size(), std::nullopt);
-    work->dense_steps = work->versions;
+    work->dense_reads.assign(owners->handles.size(), std::nullopt);
     if (work->refused) {  // given back before it was begun
       pulling->open = 0;
       order.push_back(pulling);
@@ -202,21 +213,13 @@ struct PullerState {
                   const uint64_t version = reply.get().getVersion();
                   if (pulling->caches) pulling->caches->keep(pulling->plan, owner, version);
                   pulling->work->read_of(owner, version);
-                  if (has_dense(pulling->plan, owner))
-                    pulling->work->dense_steps[owner] = reply.get().getOwnStep();
+                  note_dense(*pulling->work, *owners, pulling->plan, owner, reply.get());
                   arrived(*pulling);
                 });
               },
               [=, this](caf::error& e) { owner_failed(*pulling, owner, from_caf(e)); });
     }
     arrived(*pulling);
-  }
-
-  // Whether the owner is asked for dense parameters.
-  bool has_dense(const PullPlan& plan, size_t owner) const {
-    const auto& parts = plan.routed[owner];
-    return std::any_of(parts.begin(), parts.end(),
-                       [&](const RoutedTable& part) { return model.tables[part.table].name == kDenseTable; });
   }
 
   void owner_failed(Pulling& pulling, size_t owner, const Error& why) {
@@ -325,6 +328,7 @@ void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::ve
     decoding(Kind::kPullReply, [&] { take_rows(plan, owner, owners, reply.get()); });
     work.owner_rows += keys_of(plan, owner);
     work.read_of(owner, reply.get().getVersion());
+    note_dense(work, owners, plan, owner, reply.get());
   }
   if (error) throw Error(no_direct_rows(*error));
 }

@@ -58,6 +58,12 @@ class NotApplied {
   std::set<size_t> owners_ ABSL_GUARDED_BY(mutex_);
 };
 
+// What an owner says of the dense parameters that it answers with.
+struct DenseRead {
+  uint64_t version;
+  uint64_t own_step;  // the last of the asker's own steps (Origin) that they have; UINT64_MAX: not known
+};
+
 // One minibatch on its way through a session: lease -> read -> pull -> train -> push -> done. The session
 // pulls and pushes; reading and training are parts that are plugged into it and keep what they need in a
 // derived class (see session_actor.h). Only the stage that holds a work touches it.
@@ -84,9 +90,8 @@ struct Work {
   // For each owner: the rows that were read from it, or taken from a cache, are of this version or later;
   // none if nothing was read.
   std::vector<std::optional<uint64_t>> versions;
-  // For each owner: the last of the sender's own steps (Origin) that the dense parameters in its answer have;
-  // none if they were not asked of it.
-  std::vector<std::optional<uint64_t>> dense_steps;
+  // For each owner: which dense parameters are in its answer; none if they were not asked of it.
+  std::vector<std::optional<DenseRead>> dense_reads;
   uint64_t direct_rows = 0, owner_rows = 0;  // read straight from servers, and from owners
   uint64_t cache_hits = 0;
   // train

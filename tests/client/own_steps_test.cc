@@ -20,10 +20,11 @@ TableSpec dense(UpdateRuleSpec rule) {
 const std::vector<size_t> kOwners{0, 1};
 
 // A minibatch whose dense parameters, zeros, came in answers that had these steps.
-std::unique_ptr<Work> pulled(const LastSteps& steps) {
+std::unique_ptr<Work> pulled(const LastSteps& steps, uint64_t version = 0) {
   auto work = std::make_unique<Work>();
   work->versions = {0, 0};
-  work->dense_steps = steps;
+  for (const auto& step : steps)
+    work->dense_reads.push_back(step ? std::optional<DenseRead>({version, *step}) : std::nullopt);
   work->rows.dense = FloatBuffer(2 * kDenseChunk);
   std::fill(work->rows.dense.span().begin(), work->rows.dense.span().end(), 0.0f);
   return work;
@@ -95,6 +96,22 @@ TEST(OwnSteps, AreNumberedOnFromWhereAnEarlierPipelineEnded) {
   OwnSteps steps(2);
   take(steps, 1);
   EXPECT_EQ(with(steps, {before, before}), (Floats{1, 1}));
+}
+
+TEST(OwnSteps, TellWhetherOthersPushToo) {
+  OwnSteps steps(8);
+  const auto see = [&](uint64_t version, const LastSteps& had) {
+    steps.note(*pulled(had, version));
+    return steps.others_push();
+  };
+  const uint64_t first = take(steps, 1).number;
+  for (uint64_t i = 0; i < 15; ++i) EXPECT_TRUE(see(40 + i, {first + i, first + i})) << "it may be";
+  EXPECT_FALSE(see(55, {first + 15, first + 15}));
+  EXPECT_FALSE(see(55, {first + 15, first + 15}));
+  EXPECT_FALSE(see(70, {kUnknown, std::nullopt}));
+  EXPECT_TRUE(see(56, {first + 15, first + 15}));
+  for (int i = 0; i < 15; ++i) EXPECT_TRUE(see(57, {first + 16, first + 16})) << i;
+  EXPECT_FALSE(see(57, {first + 16, first + 16})) << "they have not pushed for a while";
 }
 
 TEST(OwnSteps, AreCarriedWherePullsGoAheadAndAStepCanBeTold) {

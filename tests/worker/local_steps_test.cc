@@ -14,13 +14,14 @@ using namespace testing_support;
 using PullPromise = caf::typed_response_promise<Message<wire::PullReply>>;
 
 // An owner at version 100 + its pulls so far, which is also the value of every row it gives, and has the
-// asker's steps up to `own_step`. It answers the first `held` pulls only after the one that follows them,
-// last one first.
+// asker's steps up to `own_step`. With `alone`, it says that it is at version 100, as if nobody pushed. It
+// answers the first `held` pulls only after the one that follows them, last one first.
 struct Rows {
   std::vector<TableSpec> tables;
   size_t held = 0;
   std::vector<std::pair<PullPromise, Message<wire::PullReply>>> waiting;
   uint64_t version = 100, own_step = 0;
+  bool alone = false;
 };
 
 ShardActor::behavior_type scripted_shard(ShardActor::pointer self, std::shared_ptr<Rows> rows) {
@@ -31,7 +32,7 @@ ShardActor::behavior_type scripted_shard(ShardActor::pointer self, std::shared_p
           shapes.push_back({t.table, rows->tables[t.table].dim, t.keys.size()});
         const uint64_t version = rows->version++;
         auto reply = make_pull_reply(
-            version, shapes,
+            rows->alone ? 100 : version, shapes,
             [&](size_t, std::span<float> out) {
               std::fill(out.begin(), out.end(), static_cast<float>(version));
             },
@@ -191,16 +192,40 @@ TEST_F(LocalSteps, AnswersOutOfOrderDoNotChangeTheOrderOfMinibatches) {
 TEST_F(LocalSteps, WhatWasPulledAheadGetsTheStepsThatItLacks) {
   start(1, 2, [](job::Job& job) { job.training.prefetch = 2; });
   for (uint64_t m = 0; m < 3; ++m) send(m);
-  EXPECT_EQ(computed_on(3), (std::vector<double>{100, 101 - 0.5, 102 - 1.0}));
+  EXPECT_EQ(computed_on(3), (std::vector<double>{103, 104 - 0.5, 105 - 1.0}));
   rows_->own_step = finished_->at(1)->origin.step;
   send(3);
-  EXPECT_EQ(computed_on(4).back(), 103 - 0.5);
+  EXPECT_EQ(computed_on(4).back(), 107 - 0.5);
 }
 
 TEST_F(LocalSteps, BetweenPullsAheadTheModelHasThemToo) {
   start(2, 3, [](job::Job& job) { job.training.prefetch = 3; });
   for (uint64_t m = 0; m < 4; ++m) send(m);
-  EXPECT_EQ(computed_on(4), (std::vector<double>{100, 99.5, 102 - 1.0, 100.5}));
+  EXPECT_EQ(computed_on(4), (std::vector<double>{104, 103.5, 105 - 1.0, 103.5}));
+}
+
+// The three pulls ahead give 100 to 102, the three when the minibatches' turns come 103 to 105.
+TEST_F(LocalSteps, WhereOthersPushTooTheModelIsPulledWhenItsTurnComes) {
+  start(1, 2, [](job::Job& job) { job.training.prefetch = 2; });
+  for (uint64_t m = 0; m < 3; ++m) send(m);
+  EXPECT_EQ(computed_on(3), (std::vector<double>{103, 104 - 0.5, 105 - 1.0}));
+  std::vector<float> rows;
+  for (const WorkPtr& work : *finished_) rows.push_back(work->report.scores[0]);
+  EXPECT_EQ(rows, (std::vector<float>{100, 101, 102})) << "embedding rows are not pulled again";
+}
+
+TEST_F(LocalSteps, AWorkerThatIsAlonePullsOnce) {
+  rows_->alone = true;
+  start(1, 0, [](job::Job& job) { job.training.prefetch = 1; });
+  for (uint64_t m = 0; m < 20; ++m) {
+    send(m);
+    computed_on(m + 1);
+    rows_->own_step = finished_->back()->origin.step;
+  }
+  const uint64_t before = rows_->version;
+  for (uint64_t m = 20; m < 30; ++m) send(m);
+  computed_on(30);
+  EXPECT_EQ(rows_->version, before + 10);
 }
 
 TEST_F(LocalSteps, AreNotCarriedOverInSyncMode) {
