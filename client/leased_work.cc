@@ -155,6 +155,10 @@ bool Core::has_begun(const LeasedWork& work) {
 }
 
 void Core::pull(const LeasedWorkPtr& work) {
+  {
+    const MutexLock lock(steps_mutex_);
+    work->step_before = steps_ ? steps_->taken : 0;
+  }
   const MutexLock lock(mutex_);
   if (ended_ || closing_) throw_end();
   pulls_ahead_ = pulls_ahead_ || others_are_under_way(*work);
@@ -179,10 +183,10 @@ State Core::state(const LeasedWork& work) {
 }
 
 void Core::pull_now(const Owners& owners, LeasedWork& work, std::vector<TableKeyList> lists,
-                    std::vector<std::span<float>> places, caf::duration timeout) {
+                    std::vector<std::span<float>> places) {
   const SystemUse use(*this);
   caf::scoped_actor self{use.system()};
-  embers::pull_now(self, owners, work, std::move(lists), std::move(places), timeout);
+  embers::pull_now(self, owners, work, std::move(lists), std::move(places));
 }
 
 void Core::push(const LeasedWorkPtr& work) {
@@ -203,25 +207,32 @@ void Core::carry_own_steps(const job::Job& job, std::span<const embers::TableSpe
 
 void Core::add_own_steps(LeasedWork& work) {
   if (work.evaluate || std::exchange(work.has_own_steps, true)) return;
-  const auto owners = known_owners();
-  const bool others_push = [&] {
+  const bool pulls_again = [&] {
     const MutexLock lock(steps_mutex_);
     if (!steps_) return false;
     steps_->own.note(work);
-    return steps_->own.others_push();
+    if (pulls_once_ > 0) --pulls_once_;
+    return work.step_before < steps_->taken && pulls_once_ == 0 && steps_->own.others_push();
   }();
-  if (others_push && owners) pull_dense_again(work, *owners);
+  if (pulls_again) pull_dense_again(work);
+  const auto owners = known_owners();
   const MutexLock lock(steps_mutex_);
   if (steps_ && owners) steps_->own.add_to(work, dense_owners(model, owners->map));
 }
 
-// Without an answer, what was pulled ahead will do: the push finds out what is wrong.
-void Core::pull_dense_again(LeasedWork& work, const Owners& owners) {
-  const DenseKeys keys(model);
+// Without an answer, what was pulled ahead will do: the push finds out what is wrong. It is not waited for
+// again soon.
+void Core::pull_dense_again(LeasedWork& work) {
   try {
-    pull_now(owners, work, {{model.table_id(kDenseTable), keys.dense}}, {work.rows.dense.span()},
-             caf::duration(std::chrono::seconds(1)));
+    const SystemUse use(*this);
+    const auto owners = known_owners();
+    if (!owners) return;
+    caf::scoped_actor self{use.system()};
+    const DenseKeys keys(model);
+    embers::pull_dense_again(self, *owners, work, keys.dense, caf::duration(std::chrono::seconds(1)));
   } catch (const Error&) {
+    const MutexLock lock(steps_mutex_);
+    pulls_once_ = 64;
   }
 }
 
@@ -240,7 +251,8 @@ void Core::take_own_step(LeasedWork& work) {
   if (work.dense.empty() || !may_be_lacking) return;
   const MutexLock lock(steps_mutex_);
   if (!carried_) return;
-  if (!steps_) steps_.emplace(Steps{LocalModel(*carried_), OwnSteps(most_lacking_)});
+  if (!steps_) steps_.emplace(Steps{LocalModel(*carried_), OwnSteps(most_lacking_), 0});
+  ++steps_->taken;
   steps_->model.replace(work.rows.dense.span());
   steps_->own.keep(work, steps_->model.update(work.dense, work.newest_version() + 1));
 }

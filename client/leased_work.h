@@ -27,6 +27,7 @@ struct LeasedWork : embers::Work {
   std::vector<FloatBuffer> row_gradients;
   std::deque<Keys> joined_keys;  // of tables that were pulled several times
   FloatBuffer dense_gradients, buffer_values;
+  uint64_t step_before = 0;    // steps of this process before its pull
   bool has_own_steps = false;  // its dense parameters have those that were taken by their first reading
   std::vector<float> scores, labels;
   std::vector<uint64_t> records;
@@ -89,11 +90,11 @@ class Core : public std::enable_shared_from_this<Core> {
   LeasedWork::State state(const LeasedWork& work);
   // More rows for a work that is pulled; waits. Throws as pull_now() of client/pipeline/pull.h.
   void pull_now(const Owners& owners, LeasedWork& work, std::vector<TableKeyList> lists,
-                std::vector<std::span<float>> places, caf::duration timeout = caf::infinite);
+                std::vector<std::span<float>> places);
   void push(const LeasedWorkPtr& work);
   // Once it has joined as a worker.
   void carry_own_steps(const job::Job& job, std::span<const embers::TableSpec> tables);
-  // To what was pulled ahead. Where others push, too, pulls it again beforehand, which waits for an answer.
+  // Where others push, too, what was pulled before the last step is pulled again beforehand.
   void add_own_steps(LeasedWork& work);
   void take_own_step(LeasedWork& work);
   void give_back(const LeasedWorkPtr& work);
@@ -137,7 +138,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void pulled(const LeasedWorkPtr& work, const StageActor& pusher);
   void ask_for_lease() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ask_for_begin(const LeasedWorkPtr& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void pull_dense_again(LeasedWork& work, const Owners& owners);
+  void pull_dense_again(LeasedWork& work);
   bool others_are_under_way(const LeasedWork& than) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // It leaves the callers' side.
   StageActor hand_on(LeasedWork& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -167,11 +168,13 @@ class Core : public std::enable_shared_from_this<Core> {
   struct Steps {
     LocalModel model;
     OwnSteps own;
+    uint64_t taken;  // steps so far
   };
   Mutex steps_mutex_;  // apart, since a step of a large model takes milliseconds
   std::optional<embers::TableSpec> carried_ ABSL_GUARDED_BY(steps_mutex_);  // the dense table
   size_t most_lacking_ ABSL_GUARDED_BY(steps_mutex_) = 0;
   std::optional<Steps> steps_ ABSL_GUARDED_BY(steps_mutex_);
+  size_t pulls_once_ ABSL_GUARDED_BY(steps_mutex_) = 0;  // so many works do not pull dense parameters again
 };
 
 // While a caller's thread has one, the session's actor system is there. To be made first in a call, so that

@@ -176,7 +176,9 @@ class Minibatch {
   // Rows of the i-th list of the pull: keys x dim. Valid until it is over.
   std::span<const float> rows(size_t i) const;
   // Values of the i-th of WorkerOptions::parameters, with what minibatches that this process has pushed
-  // before the first reading have changed since the pull (docs/update-modes.md, "Own steps").
+  // before the first reading have changed since the pull (docs/update-modes.md, "Own steps"). Where others
+  // push, too, the first reading pulls again what was pulled before the last push, and waits for it: up to a
+  // second for shards, or for servers as long as they may take.
   std::span<const float> parameter(size_t i) const;
   // Whoever has this keeps what rows() and parameter() gave, also when the minibatch is over.
   std::shared_ptr<const void> hold() const { return work_; }

@@ -75,30 +75,40 @@ struct TrainerState {
   static inline const char* name = "trainer";
 };
 
-// Rows that were not pulled ahead. Throws if there are none; the work may have been refused then.
-void pull_late(caf::actor_system& system, const Owners& owners, Work& work, TableId table, KeysView keys,
-               std::span<float> out) {
+// Pulls for a work in the thread of the caller; the work is refused if it must be given back.
+template <class Pull>
+void pull_late(caf::actor_system& system, const Owners& owners, Work& work, const Pull& pull) {
   caf::scoped_actor self{system};
   try {
-    pull_now(self, owners, work, {{table, keys}}, {out});
+    pull(self);
   } catch (const Error& e) {
     is_given_back(owners, work, e);
     throw;
   }
 }
 
-void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owners, StepWork& work) {
-  const ModelRunner::LatePull late = [&](TableId table, KeysView keys, std::span<float> out) {
-    pull_late(system, owners, work, table, keys, out);
-    ++work.late_pulls;
-  };
+// Runs a step of a work, which is over when the work is refused.
+template <class Step>
+void unless_refused(Work& work, const Step& step) {
   try {
-    work.result = work.evaluate ? runner.evaluate(work.minibatch, work.lookups, std::move(work.rows), late)
-                                : runner.train(work.minibatch, work.lookups, std::move(work.rows), late);
-    work.show_result();
+    step();
   } catch (const Error&) {
     if (!work.refused) throw;
   }
+}
+
+void compute(caf::actor_system& system, ModelRunner& runner, const Owners& owners, StepWork& work) {
+  const ModelRunner::LatePull late = [&](TableId table, KeysView keys, std::span<float> out) {
+    pull_late(system, owners, work, [&](auto& self) {
+      pull_now(self, owners, work, {{table, keys}}, {out});
+    });
+    ++work.late_pulls;
+  };
+  unless_refused(work, [&] {
+    work.result = work.evaluate ? runner.evaluate(work.minibatch, work.lookups, std::move(work.rows), late)
+                                : runner.train(work.minibatch, work.lookups, std::move(work.rows), late);
+    work.show_result();
+  });
 }
 
 StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerState> self,
@@ -113,12 +123,10 @@ StageActor::behavior_type trainer_behavior(StageActor::stateful_pointer<TrainerS
       // Thread counts belong to the thread that computes: this actor's own.
       if (!std::exchange(self->state.threads_set, true)) set_threads(threads);
       const auto pull_dense = [&] {
-        try {
-          pull_late(self->system(), *owners, *work, runner->spec().table_id(kDenseTable),
-                    self->state.keys->dense, work->rows.dense.span());
-        } catch (const Error&) {
-          if (!work->refused) throw;
-        }
+        unless_refused(*work, [&] {
+          pull_late(self->system(), *owners, *work,
+                    [&](auto& asker) { pull_dense_again(asker, *owners, *work, self->state.keys->dense); });
+        });
       };
       LocalSteps* const local = self->state.local.get();
       if (local) local->prepare(*work, pull_dense);

@@ -69,7 +69,10 @@ class Rows {
     else
       apply_tables(batch);
     version_ = batch.version;
-    if (batch.sender_step > 0) own_steps_[batch.sender] = batch.sender_step;
+    if (batch.sender_step > 0) {
+      uint64_t& last = own_steps_[batch.sender];
+      last = std::max(last, batch.sender_step);  // threads of one sender may push in another order
+    }
     publish();
   }
 

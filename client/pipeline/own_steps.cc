@@ -20,15 +20,18 @@ bool OwnSteps::are_carried(const job::Job& job, const TableSpec& dense) {
 
 void OwnSteps::note(const Work& work) {
   noted_.resize(work.dense_reads.size());
-  ++alone_;
+  tells_ = false;
+  bool by_others = false;
   for (size_t owner = 0; owner < noted_.size(); ++owner) {
     const auto& now = work.dense_reads[owner];
     if (!now || now->own_step == UINT64_MAX) continue;
+    tells_ = true;
     const auto before = std::exchange(noted_[owner], now);
-    if (before && now->version > before->version &&
-        now->version - before->version > now->own_step - before->own_step)
-      alone_ = 0;
+    by_others |= before && now->version > before->version &&
+                 now->version - before->version > now->own_step - before->own_step;
   }
+  if (tells_) ++alone_;
+  if (by_others) alone_ = 0;
 }
 
 bool OwnSteps::is_lacking(const Step& step, const Work& work, size_t owner) {

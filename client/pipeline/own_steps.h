@@ -24,11 +24,11 @@ class OwnSteps {
 
   // `most`: how many steps a pull may lack (training.prefetch).
   explicit OwnSteps(size_t most) : most_(most) {}
-  // Notes which versions the work has pulled. Works must be in order.
+  // Notes which dense parameters the work has pulled. Works must be in order.
   void note(const Work& work);
-  // Whether others push, too: an owner's versions have lately grown by more than this process's steps. Until
-  // enough has been pulled to tell, they may.
-  bool others_push() const { return alone_ < kLately; }
+  // Whether others may push, too: an owner's versions have lately grown by more than this process's steps, or
+  // too little has been noted to tell.
+  bool others_push() const { return !tells_ || alone_ <= kLately; }
   // Adds to what the work has pulled the steps that it lacks: those after the last one that the owner had
   // applied when it answered. `owners`: of each chunk of dense parameters. Chunks that were read straight
   // from servers are left alone, since nobody knows what they have.
@@ -52,7 +52,8 @@ class OwnSteps {
   uint64_t last_ = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   std::deque<Step> steps_;                       // the latest ones
   std::vector<std::optional<DenseRead>> noted_;  // by owner
-  size_t alone_ = 0;                             // works since others were seen to push
+  bool tells_ = false;                           // the last work noted does: an owner has said what it has
+  size_t alone_ = 0;                             // works that tell, since others were seen to push
 };
 
 // The owner of each chunk of dense parameters.

@@ -290,16 +290,14 @@ std::optional<Error> read_now(caf::scoped_actor& self, const Owners& owners, Wor
   return error;
 }
 
-}  // namespace
-
-void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::vector<TableKeyList> lists,
-              std::vector<std::span<float>> places, caf::duration timeout) {
+void pull_from(caf::scoped_actor& self, const Owners& owners, Work& work, std::vector<TableKeyList> lists,
+               std::vector<std::span<float>> places, bool directly, caf::duration timeout) {
   PullPlan plan;
   plan.lists = std::move(lists);
   plan.places = std::move(places);
   std::optional<Error> error;
   std::vector<std::vector<uint8_t>> found;
-  if (reads_directly(owners, work)) {
+  if (directly) {
     const DirectReadPtr read = direct_read(plan, owners);
     error = read_now(self, owners, work, *read);
     if (error && !is_unreachable(*error)) throw Error(*error);
@@ -331,6 +329,23 @@ void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::ve
     note_dense(work, owners, plan, owner, reply.get());
   }
   if (error) throw Error(no_direct_rows(*error));
+}
+
+}  // namespace
+
+void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::vector<TableKeyList> lists,
+              std::vector<std::span<float>> places, caf::duration timeout) {
+  pull_from(self, owners, work, std::move(lists), std::move(places), reads_directly(owners, work), timeout);
+}
+
+void pull_dense_again(caf::scoped_actor& self, const Owners& owners, Work& work, KeysView keys,
+                      caf::duration timeout) {
+  const auto dense = std::find_if(owners.tables.begin(), owners.tables.end(),
+                                  [](const TableSpec& table) { return table.name == kDenseTable; });
+  const bool came_from_owners =
+      std::any_of(work.dense_reads.begin(), work.dense_reads.end(), [](const auto& read) { return !!read; });
+  pull_from(self, owners, work, {{static_cast<TableId>(dense - owners.tables.begin()), keys}},
+            {work.rows.dense.span()}, reads_directly(owners, work) && !came_from_owners, timeout);
 }
 
 }  // namespace embers

@@ -72,5 +72,10 @@ StageActor spawn_puller(caf::actor_system& system, std::shared_ptr<const Owners>
 // that has not answered in time is named in a kTimeout.
 void pull_now(caf::scoped_actor& self, const Owners& owners, Work& work, std::vector<TableKeyList> lists,
               std::vector<std::span<float>> places, caf::duration timeout = caf::infinite);
+// The same for the work's dense parameters, which were pulled ahead: `keys` are all of them. They come from
+// where they came from before, so that work.dense_reads says which ones they are. There is no time limit on
+// what is read straight from servers.
+void pull_dense_again(caf::scoped_actor& self, const Owners& owners, Work& work, KeysView keys,
+                      caf::duration timeout = caf::infinite);
 
 }  // namespace embers

@@ -52,7 +52,7 @@ class Constant final : public TableInitializer {
  private:
   void fill_rows(KeysView keys, std::span<float> out, std::span<const uint8_t> skip) const override {
     for (size_t i = 0; i < keys.size(); ++i)
-      if (skip.empty() || !skip[i]) std::fill_n(&out[i * dim_], dim_, value_);
+      if (skip.empty() || !skip[i]) std::ranges::fill(out.subspan(i * dim_, dim_), value_);
   }
 
   float value_;

@@ -173,6 +173,29 @@ TEST_F(DirectPull, AnExactVersionIsAskedOfOwnersOnly) {
   EXPECT_EQ(servers_->reads, 0);
 }
 
+// So that work.dense_reads says which steps they have, however they come.
+TEST_F(DirectPull, DenseParametersArePulledAgainFromWhereTheyCameFrom) {
+  Owners owners = *owners_;
+  owners.tables[0].name = kDenseTable;
+  const Keys keys(std::vector<int64_t>{keys_of(0, 1)[0], keys_of(1, 1)[0]});
+  servers_->rows = {keys_of(0, 1)[0], keys_of(1, 1)[0]};
+  const auto again = [&](std::vector<std::optional<DenseRead>> before) {
+    Work work;
+    work.origin = origin(1);
+    work.versions.resize(2);
+    work.dense_reads = std::move(before);
+    work.rows.dense = FloatBuffer(2);
+    caf::scoped_actor self{system_};
+    pull_dense_again(self, owners, work, keys);
+    const auto span = work.rows.dense.span();
+    return std::pair(std::vector<float>(span.begin(), span.end()), work.dense_reads[1].has_value());
+  };
+  EXPECT_EQ(again({std::nullopt, std::nullopt}), (std::pair(std::vector<float>{1, 1}, false)));
+  EXPECT_EQ(servers_->reads, 1);
+  EXPECT_EQ(again({DenseRead{8, 3}, std::nullopt}), (std::pair(std::vector<float>{2, 2}, true)));
+  EXPECT_EQ(servers_->reads, 1);
+}
+
 TEST_F(DirectPull, OwnersKnowBetterWhatBecameOfAServer) {
   servers_->error = Error(ErrorCode::kUnavailable, "server x does not answer");
   asked_->error = Error(ErrorCode::kLost, "7 of 9 rows are gone");

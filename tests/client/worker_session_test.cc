@@ -160,21 +160,26 @@ TEST(WorkerSession, ParametersThatWerePulledAheadHaveItsOwnSteps) {
   EXPECT_FALSE(job.result().error);
 }
 
-// One after the other, without waiting for answers: the owner says which pushes the parameters have, so that
-// every step is in them once. The first one may be missing: until then nothing was pulled ahead.
+// Each is pulled before the one ahead of it is pushed, and answers to pushes are not waited for: the owner
+// says which ones the parameters have, so that every step is in them once.
 TEST(WorkerSession, ParametersHaveEveryStepOnce) {
-  RunningJob job({.minibatches = 40});
+  constexpr int kMinibatches = 40;
+  RunningJob job({.minibatches = kMinibatches});
   Session session = Session::join_as_worker(job.worker_options());
-  for (float done = 0; Minibatch minibatch = session.lease(); ++done) {
-    pull(minibatch);
+  Minibatch next = session.lease();
+  pull(next);
+  for (int done = 0; done < kMinibatches; ++done) {
+    Minibatch minibatch = std::move(next);
+    if (done + 1 < kMinibatches) {
+      next = session.lease();
+      pull(next);
+    }
     ASSERT_TRUE(minibatch.wait());
-    if (done == 1)
-      EXPECT_GE(minibatch.parameter(0)[0], 0.5f - done);
-    else
-      EXPECT_EQ(minibatch.parameter(0)[0], 0.5f - done);
+    EXPECT_EQ(minibatch.parameter(0)[0], 0.5f - static_cast<float>(done));
     push(std::move(minibatch));
   }
-  EXPECT_EQ(job.row(kDenseTable, Keys(std::vector<std::string>{"w#0"}))[0], 0.5f - 40);
+  EXPECT_FALSE(session.lease());
+  EXPECT_EQ(job.row(kDenseTable, Keys(std::vector<std::string>{"w#0"}))[0], 0.5f - kMinibatches);
   EXPECT_FALSE(job.result().error);
 }
 
