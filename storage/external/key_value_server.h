@@ -24,8 +24,10 @@ class KeyValueServer {
   virtual uint64_t longest_value() = 0;
 
   // Multi-get in two halves, so that several servers work at once. The names stay valid in between. They are
-  // no more than sockets hold: a server that waits until its answers are read takes no more of a request.
+  // no more than sockets hold: a server that waits until its answers are read takes no more of a request. As
+  // many as most_requests() may be under way, and are answered in turn.
   virtual void request(std::span<const std::string_view> names) = 0;
+  virtual size_t most_requests() const { return 1; }
   // Calls visit(i, value) for each i-th name that is there, in order.
   using Visit = std::function<void(size_t i, std::string_view value)>;
   virtual void receive(const Visit& visit) = 0;

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <deque>
 #include <utility>
 
 #include "base/errors.h"
@@ -52,18 +53,24 @@ class RedisServer final : public KeyValueServer {
   uint64_t longest_value() override { return kLongestString; }
 
   void request(std::span<const std::string_view> names) override {
-    asked_ = names.size();
+    asked_.push_back(names.size());
     if (names.empty()) return;
     words_.assign({"MGET"});
     words_.insert(words_.end(), names.begin(), names.end());
     append(words_);
+    for (int done = 0; done == 0 && redisBufferWrite(context_.get(), &done) == REDIS_OK;) {
+    }  // receive() says what is wrong
   }
+  // It takes requests whether or not its answers are read, which wait in its memory.
+  size_t most_requests() const override { return 2; }
 
   void receive(const Visit& visit) override {
-    if (asked_ == 0) return;
+    const size_t asked = asked_.front();
+    asked_.pop_front();
+    if (asked == 0) return;
     read_writes();
     const Reply reply = read();
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != asked_)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != asked)
       fail(ErrorCode::kUnavailable, "Redis server {}: MGET: {}", address_,
            reply->type == REDIS_REPLY_ERROR ? text(*reply) : "an answer of the wrong length");
     for (size_t i = 0; i < reply->elements; ++i)
@@ -96,7 +103,8 @@ class RedisServer final : public KeyValueServer {
   }
 
   void reconnect() override {
-    asked_ = writes_ = 0;
+    asked_.clear();
+    writes_ = 0;
     refused_.clear();
     if (redisReconnect(context_.get()) != REDIS_OK) fail_unavailable();
     if (const std::string why = greet(); !why.empty()) fail_unavailable(why);
@@ -172,9 +180,9 @@ class RedisServer final : public KeyValueServer {
   const ServerTimeouts timeouts_;
   const ServerLogin login_;
   std::unique_ptr<redisContext, FreeContext> context_;
-  size_t asked_ = 0;     // names in the request under way
-  size_t writes_ = 0;    // writes whose replies are still to be read
-  std::string refused_;  // its answer to the first write that it refused since the last barrier
+  std::deque<size_t> asked_;  // names in the requests under way
+  size_t writes_ = 0;         // writes whose replies are still to be read
+  std::string refused_;       // its answer to the first write that it refused since the last barrier
   std::vector<std::string_view> words_;
   std::vector<const char*> pointers_;
   std::vector<size_t> lengths_;

@@ -13,27 +13,41 @@ constexpr size_t kBytesBesideName = 24;  // memcached's header
 
 }  // namespace
 
-ServerReads::ServerReads(KeyValueServers servers)
-    : servers_(std::move(servers)), parts_(servers_.all.size()) {}
+ServerReads::ServerReads(KeyValueServers servers) : servers_(std::move(servers)) {
+  for (Parts& parts : parts_) parts.resize(servers_.all.size());
+  for (const auto& server : servers_.all) most_requests_ = std::min(most_requests_, server->most_requests());
+}
 
-// All servers are asked before the first answer is read.
+// All servers are asked before the first answer is read, and again meanwhile if they take that. After a
+// failure, what is under way is read nevertheless: it would be taken for the next answer.
 void ServerReads::fetch(const std::vector<std::string_view>& names, const Visit& visit) {
-  for (size_t begin = 0; begin < names.size();) {
-    begin = spread(names, begin);
-    for (size_t s = 0; s < parts_.size(); ++s) servers_.all[s]->request(parts_[s].names);
-    receive(visit);
+  size_t begin = 0, asked = 0, received = 0;
+  std::exception_ptr first;
+  const auto more = [&] { return begin < names.size() && !first; };
+  while (more() || received < asked) {
+    while (more() && asked - received < most_requests_) {
+      Parts& parts = parts_[asked++ % kMostRequests];
+      begin = spread(names, begin, parts);
+      for (size_t s = 0; s < parts.size(); ++s) servers_.all[s]->request(parts[s].names);
+    }
+    try {
+      receive(parts_[received++ % kMostRequests], first ? Visit([](auto&&...) {}) : visit);
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
   }
+  if (first) std::rethrow_exception(first);
 }
 
 // Deals names [begin, end) out to the servers, until one of them has a request's worth. Returns the end.
-size_t ServerReads::spread(const std::vector<std::string_view>& names, size_t begin) {
-  for (Part& part : parts_) {
+size_t ServerReads::spread(const std::vector<std::string_view>& names, size_t begin, Parts& parts) {
+  for (Part& part : parts) {
     part.names.clear();
     part.places.clear();
     part.bytes = 0;
   }
   for (size_t i = begin; i < names.size(); ++i) {
-    Part& part = parts_[server_of(names[i])];
+    Part& part = parts[server_of(names[i])];
     part.names.push_back(names[i]);
     part.places.push_back(i);
     part.bytes += kBytesBesideName + names[i].size();
@@ -42,12 +56,12 @@ size_t ServerReads::spread(const std::vector<std::string_view>& names, size_t be
   return names.size();
 }
 
-// Of every server, even after a failure: what is left would be taken for the next answer.
-void ServerReads::receive(const Visit& visit) {
+// Of every server, even after a failure.
+void ServerReads::receive(const Parts& parts, const Visit& visit) {
   std::exception_ptr first;
-  for (size_t s = 0; s < parts_.size(); ++s) {
+  for (size_t s = 0; s < parts.size(); ++s) {
     try {
-      servers_.all[s]->receive([&, &part = parts_[s]](size_t i, std::string_view value) {
+      servers_.all[s]->receive([&, &part = parts[s]](size_t i, std::string_view value) {
         visit(part.places[i], part.names[i], value);
       });
     } catch (...) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -44,18 +45,23 @@ class ServerReads {
   size_t gather(uint64_t run, std::span<const TableRead> tables, const Each& each);
 
  private:
-  size_t spread(const std::vector<std::string_view>& names, size_t begin);
-  void receive(const Visit& visit);
-
-  const KeyValueServers servers_;
-
-  // Scratch: the part of a request that goes to each server.
+  // The part of a request that goes to each server.
   struct Part {
     std::vector<std::string_view> names;
     std::vector<size_t> places;
     size_t bytes = 0;
   };
-  std::vector<Part> parts_;
+  using Parts = std::vector<Part>;
+  static constexpr size_t kMostRequests = 2;
+
+  size_t spread(const std::vector<std::string_view>& names, size_t begin, Parts& parts);
+  void receive(const Parts& parts, const Visit& visit);
+
+  const KeyValueServers servers_;
+  size_t most_requests_ = kMostRequests;  // under way at once, of all servers
+
+  // Scratch.
+  std::array<Parts, kMostRequests> parts_;
   std::vector<std::string_view> names_;  // of a gather
   std::vector<size_t> ends_;             // of each table's names in names_
 };
