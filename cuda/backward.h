@@ -1,68 +1,10 @@
 #pragma once
 
-#include "cuda/pieces.h"
-#include "cuda/update_rules.h"
+#include "cuda/short_runs.h"
 
 // The backward pass, over sorted items: adds up the gradient of each row, carries it through the clipping,
 // and applies the update rule to the row, or hands the gradient out.
 namespace embers::cuda {
-
-constexpr int kBackwardThreads = 128,
-              kBackwardBlocks = 5;  // of a block, and blocks of a processor, for short rows
-
-struct BackwardTask {
-  Model model;
-  embers_cuda_batch batch;
-  const Item* sorted;
-  const float* out_gradient;
-  int64_t gradient_stride;
-  State state;
-  bool scaled;  // any bag's sum was multiplied
-  Pieces pieces;
-  Reports reports;
-  Rule rule;
-  const float* rate;  // of learning, where there is an update
-  int shift;
-  // Where the rule is EMBERS_CUDA_GRADIENTS.
-  const int* runs_before;  // of each unit: rows whose runs begin in the units before
-  int64_t* rows;
-  float* values;
-  int64_t value_stride;
-};
-
-// What of a table all its rows need, in registers.
-template <class Number>
-struct TableView {
-  const BackwardTask& task;
-  const Table& table;
-  TableRows<Number> rows;
-  Region region;
-  uint32_t first_key;
-  int number;
-  bool factors;               // gradients of bags are multiplied by something
-  float rate;                 // of learning
-  int first_bag, out_column;  // of its first column
-  uint32_t gradient_stride;
-
-  // `all_dim`: the dim of all tables, or 0 where that is not known.
-  EMBERS_DEVICE TableView(const BackwardTask& t, int n, int all_dim)
-      : task(t),
-        table(t.model.tables[n]),
-        rows(table, all_dim),
-        region(region_of(t.batch, table)),
-        first_key(table.first_key),
-        number(n),
-        factors(t.scaled || t.state.shares != nullptr),
-        rate(*t.rate),
-        first_bag(table.first_column * static_cast<int>(t.batch.bags)),
-        out_column(table.columns == 0 ? 0 : t.model.columns[table.first_column].is.out_column),
-        gradient_stride(static_cast<uint32_t>(t.gradient_stride)) {}
-
-  EMBERS_DEVICE uint32_t key_at(int place) const { return key_of(task.sorted[place]); }
-  EMBERS_DEVICE bool has(int place, uint32_t key) const {
-    return place >= region.begin && place < region.end && key_at(place) == key;
-  }
-};
 
 // Items that the lanes of a group hold, one each: those from `begin` on.
 struct Window {
@@ -74,13 +16,13 @@ struct Window {
 
 // Items of a table in windows. Those that come next are on their way: the items of the window after the next,
 // and what those of the next need besides.
-template <int kRule, int kWide, class Number>
+template <int kRule, int kWide, class View>
 class Windows {
   static constexpr bool kPlain = kRule != kAnyRule;
+  using AnyItem = typename View::AnyItem;
 
  public:
-  EMBERS_DEVICE Windows(const Group& group, const TableView<Number>& view, int begin)
-      : group_(group), view_(view) {
+  EMBERS_DEVICE Windows(const Group& group, const View& view, int begin) : group_(group), view_(view) {
     raw_ = item_at(begin);
     next_ = look_into(begin, raw_);
     raw_ = item_at(begin + group.lanes);
@@ -93,15 +35,15 @@ class Windows {
   }
 
  private:
-  EMBERS_DEVICE Item item_at(int begin) const {
+  EMBERS_DEVICE AnyItem item_at(int begin) const {
     const int at = begin + group_.lane;
-    return at < view_.region.end ? view_.task.sorted[at] : ~Item{0};
+    return at < view_.region.end ? view_.sorted[at] : view_.no_item();
   }
-  EMBERS_DEVICE Window look_into(int begin, Item item) const {
+  EMBERS_DEVICE Window look_into(int begin, AnyItem item) const {
     const BackwardTask& task = view_.task;
-    const uint32_t source = source_of(item);
+    const uint32_t source = view_.source(item);
     const bool counts = source != kNothing;
-    Window window{begin, counts ? key_of(item) : kNothing, 0, 1};
+    Window window{begin, counts ? view_.key(item) : kNothing, 0, 1};
     auto bag = counts ? static_cast<int>(source) : view_.first_bag;  // any bag, if none
     if (!kPlain && counts && task.state.shares != nullptr) {
       const Share share = task.state.shares[source];
@@ -123,19 +65,19 @@ class Windows {
   }
 
   const Group& group_;
-  const TableView<Number>& view_;
+  const View& view_;
   Window next_;
-  Item raw_;
+  AnyItem raw_;
 };
 
 // By all lanes of a warp: adds the first items of a window, from `place` on, that belong to `key`: at most
 // kAhead of them, and none at `limit` or beyond. Returns how many. *ended: whether the run ends with them.
 // Where it does and `update` says so, what the update needs of the row is on its way, too. Groups that are
 // not `within` a run add nothing.
-template <int kRule, int kAhead, int kChunks, int kWide, class Number>
-EMBERS_DEVICE int add_items(const Group& group, bool within, const TableView<Number>& view,
-                            const Window& window, uint32_t key, int place, int limit, bool update,
-                            bool* ended, Part<kChunks, kWide>& sum, RowAndSlots<kChunks, kWide>& row) {
+template <int kRule, int kAhead, int kChunks, int kWide, class View>
+EMBERS_DEVICE int add_items(const Group& group, bool within, const View& view, const Window& window,
+                            uint32_t key, int place, int limit, bool update, bool* ended,
+                            Part<kChunks, kWide>& sum, RowAndSlots<kChunks, kWide>& row) {
   const int at = place - window.begin;
   const unsigned alike = votes(group, within && window.key == key && window.begin + group.lane < limit) >> at;
   const int run = alike == ~0u ? kWarp : lowest_one(~alike);  // how many of the window belong to it
@@ -160,65 +102,9 @@ EMBERS_DEVICE int add_items(const Group& group, bool within, const TableView<Num
   return count;
 }
 
-// By all lanes of a warp: rows whose gradients are complete, of groups that `have` one. `run`: its number
-// among all rows, where gradients are wanted.
-template <int kRule, int kChunks, int kWide, class Number>
-EMBERS_DEVICE void finish_row(const Group& group, bool have, const TableView<Number>& view, uint32_t key,
-                              int run, Part<kChunks, kWide>& gradient, RowAndSlots<kChunks, kWide>& of) {
-  const BackwardTask& task = view.task;
-  if constexpr (kRule == kAnyRule) unclip(group, have, view.rows.max_norm, of.row, gradient);
-  if (kRule == kAnyRule && task.rule.rule == EMBERS_CUDA_GRADIENTS) {
-    if (!have) return;
-    write_row(group, view.rows.dim, task.values + run * task.value_stride, gradient);
-    if (group.lane == 0) task.rows[run] = static_cast<int64_t>(key) - view.number;
-    return;
-  }
-  const bool usable = is_usable(group, gradient);
-  if (have && !usable && group.lane == 0) report_bad_gradient(task.reports);
-  update_row<kRule>(group, have && usable, view.rows, key - view.first_key, task.rule, view.rate, gradient,
-                    of);
-}
-
-// By all lanes of a warp: the largest distance up to `most` at which `holds`; it does at 0, and nowhere
-// beyond a distance at which it does not. 0 for groups that do not `ask`. A group tries as many distances at
-// once as it has lanes, doubling them first: most runs are short.
-template <class Holds>
-EMBERS_DEVICE int reach(const Group& group, bool ask, int most, Holds holds) {
-  int low = 0, high = ask ? most + 1 : 1;  // it holds at `low`, and not at `high`
-  int64_t step = 1;
-  bool doubling = true;
-  while (anywhere(high - low > 1)) {
-    const auto tried = [&](int k) {
-      const int64_t at = doubling ? low + (step << k) : low + 1 + int64_t{high - low - 1} * k / group.lanes;
-      return static_cast<int>(at < high ? at : high);
-    };
-    const int at = tried(group.lane);
-    const int count = ones(votes(group, high - low > 1 && at < high && holds(at)));
-    if (high - low <= 1) continue;
-    const int next_low = count == 0 ? low : tried(count - 1);
-    if (count < group.lanes) high = tried(count);
-    low = next_low;
-    doubling = doubling && count == group.lanes && step < 1 << 20;
-    step <<= group.lanes;
-  }
-  return low;
-}
-
-// By all lanes of a warp: the units of the long run of `key`, of which `unit` is one.
-template <class Number>
-EMBERS_DEVICE Units units_of_run(const Group& group, bool ask, const TableView<Number>& view, uint32_t key,
-                                 int unit, bool begins) {
-  const int shift = view.task.shift, last_unit = (view.region.end - 1) >> shift;
-  const int before =
-      reach(group, ask && !begins, unit, [&](int d) { return view.has(((unit - d + 1) << shift) - 1, key); });
-  const int after =
-      reach(group, ask, last_unit - unit, [&](int d) { return view.has((unit + d) << shift, key); });
-  return {unit - before, unit + after};
-}
-
 // The place after the run of `key`, of which [place, end) holds at least the first item.
-template <class Number>
-EMBERS_DEVICE int end_of_run(const TableView<Number>& view, uint32_t key, int place, int end) {
+template <class View>
+EMBERS_DEVICE int end_of_run(const View& view, uint32_t key, int place, int end) {
   while (place < end) {
     const int middle = (place + end) / 2;
     if (view.key_at(middle) == key) {
@@ -231,19 +117,19 @@ EMBERS_DEVICE int end_of_run(const TableView<Number>& view, uint32_t key, int pl
 }
 
 // The number of the first row whose run begins in a unit, within its table.
-template <class Number>
-EMBERS_DEVICE int first_run(const TableView<Number>& view, int unit) {
+template <class View>
+EMBERS_DEVICE int first_run(const View& view, int unit) {
   if (view.task.runs_before == nullptr) return 0;
   int run = view.task.runs_before[unit];
   for (int i = unit << view.task.shift; i < view.region.begin; ++i)  // those of the table before
-    run += source_of(view.task.sorted[i]) != kNothing && (i == 0 || view.key_at(i) != view.key_at(i - 1));
+    run += view.source(view.sorted[i]) != kNothing && (i == 0 || view.key_at(i) != view.key_at(i - 1));
   return run;
 }
 
 // By all lanes of a warp: the rows whose runs begin in the group's unit, and what it has of one that began
 // before. Groups that do not `have` a unit take part.
-template <int kRule, int kAhead, int kChunks, int kWide, class Number>
-EMBERS_DEVICE void backward_units(const Group& group, bool have, const TableView<Number>& view, int unit) {
+template <int kRule, int kAhead, int kChunks, int kWide, class View>
+EMBERS_DEVICE void backward_units(const Group& group, bool have, const View& view, int unit) {
   const int shift = view.task.shift, size = 1 << shift;
   const Region region = view.region;
   const int from = unit << shift, to = from + size, end = !have ? 0 : to < region.end ? to : region.end;
@@ -261,7 +147,7 @@ EMBERS_DEVICE void backward_units(const Group& group, bool have, const TableView
   // A run that began before: a piece of it, if it is long; else whoever owns it follows it.
   if (have && place > region.begin) {
     key = view.key_at(place);
-    if (view.has(place - 1, key) && source_of(view.task.sorted[place]) != kNothing) {
+    if (view.has(place - 1, key) && view.source(view.sorted[place]) != kNothing) {
       within = piece = view.has(from - size - 1, key) || view.has(to, key);
       begins = false;
       limit = end;
@@ -269,7 +155,7 @@ EMBERS_DEVICE void backward_units(const Group& group, bool have, const TableView
     }
   }
   if (!(within || place < end)) place = region.end;
-  Windows<kRule, kWide, Number> windows(group, view, place);
+  Windows<kRule, kWide, View> windows(group, view, place);
   Window window = windows.next();
   while (anywhere(within || place < end)) {
     if ((within || place < end) && place >= window.begin + group.lanes) window = windows.next();
@@ -308,25 +194,40 @@ EMBERS_DEVICE void backward_units(const Group& group, bool have, const TableView
   }
 }
 
+template <bool kShortRuns, int kChunks, int kWide>
+constexpr int backward_blocks = kShortRuns            ? kShortRunBlocks
+                                : kChunks* kWide <= 4 ? kBackwardBlocks
+                                                      : 1;
+
 // kRule: one of the update rules, for a model without weights, max_norm, default_id or partitions and with a
-// column for each table; or kAnyRule. kDim: of all tables, or 0.
-template <int kRule, int kDim, class Number, int kAhead, int kChunks, int kWide>
-EMBERS_KERNEL void EMBERS_THREADS(kBackwardThreads, kChunks* kWide <= 4 ? kBackwardBlocks : 1)
+// column for each table; or kAnyRule. kDim: of all tables, or 0. Where both are known: kShortItems: of
+// ShortItems; kShortRuns: for rows that mostly have one id (short_runs.h).
+template <int kRule, int kDim, bool kShortItems, bool kShortRuns, class Number, int kAhead, int kChunks,
+          int kWide>
+EMBERS_KERNEL void EMBERS_THREADS(kBackwardThreads, (backward_blocks<kShortRuns, kChunks, kWide>))
     backward(BackwardTask task) {
-  int* const first = reinterpret_cast<int*>(shared_memory());
+  char* memory = shared_memory();
+  if constexpr (kShortRuns) memory += BackwardRing<kRule, Number>::kMemory;
+  int* const first = reinterpret_cast<int*>(memory);
   const int tables = task.model.table_count;
   share_out(tables, first, [&](int n) {
-    const TableView<Number> view(task, n, kDim);
+    const TableView<Number, kShortItems> view(task, n, kDim);
     return tasks_of(view.region.begin, view.region.end, task.shift, lanes_of<kDim, kWide>(view.table));
   });
   const int warps = threads() / kWarp * blocks();
   for (int t = threads() / kWarp * block_index() + thread_index() / kWarp; t < first[tables]; t += warps) {
     const int n = part_of(first, tables, t);
-    const TableView<Number> view(task, n, kDim);
+    const TableView<Number, kShortItems> view(task, n, kDim);
     const Group group = group_of(lanes_of<kDim, kWide>(view.table));
     const Units units = units_of(view.region.begin, view.region.end, task.shift);
     const int unit = units.first + (t - first[n]) * (kWarp / group.lanes) + group.number;
-    backward_units<kRule, kAhead, kChunks, kWide>(group, unit <= units.last, view, unit);
+    if constexpr (kShortRuns) {
+      static_assert(kChunks == 1 && kWide == 4);
+      ShortRuns<kRule, TableView<Number, kShortItems>>(group, unit <= units.last, view, unit, shared_memory())
+          .go();
+    } else {
+      backward_units<kRule, kAhead, kChunks, kWide>(group, unit <= units.last, view, unit);
+    }
   }
 }
 

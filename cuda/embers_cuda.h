@@ -49,6 +49,7 @@ typedef struct {
   int32_t partitions;
   int32_t strategy; /* EMBERS_CUDA_DIV or EMBERS_CUDA_MOD */
   int32_t counted;  /* div: ids follow `first` rather than being spread evenly (blocknums) */
+  int32_t grows;    /* it may have more rows in a backward pass than in its forward pass */
   const int64_t* first;
 } embers_cuda_table;
 

@@ -41,8 +41,8 @@ struct ColumnView {
   float max_norm;
   bool weighted, partitioned;
   uint64_t count;
-  Item* items;
-  float* out;  // where its part of the result begins
+  Item* items;  // null: none are wanted; they may be ShortItems (put_item)
+  float* out;   // where its part of the result begins
 
   // `all_dim`: the dim of all tables, or 0 where that is not known.
   EMBERS_DEVICE ColumnView(const ForwardTask& t, int number, int all_dim = 0)
@@ -63,7 +63,7 @@ struct ColumnView {
         weighted(t.batch.weights != nullptr),
         partitioned(table.is.partitions > 1),
         count(static_cast<uint64_t>(table.is.count)),
-        items(t.state.items),
+        items(static_cast<Item*>(t.state.items)),
         out(t.out + column.is.out_column) {}
 
   EMBERS_DEVICE int start(int bag) const { return static_cast<int>(offsets[bag]) + first_bag + bag; }
@@ -94,6 +94,21 @@ struct Ids {
   float weight;
 };
 
+// Leaves the item of an id: its row in the table, or kNothing, and whose gradient counts.
+template <class Number>
+EMBERS_DEVICE void put_item(const ColumnView<Number>& view, int at, uint32_t row, uint32_t source) {
+  const State& state = view.task.state;
+  if (state.items == nullptr) return;
+  if (state.bag_bits != 0) {
+    const uint32_t of = row == kNothing ? static_cast<uint32_t>(view.count) : row;
+    write_once(static_cast<ShortItem*>(state.items) + at,
+               of << state.bag_bits | (source - static_cast<uint32_t>(view.first_bag)));
+  } else {
+    write_once(static_cast<Item*>(state.items) + at,
+               row == kNothing ? item_of(view.nothing, kNothing) : item_of(view.first_key + row, source));
+  }
+}
+
 // What this lane's id means: its row, or kNothing. Leaves its item.
 template <class Number>
 EMBERS_DEVICE uint32_t look_into(const Group& group, const ColumnView<Number>& view, const Ids& ids) {
@@ -114,8 +129,7 @@ EMBERS_DEVICE uint32_t look_into(const Group& group, const ColumnView<Number>& v
   if (view.items != nullptr) {
     const int item = mine + view.items_before, bag = view.first_bag + ids.bag;
     const auto source = static_cast<uint32_t>(view.weighted ? item : bag);
-    write_once(view.items + item,
-               row == kNothing ? item_of(view.nothing, kNothing) : item_of(view.first_key + row, source));
+    put_item(view, item, row, source);
     if (view.weighted) view.task.state.shares[item] = {bag, ids.weight};
   }
   return row;
@@ -153,8 +167,7 @@ EMBERS_DEVICE void finish_bag(const Group& group, bool have, const ColumnView<Nu
     }
     if (have && view.items != nullptr && group.lane == 0) {
       const auto source = static_cast<uint32_t>(view.weighted ? item : view.first_bag + bag);
-      view.items[item] = row < 0 ? item_of(view.nothing, kNothing)
-                                 : item_of(view.first_key + static_cast<uint32_t>(row), source);
+      put_item(view, item, row < 0 ? kNothing : static_cast<uint32_t>(row), source);
       if (view.weighted) task.state.shares[item] = {view.first_bag + bag, 1};
     }
   }
@@ -352,9 +365,7 @@ EMBERS_DEVICE void plain_units(const Group& group, const ColumnView<Number>& vie
     }
     if (mine) {
       const auto source = static_cast<uint32_t>(view.first_bag + bag);
-      if (view.items != nullptr)
-        write_once(view.items + at + group.lane,
-                   item_of(found ? view.first_key + row : view.nothing, found ? source : kNothing));
+      put_item(view, at + group.lane, found ? row : kNothing, source);
       if (!found) refuse(view.task, view.column, id, at + group.lane, view.first_bag + bag);
     }
     // What comes next: its ids are asked for while rows are on their way.

@@ -11,6 +11,7 @@
 #define EMBERS_DEVICE __device__ __forceinline__
 #define EMBERS_BOTH __host__ __device__ __forceinline__
 #define EMBERS_UNROLL _Pragma("unroll")
+#define EMBERS_NO_UNROLL _Pragma("unroll 1")
 #define EMBERS_THREADS(most, blocks) __launch_bounds__(most, blocks)
 
 namespace embers::cuda {
@@ -85,6 +86,22 @@ __device__ __forceinline__ void read(const float* from, float (&to)[4]) {
 }
 __device__ __forceinline__ void read(const float* from, float (&to)[1]) {
   asm volatile("ld.global.f32 %0, [%1];" : "=f"(to[0]) : "l"(from));
+}
+
+// Copies to shared memory that go on while the thread does other things. Each belongs to the set that
+// end_copies() closes next; wait_for_copies() waits until all sets but the last `kOthers` are there, for this
+// thread to read.
+template <int kBytes>
+__device__ __forceinline__ void copy_ahead(char* to, const void* from) {
+  asm volatile(
+      "cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
+      "l"(from), "n"(kBytes)
+      : "memory");
+}
+__device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kOthers>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOthers) : "memory");
 }
 
 // Makes a compiler work out again what depends on x, instead of keeping it in registers.

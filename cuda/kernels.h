@@ -17,6 +17,7 @@ struct Kind {
   int64_t warps;    // that there is work for
   bool plain;       // no weights, max_norm, default_id or partitions
   bool short_rows;  // of at most four lanes: four of them at once are enough
+  bool short_runs;  // there are hardly more ids than rows, so that most rows have one
   int dim;          // of all rows, or 0 where tables differ
 };
 
@@ -24,9 +25,11 @@ struct Kind {
 constexpr int kWideChunks[] = {1, 2, 4, 8}, kNarrowChunks[] = {1, 4, 32};
 
 void launch_forward(const Kind& kind, const ForwardTask& task, void* stream);
+// Whether launch_backward() has a kernel for ShortItems.
+bool backward_takes_short_items(const Kind& kind, const Rule& rule);
 void launch_backward(const Kind& kind, const BackwardTask& task, void* stream);
 void launch_weight_gradient(const Kind& kind, const WeightGradientTask& task, void* stream);
-int sort_blocks(int tables);
+int sort_blocks(int tables, bool short_items);
 void launch_sort(const SortTask& task, void* stream);
 
 // use.template operator()<Number, kAhead, kChunks, kWide>() for a kind. kAhead: rows that a group has on

@@ -156,8 +156,11 @@ struct embers_cuda_lookup {
         any(allocate_flag()) {
     for (const Table& t : narrow) {
       most_dim = std::max(most_dim, t.is.dim);
+      rows += t.is.count;
       most_rows = std::max(most_rows, static_cast<uint64_t>(t.is.count));
       same_dims = same_dims && t.is.dim == narrow[0].is.dim;
+      column_each = column_each && t.columns == 1;
+      grows = grows || t.is.grows != 0;
       plain = plain && t.is.max_norm == 0 && t.is.partitions <= 1 && t.defaults == 0;
     }
     for (const Column& c : columns) {
@@ -178,11 +181,14 @@ struct embers_cuda_lookup {
   int column_count;
   int defaults = 0;  // columns with a default_id
   int most_dim = 1;
-  int width = 0;           // of a result
-  bool same_dims = true;   // of all tables
-  bool plain = true;       // no max_norm, default_id or partitions
-  bool scaled = false;     // any column's sums are divided
-  uint64_t most_rows = 0;  // of a table
+  int width = 0;            // of a result
+  bool same_dims = true;    // of all tables
+  bool plain = true;        // no max_norm, default_id or partitions
+  bool column_each = true;  // each table has one
+  bool grows = false;       // any table
+  bool scaled = false;      // any column's sums are divided
+  uint64_t most_rows = 0;   // of a table
+  int64_t rows = 0;         // of all
   std::vector<Column> columns;
   std::vector<Table> narrow, wide;
   Copied<Column> device_columns;
@@ -200,6 +206,7 @@ struct Plan {
   int items;   // ids, and bags of columns with a default_id
   int places;  // of the longer of the two lines
   int shift;
+  int bag_bits = 0;  // of ShortItems, where they will do
 
   Plan(const embers_cuda_lookup& l, const embers_cuda_batch& b) : lookup(l), batch(b) {
     need(b.bags >= 0 && b.id_count >= 0, "a negative number of bags or ids");
@@ -218,14 +225,25 @@ struct Plan {
     shift = 4;
     while (shift < 6 && places >> (shift + 1) >= units_for(32)) ++shift;
     while (shift < 8 && places >> (shift + 1) >= units_for(6 * 24)) ++shift;
+    const int bits = bits_of(static_cast<uint64_t>(std::max<int64_t>(b.bags - 1, 1)));
+    if (is_plain() && l.column_each && !l.grows && bits_of(l.most_rows) + bits <= 32) bag_bits = bits;
   }
+
+  static int bits_of(uint64_t x) {
+    int bits = 0;
+    for (; x > 0; x /= 2) ++bits;
+    return bits;
+  }
+  bool is_plain() const { return lookup.plain && batch.weights == nullptr; }
 
   int units() const { return (places >> shift) + 2; }
   int larger_units() const { return (units() >> kTogetherShift) + 2; }
 
   State state(Layout& memory) const {
     State state{};
-    state.items = memory.take<Item>(items);
+    state.items =
+        bag_bits != 0 ? static_cast<void*>(memory.take<ShortItem>(items)) : memory.take<Item>(items);
+    state.bag_bits = bag_bits;
     state.scales = memory.take<float>(int64_t{lookup.column_count} * batch.bags);
     if (batch.weights != nullptr) state.shares = memory.take<Share>(items);
     return state;
@@ -241,16 +259,18 @@ struct Plan {
   }
   SortTask sort(const State& state, const Steps& steps, Layout& memory) const {
     const auto tables = static_cast<int>(lookup.narrow.size());
-    const int blocks = sort_blocks(tables);
+    const int blocks = sort_blocks(tables, bag_bits != 0);
     SortTask task{};
     task.model = model(false);
     task.batch = batch;
     task.items = state.items;
     task.sorted[0] = memory.take<Item>(items);
     task.sorted[1] = memory.take<Item>(items);
+    task.bag_bits = bag_bits;
     task.count = items;
     task.stretch = std::max(round_up((items + blocks - 1) / blocks, kWarp), kWarp);
     task.plan = sort_plan(lookup.most_rows + 1);
+    task.few_pieces = few_pieces();
     const int64_t digits = int64_t{1} << task.plan.bits;
     task.counts = memory.take<unsigned>(digits * (blocks + tables));
     task.totals = memory.take<unsigned>(digits * tables);
@@ -271,8 +291,9 @@ struct Plan {
             wide ? 4 : 1,
             chunks_of(wide ? lookup.wide : lookup.narrow, wide ? 4 : 1),
             (places >> shift) / groups + 1,
-            lookup.plain && batch.weights == nullptr,
+            is_plain(),
             lookup.most_dim <= 4 * (wide ? 4 : 1),
+            2 * batch.id_count < 3 * lookup.rows,
             lookup.same_dims ? lookup.most_dim : 0};
   }
   Reports reports() const { return {lookup.problems.get(), lookup.any}; }
@@ -319,17 +340,22 @@ void backward(const embers_cuda_lookup& lookup, const embers_cuda_batch& batch, 
   Layout state_layout(state_memory), layout(workspace), counter_layout(counters);
   const State state = plan.state(state_layout);
   const Pieces pieces = plan.pieces(layout, counter_layout);
+  bool wide = plan.is_wide(out_gradient, stride);
+  if (rows != nullptr) wide = wide && plan.is_wide(values, value_stride);
+  Kind kind = plan.kind(wide);
+  kind.plain = kind.plain && lookup.column_each;
   SortTask sort = plan.sort(state, steps, layout);
   sort.run_count = count;
   if (rows == nullptr) sort.runs_before = nullptr;
+  const bool takes_short = plan.bag_bits != 0 && backward_takes_short_items(kind, rule);
+  sort.lengthen = !takes_short;
   launch_sort(sort, stream);
   if (plan.items == 0) return;
-  bool wide = plan.is_wide(out_gradient, stride);
-  if (rows != nullptr) wide = wide && plan.is_wide(values, value_stride);
   BackwardTask task{};
   task.model = plan.model(wide);
   task.batch = batch;
   task.sorted = sort.sorted[(sort.plan.passes + 1) % 2];
+  task.bag_bits = takes_short ? plan.bag_bits : 0;
   task.out_gradient = out_gradient;
   task.gradient_stride = stride;
   task.state = state;
@@ -343,8 +369,6 @@ void backward(const embers_cuda_lookup& lookup, const embers_cuda_batch& batch, 
   task.rows = rows;
   task.values = values;
   task.value_stride = value_stride;
-  Kind kind = plan.kind(wide);
-  for (const Table& t : lookup.narrow) kind.plain = kind.plain && t.columns == 1;
   launch_backward(kind, task, stream);
 }
 

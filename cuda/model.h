@@ -48,6 +48,11 @@ EMBERS_BOTH Item item_of(uint32_t key, uint32_t source) { return static_cast<Ite
 EMBERS_BOTH uint32_t key_of(Item item) { return static_cast<uint32_t>(item >> 32); }
 EMBERS_BOTH uint32_t source_of(Item item) { return static_cast<uint32_t>(item); }
 
+// The same in 32 bits, for plain models with a column for each table, where a number of a row and one of a
+// bag fit: the row within its table (the number of rows: none), and in the low `bag_bits` the bag within its
+// column.
+using ShortItem = uint32_t;
+
 struct Share {
   int32_t bag;
   float weight;
@@ -55,7 +60,8 @@ struct Share {
 
 // What a forward pass leaves for its backward pass.
 struct State {
-  Item* items;    // null: no backward pass
+  void* items;  // Item, or ShortItem where there are bag_bits; null: no backward pass
+  int bag_bits;
   float* scales;  // of each bag: what its sum was multiplied by
   Share* shares;  // of each item; null without weights
 };

@@ -25,6 +25,15 @@ EMBERS_DEVICE void read_fresh(const float* from, float (&to)[4]) {
   to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
 }
 
+EMBERS_DEVICE void read_shared(const float* from, float (&to)[4]) {
+  const Float4 x = *reinterpret_cast<const Float4*>(from);
+  to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
+}
+EMBERS_DEVICE void read_shared(const Half* from, float (&to)[4]) {
+  const Half4 x = *reinterpret_cast<const Half4*>(from);
+  to[0] = to_float(x.x), to[1] = to_float(x.y), to[2] = to_float(x.z), to[3] = to_float(x.w);
+}
+
 // use(chunk, column) for each chunk in which this lane has numbers: those from `column` on.
 template <int kChunks, int kWide, class Use>
 EMBERS_DEVICE void each_chunk(const Group& group, int dim, Use use) {

@@ -12,7 +12,8 @@
 // together.
 namespace embers::cuda {
 
-constexpr int kSortThreads = 256, kSortBlocks = 3;  // of a block, and blocks of a processor
+constexpr int kSortThreads = 256;
+constexpr int kSortBlocks = 3;  // of a processor
 constexpr int kSortWarps = kSortThreads / kWarp;
 constexpr int kItemsPerThread = 16;
 constexpr int kVotesAtOnce = 4;  // items for which a warp's votes are under way together
@@ -58,11 +59,14 @@ EMBERS_DEVICE void count_step(const Steps& steps) {
 struct SortTask {
   Model model;
   embers_cuda_batch batch;
-  const Item* items;  // to sort; they stay as they are
-  Item* sorted[2];    // pass p leaves its result in sorted[p % 2]
+  const void* items;  // to sort, Item or ShortItem; they stay as they are
+  void* sorted[2];    // pass p leaves its result in sorted[p % 2]
+  int bag_bits;       // of a ShortItem
+  bool lengthen;      // the last pass makes ShortItems Items
   int count;          // of which there may be fewer
   int stretch;        // items of a block, but for the last ones
   SortPlan plan;
+  int few_pieces;
   // Of each piece one for each digit; then how many of the digit the pieces of the same table have that come
   // before. The piece of block b and table t is number b + t.
   unsigned* counts;
@@ -76,8 +80,9 @@ struct SortTask {
   Steps steps;
 };
 
+template <class AnyItem>
 struct SortMemory {
-  Item tile[kTile];
+  AnyItem tile[kTile];
   unsigned short
       of_warp[kSortWarps * kMostDigits];  // how many a warp has of each digit; then those before it have
   unsigned begin[kMostDigits];            // where a digit begins in the tile
@@ -88,7 +93,8 @@ struct SortMemory {
 
 // Sum of x over the threads before this one, in the order of threads. By all threads of a block of
 // kSortThreads.
-EMBERS_DEVICE unsigned sum_before(unsigned x, SortMemory& memory, unsigned* all) {
+template <class AnyItem>
+EMBERS_DEVICE unsigned sum_before(unsigned x, SortMemory<AnyItem>& memory, unsigned* all) {
   const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
   unsigned sum = x;
   for (int distance = 1; distance < kWarp; distance *= 2) {
@@ -127,16 +133,36 @@ EMBERS_DEVICE void each_piece(const SortTask& task, const int* begins, Use use) 
   }
 }
 
+// A digit of the rows of a table's items.
 struct Digits {
-  uint32_t first_key;  // of the table
-  int low_bit, bits;
+  uint32_t first_key;  // of the table; 0 for ShortItems
+  int low_bit, bits;   // of ShortItems above bag_bits
   EMBERS_DEVICE unsigned of(Item item) const {
     return (key_of(item) - first_key) >> low_bit & ((1u << bits) - 1);
   }
+  EMBERS_DEVICE unsigned of(ShortItem item) const { return item >> low_bit & ((1u << bits) - 1); }
 };
 
-EMBERS_DEVICE void count_digits(const SortTask& task, const Item* from, const Piece& piece,
-                                const Digits& digits, SortMemory& memory) {
+// Where a pass leaves its items.
+template <class AnyItem>
+struct Moved {
+  AnyItem* to;
+  EMBERS_DEVICE void put(unsigned place, AnyItem item) const { to[place] = item; }
+};
+// What makes the ShortItems of a table Items.
+struct Lengthened {
+  Item* to;
+  uint32_t first_key, rows, first_bag;
+  int bag_bits;
+  EMBERS_DEVICE void put(unsigned place, ShortItem item) const {
+    const uint32_t row = item >> bag_bits, bag = item & ((1u << bag_bits) - 1);
+    to[place] = item_of(first_key + row, row == rows ? kNothing : first_bag + bag);
+  }
+};
+
+template <class AnyItem>
+EMBERS_DEVICE void count_digits(const SortTask& task, const AnyItem* from, const Piece& piece,
+                                const Digits& digits, SortMemory<AnyItem>& memory) {
   unsigned* const count = memory.begin;
   const int all = 1 << digits.bits;
   for (int d = thread_index(); d < all; d += threads()) count[d] = 0;
@@ -144,7 +170,7 @@ EMBERS_DEVICE void count_digits(const SortTask& task, const Item* from, const Pi
   // A thread takes some at a time, so that loads overlap.
   constexpr int kAtOnce = 8;
   for (int at = piece.begin + thread_index(); at < piece.end; at += kAtOnce * kSortThreads) {
-    Item item[kAtOnce];
+    AnyItem item[kAtOnce];
     EMBERS_UNROLL
     for (int k = 0; k < kAtOnce; ++k) {
       const int mine = at + k * kSortThreads;
@@ -160,18 +186,25 @@ EMBERS_DEVICE void count_digits(const SortTask& task, const Item* from, const Pi
   sync_block();
 }
 
+// The numbers of a table's pieces: `count` of them.
+struct PieceNumbers {
+  int first, count;
+};
+EMBERS_DEVICE PieceNumbers pieces_of(const SortTask& task, const int* begins, int table) {
+  if (begins[table] == begins[table + 1]) return {0, 0};
+  const int first = begins[table] / task.stretch, last = (begins[table + 1] - 1) / task.stretch;
+  return {first + table, last - first + 1};
+}
+
 // Each count becomes the sum of those of the table's pieces before; totals become those of all its pieces. A
 // block takes a table's next 32 digits, each of its warps a part of the pieces.
-EMBERS_DEVICE void add_up_pieces(const SortTask& task, const int* begins, SortMemory& memory) {
+template <class AnyItem>
+EMBERS_DEVICE void add_up_pieces(const SortTask& task, const int* begins, SortMemory<AnyItem>& memory) {
   const int all = 1 << task.plan.bits, groups = all / kWarp;
   const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
   for (int i = block_index(); i < task.model.table_count * groups; i += blocks()) {
     const int table = i / groups, digit = i % groups * kWarp + lane;
-    int first = 0, pieces = 0;
-    if (begins[table] < begins[table + 1]) {
-      first = begins[table] / task.stretch + table;
-      pieces = (begins[table + 1] - 1) / task.stretch + table - first + 1;
-    }
+    const auto [first, pieces] = pieces_of(task, begins, table);
     const int begin = first + pieces * warp / kSortWarps, end = first + pieces * (warp + 1) / kSortWarps;
     unsigned sum = 0;
     for (int p = begin; p < end; ++p) sum += read_shared_by_blocks(task.counts + int64_t{p} * all + digit);
@@ -193,18 +226,28 @@ EMBERS_DEVICE void add_up_pieces(const SortTask& task, const int* begins, SortMe
   }
 }
 
-// base[digit] for a piece of a table whose items begin at `region_begin`.
-EMBERS_DEVICE void find_bases(const SortTask& task, int table, const Piece& piece, int region_begin,
-                              SortMemory& memory) {
+// base[digit] for a piece of a table. added_up: whether add_up_pieces() has been there. Where no table has
+// more than a few pieces, each of them is faster to add up for itself what comes before it than to wait for
+// all blocks.
+template <class AnyItem>
+EMBERS_DEVICE void find_bases(const SortTask& task, const int* begins, int table, const Piece& piece,
+                              bool added_up, SortMemory<AnyItem>& memory) {
   const int all = 1 << task.plan.bits, d = thread_index();
   static_assert(kMostDigits <= kSortThreads);
   unsigned total = 0, before_here = 0, ignored = 0;
-  if (d < all) {
+  if (d < all && added_up) {
     total = read_shared_by_blocks(task.totals + table * all + d);
     before_here = read_shared_by_blocks(task.counts + int64_t{piece.number} * all + d);
+  } else if (d < all) {
+    const PieceNumbers pieces = pieces_of(task, begins, table);
+    for (int p = pieces.first; p < pieces.first + pieces.count; ++p) {
+      const unsigned count = read_shared_by_blocks(task.counts + int64_t{p} * all + d);
+      total += count;
+      if (p < piece.number) before_here += count;
+    }
   }
   const unsigned before = sum_before(total, memory, &ignored);
-  if (d < all) memory.base[d] = static_cast<unsigned>(region_begin) + before + before_here;
+  if (d < all) memory.base[d] = static_cast<unsigned>(begins[table]) + before + before_here;
   sync_block();
 }
 
@@ -222,14 +265,14 @@ EMBERS_DEVICE unsigned alike(unsigned digit, int bits, bool live) {
 
 // Moves the items [tile_begin, tile_end) of a piece, at most kTile. kFull: exactly as many, so that no item
 // needs a question whether it is there.
-template <bool kFull>
-EMBERS_DEVICE void move_tile(const Item* from, Item* to, int tile_begin, int tile_end, Digits digits,
-                             SortMemory& memory) {
+template <bool kFull, class AnyItem, class To>
+EMBERS_DEVICE void move_tile(const AnyItem* from, const To& to, int tile_begin, int tile_end, Digits digits,
+                             SortMemory<AnyItem>& memory) {
   const int all = 1 << digits.bits, d = thread_index();
   const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
   const int first = tile_begin + warp * kWarp * kItemsPerThread + lane;
   const auto is_there = [&](int k) { return kFull || first + k * kWarp < tile_end; };
-  Item item[kItemsPerThread];
+  AnyItem item[kItemsPerThread];
   EMBERS_UNROLL
   for (int k = 0; k < kItemsPerThread; ++k)
     item[k] = read_shared_by_blocks(from + (is_there(k) ? first + k * kWarp : tile_end - 1));
@@ -290,11 +333,21 @@ EMBERS_DEVICE void move_tile(const Item* from, Item* to, int tile_begin, int til
   for (int k = 0; k < kItemsPerThread; ++k) {
     const int i = k * kSortThreads + thread_index();
     if (kFull || i < tile_end - tile_begin) {
-      const Item moved = memory.tile[i];
-      to[memory.to[digits.of(moved)] + static_cast<unsigned>(i)] = moved;
+      const AnyItem moved = memory.tile[i];
+      to.put(memory.to[digits.of(moved)] + static_cast<unsigned>(i), moved);
     }
   }
   sync_block();
+}
+
+// Moves the items of a piece.
+template <class AnyItem, class To>
+EMBERS_DEVICE void move_piece(const AnyItem* from, const To& to, const Piece& piece, const Digits& digits,
+                              SortMemory<AnyItem>& memory) {
+  int begin = piece.begin;
+  for (; begin + kTile <= piece.end; begin += kTile)
+    move_tile<true>(from, to, begin, begin + kTile, digits, memory);
+  if (begin < piece.end) move_tile<false>(from, to, begin, piece.end, digits, memory);
 }
 
 // Rows that begin at a place: the first items of runs, but for those of ids that do not count.
@@ -304,7 +357,9 @@ EMBERS_DEVICE unsigned begins_row(const Item* sorted, int place) {
   return place == 0 || key_of(read_shared_by_blocks(sorted + place - 1)) != key_of(item);
 }
 
-EMBERS_DEVICE void count_runs(const SortTask& task, const Item* sorted, int count, SortMemory& memory) {
+template <class AnyItem>
+EMBERS_DEVICE void count_runs(const SortTask& task, const Item* sorted, int count,
+                              SortMemory<AnyItem>& memory) {
   const int units = (count + (1 << task.shift) - 1) >> task.shift;
   const int first = static_cast<int>(int64_t{units} * block_index() / blocks());
   const int last = static_cast<int>(int64_t{units} * (block_index() + 1) / blocks());

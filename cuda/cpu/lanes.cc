@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
 #include <random>
@@ -86,11 +87,18 @@ struct Block {
   int running = 0;  // fibers that have not ended
 };
 
+struct Copy {
+  char* to;
+  const void* from;
+  int bytes;
+};
+
 struct Fiber {
   Context context;
   std::unique_ptr<char[]> stack;
   int thread = 0, block = 0;
   bool ended = false;
+  std::deque<std::vector<Copy>> copies{1};  // sets under way; the last is still open
 };
 
 struct Run {
@@ -216,6 +224,20 @@ void exchange(unsigned mask, uint64_t word, uint64_t words[32]) {
   meet(warp.come[mask], lanes);
   std::memcpy(words, warp.words, sizeof warp.words);
   meet(warp.go[mask], lanes);
+}
+
+void copy_ahead(char* to, const void* from, int bytes) {
+  if (reinterpret_cast<uintptr_t>(to) % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0)
+    fail("a copy to shared memory is not aligned");
+  now->current->copies.back().push_back({to, from, bytes});
+}
+
+void end_copies() { now->current->copies.emplace_back(); }
+
+void wait_for_copies(int others) {
+  auto& copies = now->current->copies;
+  for (; copies.size() > static_cast<size_t>(others) + 1; copies.pop_front())
+    for (const Copy& copy : copies.front()) std::memcpy(copy.to, copy.from, copy.bytes);
 }
 
 }  // namespace cpu

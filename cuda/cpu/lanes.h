@@ -12,6 +12,7 @@
 #define EMBERS_DEVICE inline
 #define EMBERS_BOTH inline
 #define EMBERS_UNROLL
+#define EMBERS_NO_UNROLL
 #define EMBERS_THREADS(most, blocks)
 
 namespace embers::cuda {
@@ -39,11 +40,16 @@ void sync_grid();
 // Waits for the lanes of `mask`, which all bring a word; `words` becomes those of the whole warp.
 void exchange(unsigned mask, uint64_t word, uint64_t words[32]);
 int lane();
+// Of the present thread: sets of copies, which happen no sooner than they are waited for.
+void copy_ahead(char* to, const void* from, int bytes);
+void end_copies();
+void wait_for_copies(int others);
 
 }  // namespace cpu
 
 using cpu::block_index;
 using cpu::blocks;
+using cpu::end_copies;
 using cpu::shared_memory;
 using cpu::sync_block;
 using cpu::sync_grid;
@@ -104,6 +110,15 @@ T read_shared_by_blocks(const T* at) {
 template <class T>
 void write_once(T* at, T x) {
   *at = x;
+}
+
+template <int kBytes>
+void copy_ahead(char* to, const void* from) {
+  cpu::copy_ahead(to, from, kBytes);
+}
+template <int kOthers>
+void wait_for_copies() {
+  cpu::wait_for_copies(kOthers);
 }
 
 struct Half {

@@ -194,6 +194,7 @@ int embers_cuda_index_table(const embers_cuda_index* index, embers_cuda_table* t
     table->rows = index->rows.get();
     for (int s = 0; s < 2; ++s) table->slots[s] = static_cast<float*>(index->slots[s].get());
     table->count = index->capacity;
+    table->grows = 1;
     table->dim = index->options.dim;
     table->row_stride = index->options.dim;
     table->slot_stride = std::max(index->options.slot_dim, 1);

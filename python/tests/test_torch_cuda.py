@@ -376,9 +376,36 @@ def check_steps(dim, dtype, lengths, rows, hot, rules):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("dim", [16, 20, 32, 64, 128])
-def test_plain_models_whose_rows_all_have_one_dim(dim, dtype):
-    """Kernels know some dims. Row 3 has more ids than make one larger piece of a run (cuda/pieces.h)."""
-    check_steps(dim, dtype, [700, 0, 1, 20, 3, 33, 1, 900, 0, 17], 40, 0.9, (embers.SGD(0.25), embers.Adagrad(0.1), embers.Adam(0.01)))
+@pytest.mark.parametrize("rows, hot", [(40, 0.9), (2000, 0.5), (2000, 0.01)])
+def test_plain_models_whose_rows_all_have_one_dim(rows, hot, dim, dtype):
+    """Kernels know some dims, and whether there are more rows than ids. Row 3 has more ids than make one larger piece of a run
+    (cuda/pieces.h)."""
+    rules = (embers.SGD(0.25), embers.Adagrad(0.1), embers.Adam(0.01)) if rows == 40 or dim in (16, 64) else (embers.Adam(0.01),)
+    check_steps(dim, dtype, [700, 0, 1, 20, 3, 33, 1, 900, 0, 17], rows, hot, rules)
+
+
+@pytest.mark.parametrize("rows", [65535, 65536])
+def test_the_most_rows_and_bags_that_an_item_of_32_bits_has_room_for(rows):
+    torch.manual_seed(rows)
+    bags = cuda.EmbeddingBagCollection([cuda.Table(rows, 16)], [cuda.Column(0, "mean", prune_invalid_ids=True)], embers.SGD(0.25),
+                                       device=DEVICE)
+    before, count = bags.weight(0).clone().cpu(), 65536
+    ids = torch.randint(0, rows, (count + 200,))
+    ids[:4], ids[-200::2], ids[-1] = tensor([rows - 1, -1, 0, -5]).cpu(), -1, rows - 1
+    offsets = torch.cat([torch.arange(count), torch.tensor([len(ids)])])  # the last bag has 201
+    out = bags(ids.to(DEVICE), offsets.to(DEVICE))
+    gradient = torch.randn_like(out)
+    out.backward(gradient)
+    weight = before.double().requires_grad_()
+    kept = ids >= 0
+    of_bag = torch.repeat_interleave(torch.arange(count), offsets[1:] - offsets[:-1])[kept]
+    ends = torch.bincount(of_bag, minlength=count).cumsum(0)
+    want = torch.nn.functional.embedding_bag(ids[kept], weight, torch.cat([torch.zeros(1, dtype=torch.int64), ends]), mode="mean",
+                                             include_last_offset=True)
+    assert torch.allclose(out.double().cpu(), want.detach(), atol=1e-5)
+    want.backward(gradient.double().cpu())
+    assert torch.allclose(bags.weight(0).double().cpu(), (weight - 0.25 * weight.grad).detach(), atol=1e-5)
+    bags.check_errors()
 
 
 @pytest.mark.parametrize("bags", [2800, 5600])

@@ -21,9 +21,9 @@ each=$((10000 / 16))
 for i in $(seq 0 15); do
   EMBERS_CUDA_RANDOM_CASES=$((i * each)):$each "${tests[@]}" -k test_random_cases > "$work/$i.log" 2>&1 || touch "$work/failed" &
 done
-"${sanitize[@]}" --tool memcheck "${tests[@]}" -k "several_tables or an_update_is or grows or default_key or weights_have or float16 or one_dim or beyond or graph" \
+"${sanitize[@]}" --tool memcheck "${tests[@]}" -k "several_tables or an_update_is or grows or default_key or weights_have or float16 or (one_dim and (16-dtype or 64-dtype)) or beyond or graph" \
   > "$out/memcheck.log" 2>&1 || touch "$work/failed" &
-"${sanitize[@]}" --tool racecheck "${tests[@]}" -k "several_tables or an_update_is or same_bits or one_dim or beyond" \
+"${sanitize[@]}" --tool racecheck "${tests[@]}" -k "several_tables or an_update_is or same_bits or (one_dim and (16-dtype or 64-dtype)) or beyond" \
   > "$out/racecheck.log" 2>&1 || touch "$work/failed" &
 wait
 [ ! -e "$work/failed" ] || failed=1

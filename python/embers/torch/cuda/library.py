@@ -17,7 +17,7 @@ class TableStruct(ctypes.Structure):
     _fields_ = [("rows", ctypes.c_void_p), ("slots", ctypes.c_void_p * 2), ("count", ctypes.c_int64),
                 ("row_stride", ctypes.c_int64), ("slot_stride", ctypes.c_int64), ("dim", ctypes.c_int32),
                 ("max_norm", ctypes.c_float), ("partitions", ctypes.c_int32), ("strategy", ctypes.c_int32),
-                ("counted", ctypes.c_int32), ("first", ctypes.c_void_p)]
+                ("counted", ctypes.c_int32), ("grows", ctypes.c_int32), ("first", ctypes.c_void_p)]
 
 
 class ColumnStruct(ctypes.Structure):
