@@ -75,8 +75,10 @@ def run(page, section, setup):
             status = None
         mistakes = [] if status == 0 else [f"{page}: the commands of '{section}' " +
                                            (f"did not end within {LIMIT} s" if status is None else f"ended with status {status}")]
+        quiet = 0  # looks in a row that found nothing: one can miss a process that begins another program
         for _ in range(0 if status is None else 50):  # whoever cleans up may take a moment
-            if not left_behind(folder):
+            quiet = 0 if left_behind(folder) else quiet + 1
+            if quiet == 3:
                 break
             time.sleep(0.1)
         for pid, words in left_behind(folder):
