@@ -34,19 +34,22 @@ void launch_backward(const Kind& kind, const BackwardTask& task, void* stream) {
       if (kind.plain)
         with_dim<kAhead, kChunks, kWide>(kind, [&]<int kDim>() {
           with_rule(task.rule.rule, [&]<int kRule>() {
-            const auto use = [&]<bool kShortItems, bool kShortRuns>() {
-              kernel = backward<kRule, kDim, kShortItems, kShortRuns, Number, kItems, kChunks, kWide>;
-              if constexpr (kShortRuns) shared += BackwardRing<kRule, Number>::kMemory;
+            const auto use = [&]<bool kShortItems>() {
+              kernel = backward<kRule, kDim, kShortItems, false, Number, kItems, kChunks, kWide>;
+              if constexpr (kDim != 0) {
+                // Asked about both, whichever is taken: a graph that captures the other one later finds it
+                // loaded.
+                blocks_at_once(kernel, kBackwardThreads, shared);
+                const auto ahead = backward<kRule, kDim, kShortItems, true, Number, kItems, kChunks, kWide>;
+                const size_t with_ring = shared + BackwardRing<kRule, Number>::kMemory;
+                const int blocks = blocks_of_a_processor(ahead, kBackwardThreads, with_ring);
+                if (kind.short_runs && blocks >= kShortRunBlocks) kernel = ahead, shared = with_ring;
+              }
             };
-            if constexpr (kDim == 0) {
-              use.template operator()<false, false>();
-            } else if (task.bag_bits != 0) {
-              kind.short_runs ? use.template operator()<true, true>()
-                              : use.template operator()<true, false>();
-            } else {
-              kind.short_runs ? use.template operator()<false, true>()
-                              : use.template operator()<false, false>();
+            if constexpr (kDim != 0) {
+              if (task.bag_bits != 0) return use.template operator()<true>();
             }
+            use.template operator()<false>();
           });
         });
     }

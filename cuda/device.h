@@ -95,26 +95,34 @@ inline int* allocate_flag() {
 }
 inline void release_flag(int* flag) { cudaFreeHost(flag); }
 
-// How many blocks of a kernel run at once. Asks the runtime once for each kernel and device.
+// How many blocks of a kernel run on a processor at once; 0: not even one. Asks the runtime once for each
+// kernel and device.
 template <class Task>
-int blocks_at_once(void (*kernel)(Task), int threads, size_t shared_bytes) {
+int blocks_of_a_processor(void (*kernel)(Task), int threads, size_t shared_bytes) {
   static std::mutex mutex;
   static std::map<std::tuple<int, const void*, size_t>, int> known;
   const auto* const function = reinterpret_cast<const void*>(kernel);
   const int device = current_device();
   const std::lock_guard lock(mutex);
-  int& blocks = known[{device, function, shared_bytes}];
-  if (blocks > 0) return blocks;
+  const std::tuple key{device, function, shared_bytes};
+  if (const auto found = known.find(key); found != known.end()) return found->second;
   if (shared_bytes > 48 << 10) {
     int most = 0;
     check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "shared memory");
     check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, most), "shared memory");
   }
-  int each = 0;
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, function, threads, shared_bytes),
+  int blocks = 0;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, shared_bytes),
         "a kernel's occupancy");
+  return known[key] = blocks;
+}
+
+// How many run at once on the device.
+template <class Task>
+int blocks_at_once(void (*kernel)(Task), int threads, size_t shared_bytes) {
+  const int each = blocks_of_a_processor(kernel, threads, shared_bytes);
   if (each == 0) throw Error("a kernel does not fit the device");
-  return blocks = each * processors();
+  return each * processors();
 }
 
 template <class Task>
@@ -145,6 +153,10 @@ inline void zero(void* at, size_t bytes, void*) { std::memset(at, 0, bytes); }
 inline void wait(void*) {}
 inline int* allocate_flag() { return new int(0); }
 inline void release_flag(int* flag) { delete flag; }
+template <class Task>
+int blocks_of_a_processor(void (*)(Task), int, size_t) {
+  return 32;
+}
 template <class Task>
 int blocks_at_once(void (*)(Task), int, size_t) {
   return processors();

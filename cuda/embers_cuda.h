@@ -49,7 +49,8 @@ typedef struct {
   int32_t partitions;
   int32_t strategy; /* EMBERS_CUDA_DIV or EMBERS_CUDA_MOD */
   int32_t counted;  /* div: ids follow `first` rather than being spread evenly (blocknums) */
-  int32_t grows;    /* it may have more rows in a backward pass than in its forward pass */
+  int32_t grows;    /* its count may be larger in a backward pass than in the forward pass: only the last
+                       table's.    Without it, counts must be the same in both */
   const int64_t* first;
 } embers_cuda_table;
 
@@ -167,8 +168,8 @@ int embers_cuda_index_find(embers_cuda_index* index, const int64_t* keys, int64_
    table of a lookup points to is then elsewhere. */
 int embers_cuda_index_find_or_create(embers_cuda_index* index, const int64_t* keys, int64_t count,
                                      int32_t skip_negative, int64_t* rows, void* stream);
-/* Sets rows, slots, count, strides and dim of a lookup's table; count is the number of rows that there is
- * memory for. */
+/* Sets rows, slots, count, strides, dim and grows of a lookup's table; count is the number of rows that there
+ * is memory for. */
 int embers_cuda_index_table(const embers_cuda_index* index, embers_cuda_table* table);
 /* The number of rows. Waits for the stream. */
 int embers_cuda_index_size(embers_cuda_index* index, int64_t* count, void* stream);

@@ -41,7 +41,7 @@ struct ColumnView {
   float max_norm;
   bool weighted, partitioned;
   uint64_t count;
-  Item* items;  // null: none are wanted; they may be ShortItems (put_item)
+  Item* items;  // null: none are wanted; those of plain models may be short (put_item)
   float* out;   // where its part of the result begins
 
   // `all_dim`: the dim of all tables, or 0 where that is not known.
@@ -94,21 +94,6 @@ struct Ids {
   float weight;
 };
 
-// Leaves the item of an id: its row in the table, or kNothing, and whose gradient counts.
-template <class Number>
-EMBERS_DEVICE void put_item(const ColumnView<Number>& view, int at, uint32_t row, uint32_t source) {
-  const State& state = view.task.state;
-  if (state.items == nullptr) return;
-  if (state.bag_bits != 0) {
-    const uint32_t of = row == kNothing ? static_cast<uint32_t>(view.count) : row;
-    write_once(static_cast<ShortItem*>(state.items) + at,
-               of << state.bag_bits | (source - static_cast<uint32_t>(view.first_bag)));
-  } else {
-    write_once(static_cast<Item*>(state.items) + at,
-               row == kNothing ? item_of(view.nothing, kNothing) : item_of(view.first_key + row, source));
-  }
-}
-
 // What this lane's id means: its row, or kNothing. Leaves its item.
 template <class Number>
 EMBERS_DEVICE uint32_t look_into(const Group& group, const ColumnView<Number>& view, const Ids& ids) {
@@ -129,7 +114,8 @@ EMBERS_DEVICE uint32_t look_into(const Group& group, const ColumnView<Number>& v
   if (view.items != nullptr) {
     const int item = mine + view.items_before, bag = view.first_bag + ids.bag;
     const auto source = static_cast<uint32_t>(view.weighted ? item : bag);
-    put_item(view, item, row, source);
+    write_once(view.items + item,
+               row == kNothing ? item_of(view.nothing, kNothing) : item_of(view.first_key + row, source));
     if (view.weighted) view.task.state.shares[item] = {bag, ids.weight};
   }
   return row;
@@ -167,7 +153,8 @@ EMBERS_DEVICE void finish_bag(const Group& group, bool have, const ColumnView<Nu
     }
     if (have && view.items != nullptr && group.lane == 0) {
       const auto source = static_cast<uint32_t>(view.weighted ? item : view.first_bag + bag);
-      put_item(view, item, row < 0 ? kNothing : static_cast<uint32_t>(row), source);
+      view.items[item] = row < 0 ? item_of(view.nothing, kNothing)
+                                 : item_of(view.first_key + static_cast<uint32_t>(row), source);
       if (view.weighted) task.state.shares[item] = {view.first_bag + bag, 1};
     }
   }
@@ -318,6 +305,20 @@ EMBERS_DEVICE void forward_units(const Group& group, const ColumnView<Number>& v
   }
 }
 
+// Leaves the item of an id of a plain model: its row in the table, or kNothing, and whose gradient counts.
+template <class Number>
+EMBERS_DEVICE void put_item(const ColumnView<Number>& view, int at, uint32_t row, uint32_t source) {
+  const State& state = view.task.state;
+  if (state.bag_bits != 0) {
+    const uint32_t of = row == kNothing ? static_cast<uint32_t>(view.count) : row;
+    write_once(static_cast<ShortItem*>(state.items) + at,
+               of << state.bag_bits | (source - static_cast<uint32_t>(view.first_bag)));
+  } else {
+    write_once(static_cast<Item*>(state.items) + at,
+               row == kNothing ? item_of(view.nothing, kNothing) : item_of(view.first_key + row, source));
+  }
+}
+
 // The same for plain models: no weights, max_norm, default_id or partitions. Their loop has no branches where
 // it can do without.
 template <int kAhead, int kChunks, int kWide, class Number>
@@ -365,7 +366,7 @@ EMBERS_DEVICE void plain_units(const Group& group, const ColumnView<Number>& vie
     }
     if (mine) {
       const auto source = static_cast<uint32_t>(view.first_bag + bag);
-      put_item(view, at + group.lane, found ? row : kNothing, source);
+      if (view.items != nullptr) put_item(view, at + group.lane, found ? row : kNothing, source);
       if (!found) refuse(view.task, view.column, id, at + group.lane, view.first_bag + bag);
     }
     // What comes next: its ids are asked for while rows are on their way.

@@ -15,9 +15,9 @@ struct Kind {
   int wide;         // neighbouring numbers that a lane takes: 4, or 1 where rows do not allow it
   int chunks;       // rounds in which the widest row's lanes take numbers
   int64_t warps;    // that there is work for
-  bool plain;       // no weights, max_norm, default_id or partitions
+  bool plain;       // no weights, max_norm, default_id or partitions; backward: and a column for each table
   bool short_rows;  // of at most four lanes: four of them at once are enough
-  bool short_runs;  // there are hardly more ids than rows, so that most rows have one
+  bool short_runs;  // there are hardly more ids than rows of tables, so that most rows have one
   int dim;          // of all rows, or 0 where tables differ
 };
 

@@ -402,6 +402,8 @@ int embers_cuda_lookup_create(const embers_cuda_model* model, embers_cuda_lookup
     }
     need(keys < kMostKeys,
          "the tables have " + std::to_string(keys) + " rows: a call takes fewer than 2^32 - 2^10");
+    for (int i = 0; i + 1 < model->table_count; ++i)
+      need(model->tables[i].grows == 0, "table " + std::to_string(i) + " grows: only the last table can");
     for (int i = 0; i < model->column_count; ++i) check_column(*model, i);
     *lookup = new embers_cuda_lookup(*model);
   });

@@ -66,11 +66,11 @@ struct SortTask {
   int count;          // of which there may be fewer
   int stretch;        // items of a block, but for the last ones
   SortPlan plan;
-  int few_pieces;
-  // Of each piece one for each digit; then how many of the digit the pieces of the same table have that come
-  // before. The piece of block b and table t is number b + t.
+  int few_pieces;  // where no table has more of them, add_up_pieces() is left out
+  // Of each piece one for each digit; after add_up_pieces() how many of the digit the pieces of the same
+  // table have that come before. The piece of block b and table t is number b + t.
   unsigned* counts;
-  unsigned* totals;  // of each table one for each digit
+  unsigned* totals;  // of each table one for each digit, by add_up_pieces()
   // Where gradients are wanted: runs_before[u] becomes the number of rows whose runs begin before unit u, for
   // all units and one more; *run_count that of all.
   int* runs_before;

@@ -229,6 +229,7 @@ void exchange(unsigned mask, uint64_t word, uint64_t words[32]) {
 void copy_ahead(char* to, const void* from, int bytes) {
   if (reinterpret_cast<uintptr_t>(to) % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0)
     fail("a copy to shared memory is not aligned");
+  std::memset(to, 0xa5, bytes);
   now->current->copies.back().push_back({to, from, bytes});
 }
 

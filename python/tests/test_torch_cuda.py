@@ -339,21 +339,22 @@ def test_an_update_is_that_of_its_gradients():
             assert difference(fused.weight(n).tolist(), want.tolist()) == ""
 
 
-def check_steps(dim, dtype, lengths, rows, hot, rules):
+def check_steps(dim, dtype, lengths, rows, hot, rules, modes=("mean", "sum"), ids=None):
     """One step of a plain model of two tables against torch in double precision: results, slots and rows."""
     rng = random.Random(dim)
     torch.manual_seed(dim)
     for rule in rules:
-        bags = cuda.EmbeddingBagCollection([cuda.Table(rows, dim)] * 2, [cuda.Column(0, "mean"), cuda.Column(1, "sum")], rule,
+        bags = cuda.EmbeddingBagCollection([cuda.Table(rows, dim)] * 2, [cuda.Column(n, mode) for n, mode in enumerate(modes)], rule,
                                            dtype=dtype, device=DEVICE)
-        ids = torch.tensor([3 if rng.random() < hot else rng.randrange(rows) for _ in range(sum(lengths))])
+        if ids is None:
+            ids = torch.tensor([3 if rng.random() < hot else rng.randrange(rows) for _ in range(sum(lengths))])
         offsets = torch.tensor([0, *lengths]).cumsum(0)
         before = [bags.weight(n).double().cpu().requires_grad_() for n in range(2)]
         out = bags(ids.to(DEVICE), offsets.to(DEVICE))
         gradient = torch.randn_like(out)
         out.backward(gradient)
         want, half = [], len(lengths) // 2
-        for n, mode in enumerate(("mean", "sum")):
+        for n, mode in enumerate(modes):
             bounds = offsets[half * n:half * (n + 1) + 1]
             want.append(torch.nn.functional.embedding_bag(ids[bounds[0]:bounds[-1]], before[n], bounds - bounds[0], mode=mode,
                                                           include_last_offset=True))
@@ -378,21 +379,45 @@ def check_steps(dim, dtype, lengths, rows, hot, rules):
 @pytest.mark.parametrize("dim", [16, 20, 32, 64, 128])
 @pytest.mark.parametrize("rows, hot", [(40, 0.9), (2000, 0.5), (2000, 0.01)])
 def test_plain_models_whose_rows_all_have_one_dim(rows, hot, dim, dtype):
-    """Kernels know some dims, and whether there are more rows than ids. Row 3 has more ids than make one larger piece of a run
-    (cuda/pieces.h)."""
+    """Kernels know some dims, and whether there are more rows than ids. Row 3 of 40 has more ids than make one larger piece of a
+    run (cuda/pieces.h)."""
     rules = (embers.SGD(0.25), embers.Adagrad(0.1), embers.Adam(0.01)) if rows == 40 or dim in (16, 64) else (embers.Adam(0.01),)
     check_steps(dim, dtype, [700, 0, 1, 20, 3, 33, 1, 900, 0, 17], rows, hot, rules)
 
 
-@pytest.mark.parametrize("rows", [65535, 65536])
-def test_the_most_rows_and_bags_that_an_item_of_32_bits_has_room_for(rows):
+@pytest.mark.parametrize("dim", [16, 64])
+@pytest.mark.parametrize("modes", [("sum", "sum"), ("mean", "mean")])
+def test_runs_of_all_lengths(modes, dim):
+    """Short ones, those that are followed into the next unit, and those that are just long enough to be cut."""
+    rng = random.Random(dim)
+    ids = [torch.tensor(rng.sample(runs := [row for row in range(150) for _ in range(rng.choice((1, 2, 5, 15, 16, 17, 33, 49, 80)))],
+                                   len(runs))) for _ in range(2)]
+    lengths = []
+    for of in ids:
+        each = [len(of) // 100] * 100
+        each[50] += len(of) - sum(each)
+        lengths += each
+    for rows in (20000, 200):  # of which most have one id or none; that have many
+        check_steps(dim, torch.float32, lengths, rows, 0, (embers.SGD(0.25), embers.Adam(0.01)), modes, torch.cat(ids))
+
+
+@pytest.mark.parametrize("dtype, rule", [(torch.float32, embers.Adam(0.01)), (torch.float16, embers.Adagrad(0.1))])
+def test_items_that_do_not_fit_into_32_bits(dtype, rule):
+    rng = random.Random(1)
+    lengths = [rng.choice((0, 1, 1, 2)) for _ in range(2 * 16385 - 1)] + [900]  # 15 bits, and 18 for a row
+    check_steps(16, dtype, lengths, 2 ** 17, 0.1, [rule])
+
+
+@pytest.mark.parametrize("rows, more", [(65535, 200), (65536, 200), (65535, 50000), (65536, 50000)])
+def test_the_most_rows_and_bags_that_an_item_of_32_bits_has_room_for(rows, more):
+    """With 200 ids more than bags most rows have one at most."""
     torch.manual_seed(rows)
     bags = cuda.EmbeddingBagCollection([cuda.Table(rows, 16)], [cuda.Column(0, "mean", prune_invalid_ids=True)], embers.SGD(0.25),
                                        device=DEVICE)
     before, count = bags.weight(0).clone().cpu(), 65536
-    ids = torch.randint(0, rows, (count + 200,))
+    ids = torch.randint(0, rows, (count + more,))
     ids[:4], ids[-200::2], ids[-1] = tensor([rows - 1, -1, 0, -5]).cpu(), -1, rows - 1
-    offsets = torch.cat([torch.arange(count), torch.tensor([len(ids)])])  # the last bag has 201
+    offsets = torch.cat([torch.arange(count), torch.tensor([len(ids)])])  # the rest are the last bag's
     out = bags(ids.to(DEVICE), offsets.to(DEVICE))
     gradient = torch.randn_like(out)
     out.backward(gradient)
@@ -528,30 +553,32 @@ def test_a_bag_as_torchs():
     assert difference(ours.weight(0).tolist(), theirs.weight.tolist()) == ""
 
 
-def test_a_gradient_with_strides():
-    bag = cuda.EmbeddingBag(9, 4, mode="sum", optimizer=embers.SGD(1.0), device=DEVICE)
+@pytest.mark.parametrize("dim", [4, 16])
+def test_a_gradient_with_strides(dim):
+    bag = cuda.EmbeddingBag(9, dim, mode="sum", optimizer=embers.SGD(1.0), device=DEVICE)
     before = bag.weight(0).clone()
     ids = tensor([[1, 2], [2, 3]], torch.int64)
     out = bag(ids)
-    wide = torch.randn(2, 9).to(DEVICE)
+    wide = torch.randn(2, dim + 5).to(DEVICE)
     (torch.cat([out, torch.ones(2, 5).to(DEVICE)], 1) * wide).sum().backward()
-    want = before.clone().index_add_(0, ids.reshape(-1), -wide[:, :4].repeat_interleave(2, 0))
+    want = before.clone().index_add_(0, ids.reshape(-1), -wide[:, :dim].repeat_interleave(2, 0))
     assert difference(bag.weight(0).tolist(), want.tolist()) == ""
 
 
 def test_nothing_at_all():
-    for rule in (None, embers.Adam()):
-        bag = cuda.EmbeddingBag(4, 4, mode="mean", optimizer=rule, device=DEVICE)
+    for rule, dim in ((None, 4), (embers.Adam(), 4), (embers.Adam(), 16)):
+        bag = cuda.EmbeddingBag(4, dim, mode="mean", optimizer=rule, device=DEVICE)
         before = bag.weight(0).clone()
         for ids, offsets in (([], []), ([], [0]), ([], [0, 0, 0])):
             out = bag(tensor(ids, torch.int64), tensor(offsets, torch.int64))
-            assert out.shape == (len(offsets), 4) and (out == 0).all()
+            assert out.shape == (len(offsets), dim) and (out == 0).all()
             out.sum().backward()
         assert torch.equal(bag.weight(0), before)
 
 
-def test_bad_ids_are_left_out_and_found_later():
-    bag = cuda.EmbeddingBag(4, 4, mode="sum", optimizer=embers.SGD(1.0), device=DEVICE)
+@pytest.mark.parametrize("dim", [4, 16])
+def test_bad_ids_are_left_out_and_found_later(dim):
+    bag = cuda.EmbeddingBag(4, dim, mode="sum", optimizer=embers.SGD(1.0), device=DEVICE)
     before = bag.weight(0).clone()
     out = bag(tensor([[1, 4], [-7, 2]], torch.int64))
     assert torch.equal(out, before[tensor([1, 2], torch.int64)])
@@ -564,13 +591,15 @@ def test_bad_ids_are_left_out_and_found_later():
     assert torch.equal(bag.weight(0), want)
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing():
-    bag = cuda.EmbeddingBag(4, 8, mode="sum", optimizer=embers.Adam(), device=DEVICE)
+@pytest.mark.parametrize("times, dim", [(2, 8), (2, 16), (8, 16)])
+def test_a_gradient_that_is_not_finite_changes_nothing(times, dim):
+    bag = cuda.EmbeddingBag(4, dim, mode="sum", optimizer=embers.Adam(), device=DEVICE)
     before = bag.weight(0).clone()
     for bad in (float("nan"), float("inf"), 2.0 ** 62):  # seen twice: 2^63
-        gradient = torch.ones(2, 8).to(DEVICE)
+        ids = tensor([[1] * times, [2] * times], torch.int64)
+        gradient = torch.ones(2, dim).to(DEVICE)
         gradient[0, 5] = bad
-        bag(tensor([[1, 1], [2, 2]], torch.int64)).backward(gradient)
+        bag(ids).backward(gradient)
         with pytest.raises(BadInput, match="1 rows"):
             bag.check_errors()
     assert torch.equal(bag.weight(0)[:2], before[:2]) and not torch.equal(bag.weight(0)[2], before[2])
@@ -627,6 +656,12 @@ def test_tables_that_move_before_the_backward_pass():
         result.sum().backward()
     for n in range(2):
         assert torch.equal(bags.weight(n), other.weight(n))
+    out = bags(ids, offsets)
+    bags.weight_0 = torch.cat([bags.weight(0), torch.zeros(3, 16, device=DEVICE)])
+    for s in range(2):
+        setattr(bags, f"slot_0_{s}", torch.cat([bags.slot(0, s), torch.zeros(3, 16, device=DEVICE)]))
+    with pytest.raises(UsageError, match=r"had \[300, 40\] rows .* \[303, 40\]"):
+        out.sum().backward()
     with pytest.raises(BadInput, match="-1 steps"):
         bags.step = -1
 
@@ -823,8 +858,8 @@ def test_an_index_grows_and_keeps_what_it_has():
 
 
 def test_an_index_that_grows_between_forward_and_backward():
-    for mode in ("sum", "mean"):
-        bag = cuda.EmbeddingBagCollection([cuda.Table(None, 8, capacity=4)], [cuda.Column(0, mode, prune_invalid_ids=True)],
+    for mode, dim in (("sum", 8), ("mean", 8), ("mean", 16)):
+        bag = cuda.EmbeddingBagCollection([cuda.Table(None, dim, capacity=4)], [cuda.Column(0, mode, prune_invalid_ids=True)],
                                           embers.SGD(1.0), device=DEVICE)
         first = bag(tensor([1, -5, 2], torch.int64), tensor([0, 3], torch.int64))
         bag(tensor(list(range(10, 40)), torch.int64), torch.arange(31, device=DEVICE))  # grows

@@ -21,10 +21,11 @@ _RULES: Dict[type, Tuple[int, int]] = {  # number in embers_cuda.h, slots
 
 
 class _Model:
-    """The library's description of the tables, which are at `places`."""
+    """The library's description of the tables, which are at `places` and have so many rows."""
 
     def __init__(self, description: ModelStruct, places: Any):
         self.places = places
+        self.rows = [description.tables[n].count for n in range(description.table_count)]
         self.handle = ctypes.c_void_p()
         library()("lookup_create", ctypes.byref(description), ctypes.byref(self.handle))
 
@@ -36,8 +37,8 @@ class _Model:
 class _Pass:
     """A forward pass, kept for its backward pass."""
 
-    def __init__(self, batch: BatchStruct, kept: Tuple[Optional[torch.Tensor], ...], state: Optional[torch.Tensor]):
-        self.batch, self.kept, self.state = batch, kept, state
+    def __init__(self, batch: BatchStruct, kept: Tuple[Optional[torch.Tensor], ...], state: Optional[torch.Tensor], rows: List[int]):
+        self.batch, self.kept, self.state, self.rows = batch, kept, state, rows
 
 
 class _Lookup(torch.autograd.Function):
@@ -358,11 +359,14 @@ class EmbeddingBagCollection(torch.nn.Module):
                   *(w.data_ptr() for w in workspace), stream_of(device))
         if self.check == "now":
             self.check_errors(kept[0], batch.bags)
-        return out, _Pass(batch, kept, state)
+        return out, _Pass(batch, kept, state, model.rows)
 
     def _backward_arguments(self, passed: _Pass, gradient: torch.Tensor) -> Tuple[_Model, Tuple[Any, ...]]:
         assert passed.state is not None
         model = self._prepare()
+        if self.index is None and model.rows != passed.rows:
+            raise UsageError(f"et.cuda: the tables had {passed.rows} rows in the forward pass and have {model.rows} in the backward "
+                             "pass: change their number between steps")
         _, workspace = self._memory(model, passed.batch)
         return model, (gradient.data_ptr(), gradient.stride(0),
                        passed.state.data_ptr(), *(w.data_ptr() for w in workspace))
