@@ -49,8 +49,9 @@ typedef struct {
   int32_t partitions;
   int32_t strategy; /* EMBERS_CUDA_DIV or EMBERS_CUDA_MOD */
   int32_t counted;  /* div: ids follow `first` rather than being spread evenly (blocknums) */
-  int32_t grows;    /* its count may be larger in a backward pass than in the forward pass: only the last
-                       table's.    Without it, counts must be the same in both */
+  /* Its count may be larger in a backward pass than in the forward pass: only the last table's. Without it,
+     counts must be the same in both. */
+  int32_t grows;
   const int64_t* first;
 } embers_cuda_table;
 
