@@ -2,6 +2,7 @@
 
 #include "base/floats/copy_floats.h"
 #include "base/floats/finite.h"
+#include "base/floats/flush_denormals.h"
 
 namespace embers::storage {
 namespace {
@@ -22,6 +23,7 @@ LeftOut apply(Store& store, TableId table, const UpdateRule& rule, UpdateRule::S
   LeftOut left_out;
   size_t done = 0;  // keys of earlier calls
   std::vector<float> before;
+  const FlushDenormals flush;
   store.update_rows(
       table, keys, grads,
       [&](const RowsToUpdate& rows) {

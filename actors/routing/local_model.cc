@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/floats/finite.h"
+#include "base/floats/flush_denormals.h"
 
 namespace embers {
 
@@ -27,6 +28,7 @@ std::vector<float> LocalModel::update(std::span<const float> grads, uint64_t mod
   const std::span<float> rows(values_), slots(slots_);
   std::vector<float> row(kDenseChunk), row_slots(slot_init_.size());
   std::vector<float> change(rows.size());
+  const FlushDenormals flush;  // as where the rule is applied to rows of a store
   for (size_t begin = 0, slot = 0; begin < rows.size(); begin += kDenseChunk, slot += slot_init_.size()) {
     const std::span<const float> grad = grads.subspan(begin, kDenseChunk);
     if (!all_below(kInfiniteGradient, grad)) continue;

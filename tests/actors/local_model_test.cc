@@ -47,6 +47,13 @@ TEST(LocalModel, SaysWhatAStepHasChanged) {
   EXPECT_EQ(change[kDenseChunk + 1], 0.0f) << "of a gradient that is left out";
 }
 
+// As in storage::apply(), so that a worker's own steps are those of the shard.
+TEST(LocalModel, TakesDenormalsForZero) {
+  LocalModel model(dense({"sgd", {{"learning_rate", 0.5}}}));
+  model.replace(std::vector<float>(kDenseChunk, 0.0f));
+  EXPECT_EQ(model.update(std::vector<float>(kDenseChunk, 1e-39f), 1)[3], 0.0f);
+}
+
 // Adagrad's formula: accumulator += g^2, value -= rate * g / (sqrt(accumulator) + epsilon).
 TEST(LocalModel, KeepsItsSlotsWhenWhatWasPulledTakesItsPlace) {
   LocalModel model(

@@ -282,6 +282,23 @@ TEST(Apply, ChangesTheRowsOfTheKeysAndNoOthers) {
   EXPECT_EQ(rows, (Floats{other[0], other[1], 2, 2, one[0], one[1]}));
 }
 
+// An average that decays would otherwise stay at some 5e-45 for ever.
+TEST(Apply, LeavesNoDenormals) {
+  const auto store = make_memory_store();
+  const auto adam = make("adam");
+  store->add_table(spec("t", 2), slot_init(*adam, 2));
+  store->add_if_absent(0, ints({1}), Floats{1, 1});
+  for (uint64_t step = 1; step < 400; ++step)
+    apply(*store, 0, *adam, {step, 0.1}, ints({1}), Floats{step == 1 ? 1e-30f : 0, 1});
+  store->scan(0, 0, 1, [](KeysView, std::span<const float> values) {
+    EXPECT_NE(std::fpclassify(values[2]), FP_SUBNORMAL)
+        << "m of what has had no gradient for long: " << values[2];
+    EXPECT_GT(values[3], 0.9) << "m of what has one";
+  });
+  volatile float denormal = 1e-40f;
+  EXPECT_NE(denormal * 2, 0) << "others' arithmetic has them";
+}
+
 TEST(Apply, ARowThatWouldNotBeFiniteIsLeftAsItWasSlotsIncluded) {
   const auto store = make_memory_store();
   const auto momentum = make("sgd", {{"momentum", 0.5}});
