@@ -90,6 +90,9 @@ class EpochLoop:
             with Progress(self._show, self._epoch, self._sampler.minibatches) as bar:
                 while self._has_more():
                     yield from self._pass(bar)
+            with contextlib.suppress(Error):  # the job may be over, which whoever asks it next hears
+                job._settle()
+                job._the_trainer().finish()
         finally:
             self.give_back()
 

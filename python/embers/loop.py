@@ -110,10 +110,13 @@ class Training:
 
     @contextlib.contextmanager
     def reading(self, model: Any) -> Iterator[None]:
-        """Within it, the model's layers read rows as they are now. None is created, and nothing has gradients."""
+        """Within it, the model's layers read rows as they are now, with all steps that this program has taken; in sync mode, of the
+        versions that are complete. None is created, and nothing has gradients. The model's dense parameters and buffers are loaded
+        from the job: what load_state_dict() had put there is gone."""
         if self._step is not None and not self._step.is_taken:
             raise UsageError(f"{self._step.name} is being trained: call evaluate() or reading() after its step, or after "
                              "the loop over job.train()")
+        self._settle()
         with self._the_trainer().reading(model, self._lookup):
             yield
 
@@ -166,6 +169,11 @@ class Training:
         read but with a minibatch."""
         read = getattr(self._worker_session, "parameters", None)
         return None if read is None else read()
+
+    def _settle(self) -> None:
+        """Waits until owners have what this program has pushed."""
+        if self._worker_session is not None:
+            self._worker_session.settle()
 
     def _the_trainer(self) -> Trainer:
         if self._trainer is None:

@@ -72,6 +72,9 @@ class Trainer:
     def end(self, step: Step) -> None:
         """User code is done with it, or has failed."""
 
+    def finish(self) -> None:
+        """A loop has come to the end of its epoch: the model is to have the parameters that the job has then."""
+
     @property
     def has_rows(self) -> bool:
         """Whether look_up() with training=True has rows: of a minibatch, or in reading()."""

@@ -131,6 +131,45 @@ def test_torchrecs_own_classes_will_do():
         out = model(KeyedJaggedTensor())
         assert out.keys() == ["f@t", "g", "f@u"] and out.values().shape == (2, 7)
         opt.skip()
+    # What its DLRM and SparseArch ask; the first of them was a property once.
+    for configs in (model.embedding_bag_configs, model.embedding_bag_configs()):
+        assert [(c.embedding_dim, c.feature_names) for c in configs] == [(2, ["f", "g"]), (3, ["f"])]
+    assert not model.is_weighted() and et.Jagged(["a", "b"], torch.tensor([1]), [0, 1, 0, 0, 0, 0]).stride() == 3
+    config.weight_init_min, config.weight_init_max = -0.5, 0.25
+    assert et.EmbeddingBagCollection([config]).definitions()[0].initializer == embers.initializers.Uniform(-0.5, 0.25).toml()
+    config.weight_init_max = None
+    with pytest.raises(BadInput, match="weight_init_min and weight_init_max go together"):
+        et.EmbeddingBagCollection([config])
+
+
+@pytest.mark.parametrize("make", [torch.tensor, np.array, list])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_input_may_change_after_its_keys_were_asked_for(make, in_place):
+    """As it does where negatives are drawn, or ids masked."""
+    model = et.EmbeddingBagCollection([et.BagConfig("t", 2, feature_names=["f"]), et.BagConfig("u", 2, feature_names=["g"])])
+    cluster, job, opt, _ = one_minibatch(model)
+    cluster.initial = lambda table, key: np.full(cluster.dims[table], key, np.float32)
+    features = {"f": make([1, 2]), "g": make([3, 4])}
+    for _ in job.train(job._sampler, keys=lambda batch: model.keys(features)):
+        if in_place:
+            features["f"][:] = make([7, 7])
+        else:
+            features["f"] = make([7, 7])
+        out = model(features)
+        assert out["f"].tolist() == [[7, 7], [7, 7]] and out["g"].tolist() == [[3, 3], [4, 4]]
+        opt.skip()
+
+
+def test_jagged_input_may_change_after_its_keys_were_asked_for():
+    model = et.EmbeddingBagCollection([et.BagConfig("t", 2, feature_names=["f"])])
+    cluster, job, opt, _ = one_minibatch(model)
+    cluster.initial = lambda table, key: np.full(cluster.dims[table], key, np.float32)
+    features = et.Jagged(["f"], torch.tensor([1, 2, 3]), torch.tensor([1, 2]))
+    for _ in job.train(job._sampler, keys=lambda batch: model.keys(features)):
+        features.values().fill_(4)
+        features.lengths().copy_(torch.tensor([3, 0]))
+        assert model(features)["f"].tolist() == [[12, 12], [0, 0]]
+        opt.skip()
 
 
 def test_input_that_does_not_fit_is_refused():

@@ -218,11 +218,13 @@ def test_tables_are_named_by_their_place_in_the_model():
     assert model["user"].table == "user" and model["item"].table == "item"
 
 
+@pytest.mark.filterwarnings("ignore:The input object of type 'Tensor'")
 @pytest.mark.parametrize("keys, ids, message", [
     ("int64", torch.tensor([1.0]), "table 't' has int64 keys, but was given a tensor of torch.float32"),
     ("int64", np.array(["a"]), "table 't' has int64 keys, but was given an array of <U1"),
     ("int64", ["a"], 'define the table with keys="bytes"'),
     ("int64", np.array([2**63], np.uint64), "above 2\\^63 - 1"),
+    ("int64", [torch.zeros(2, 2), torch.zeros(3, 2)], "is no array of ids"),
     ("bytes", torch.tensor([1]), 'define the table with keys="int64"'),
     ("bytes", ["a", 1], "1 of type int in a list"),
     ("bytes", np.array(["a", None], object), "None of type NoneType"),
@@ -235,10 +237,21 @@ def test_keys_of_the_wrong_type_are_refused(keys, ids, message):
         model(ids)
 
 
+def test_bags_are_tensors_of_any_length_and_weights_an_array():
+    model = et.EmbeddingBag(None, 3, table="t", mode="sum")
+    cluster, job, opt, loop = one_minibatch(model)
+    cluster.initial = lambda table, key: np.full(3, key, np.float32)
+    with loop:
+        out = model([torch.tensor([1, 2]), torch.tensor([3])], per_sample_weights=np.array([1.0, 10.0, 100.0]))
+        assert out.tolist() == [[21] * 3, [300] * 3]
+        opt.skip()
+
+
 def test_input_that_has_no_bags_is_refused():
     model = et.EmbeddingBag(None, 3, table="t")
     for args, message in [((torch.tensor([1, 2]),), "needs offsets"),
                           ((torch.tensor([[1, 2]]), torch.tensor([0])), "leave out offsets"),
+                          ((torch.tensor([1, 2]), torch.tensor([0.0, 1.5])), "offsets are torch.float32: they must be integers"),
                           ((torch.tensor([1, 2]), torch.tensor([1])), "begin with 0"),
                           ((torch.tensor([1, 2]), torch.tensor([0, 2, 1])), "begin with 0 and rise"),
                           ((torch.tensor([1, 2]), torch.tensor([0, 3])), "rise to at most 2"),

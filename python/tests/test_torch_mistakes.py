@@ -1,4 +1,6 @@
 """What users of embers.torch do wrong, or do that torch allows: each is right, or says what to do."""
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -61,6 +63,124 @@ def test_a_step_that_fails_gives_its_minibatch_back():
             opt.step()
             seen += batch.tolist()
         assert sorted(seen) == list(range(40))
+
+
+def summed(net, batch):
+    """A loss whose gradient of the bias is the number of records."""
+    return net.top(net.user(batch)).sum()
+
+
+def test_gradients_of_what_was_given_back_or_comes_after_a_step_do_not_count():
+    with embers.local() as job:
+        net = Net()
+        opt, loader = trained(net, job)
+        for batch in job.train(loader):
+            summed(net, batch).backward()
+            break
+        for batch in job.train(loader):
+            assert net.top.bias.grad is None
+            summed(net, batch).backward()
+            assert float(net.top.bias.grad) == 10
+            opt.step()
+            net.top.bias.sum().backward()
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_evaluation_has_every_step_of_this_program(shards):
+    with embers.local(shards=shards) as job:
+        net = Net()
+        opt, loader = trained(net, job, 400)
+        first = None
+        for i, batch in enumerate(job.train(loader, keys=lambda batch: {"user": batch}, ahead=2)):
+            first = float(net.top.bias) if first is None else first
+            (net.top.bias.sum() + net.user(batch).sum()).backward()
+            opt.step()
+            with job.reading(net):
+                assert float(net.top.bias) == pytest.approx(first - (i + 1), abs=1e-4)
+                assert (net.user(batch) == -1).all()
+
+
+def test_after_the_loop_the_model_has_what_it_has_learnt():
+    with embers.local() as job:
+        net = Net()
+        opt, loader = trained(net, job, 10)
+        for batch in job.train(loader):
+            first = float(net.top.bias)
+            summed(net, batch).backward()
+            opt.step()
+        assert float(net.state_dict()["top.bias"]) == pytest.approx(first - 10, abs=1e-5)
+
+
+def test_a_part_of_the_model_and_what_holds_it_are_read_with_present_parameters():
+    with embers.local() as job:
+        net = Net()
+        opt, loader = trained(net, job)
+        last = copy.deepcopy(net)
+        for batch in job.train(loader):
+            summed(net, batch).backward()
+            opt.step()
+            before = float(net.top.bias)
+            for model in (net.top, nn.Sequential(nn.Identity(), net)):
+                with torch.no_grad():
+                    net.top.bias.fill_(1e9)
+                with job.reading(model):
+                    assert float(net.top.bias) == pytest.approx(before - 10, abs=1e-4)
+            with torch.no_grad():
+                last.top.bias.fill_(1e9)
+            with job.reading(last):
+                assert float(last.top.bias) == 1e9, "a copy is the user's own"
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_a_table_is_frozen_as_torchs_layer_is(bag):
+    with embers.local() as job:
+        net = Net()
+        net.user = et.EmbeddingBag(None, 2, mode="sum", initializer="zeros") if bag else net.user
+        assert net.user.requires_grad_(False) is net.user
+        opt, loader = trained(net, job)
+        weights = torch.ones(10, 1, requires_grad=True)
+        for i, batch in enumerate(job.train(loader)):
+            net.user.requires_grad_(i == 3)
+            out = net.user(batch.unsqueeze(1), per_sample_weights=weights) if bag else net.user(batch)
+            assert bag or out.requires_grad == (i == 3)
+            net.top(out).sum().backward()
+            opt.step()
+        keys, rows = job.table("user").export()
+        changed = np.abs(rows).max(1) > 0
+        assert sorted(np.array(keys)[changed]) == list(range(30, 40))
+        assert not bag or weights.grad is not None
+
+
+def test_a_parameter_that_is_thawed_too_late_is_named(caplog):
+    with embers.local() as job:
+        net = Net()
+        net.top.weight.requires_grad_(False)
+        opt, loader = trained(net, job)
+        net.top.weight.requires_grad_(True)
+        for batch in job.train(loader):
+            summed(net, batch).backward()
+            opt.step()
+    assert [r.getMessage() for r in caplog.records if "top.weight" in r.getMessage()] == [
+        "parameter 'top.weight' has a gradient, but was frozen when et.Optimizer was made, so the job does not train it: leave it "
+        "trainable then, and clear its .grad before opt.step() for as long as it is to stay"]
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_a_graph_may_be_made_of_the_backward_pass():
+    with embers.local() as job:
+        net = Net()
+        opt, loader = trained(net, job)
+        for batch in job.train(loader):
+            (net.user(batch) * 3 + net.top.bias.pow(2)).sum().backward(create_graph=True)
+            opt.step()
+        assert (job.table("user").export()[1] == -3).all()
+
+
+@pytest.mark.parametrize("setting", ["clipvalue", "clipnorm", "global_clipnorm"])
+def test_torchs_optimizer_for_a_rule_that_clips_is_the_users_to_make(setting):
+    with embers.local() as job:
+        with pytest.raises(BadInput, match=f"has no optimizer of torch for .* with its {setting}: give one"):
+            et.Optimizer(Net(), job, embers.SGD(1.0, **{setting: 0.1}), dense="local")
 
 
 def test_ids_may_be_filled_anew_between_two_lookups():

@@ -5,9 +5,11 @@ import collections
 import dataclasses
 from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
 import torch
 
 from ..errors import BadInput
+from ..initializers import Uniform
 from . import keys as K
 from .functions import MODES, Bags, GatherColumns, PoolAll, anchor
 from .layers import to_bags
@@ -66,6 +68,10 @@ class Jagged:
 
     def weights_or_none(self) -> Optional[torch.Tensor]:
         return self._weights
+
+    def stride(self) -> int:
+        """The number of bags of each feature."""
+        return len(self._lengths) // len(self._keys)
 
 
 class Pooled(Mapping[str, torch.Tensor]):
@@ -134,6 +140,46 @@ class _Input(Dict[str, _Ids]):
     columns: Optional[Columns] = None
 
 
+class _Unchanged:
+    """A part of an input, to tell whether it has been changed since."""
+
+    def __init__(self, part: Any):
+        self._part = part
+        self._version = part._version if isinstance(part, torch.Tensor) else None
+        self._copy = part.copy() if isinstance(part, (np.ndarray, list)) else None
+
+    def is_still(self, part: Any) -> bool:
+        if part is not self._part:
+            return False
+        if isinstance(part, torch.Tensor):
+            return bool(part._version == self._version)
+        if isinstance(part, np.ndarray):
+            return np.array_equal(part, self._copy)
+        return self._copy is None or _is_same_list(part, self._copy)
+
+
+def _is_same_list(one: List[Any], two: List[Any]) -> bool:
+    try:
+        return one == two
+    except (ValueError, RuntimeError):  # of arrays or tensors that were put in their places
+        return False
+
+
+class _Announced(NamedTuple):
+    """An input that keys() was given."""
+
+    features: Any
+    parts: List[_Unchanged]
+    found: _Input
+
+
+class _Configs(List[BagConfig]):
+    """A list, which TorchRec's models get by a property or by a call, depending on their age."""
+
+    def __call__(self) -> "_Configs":
+        return self
+
+
 class EmbeddingBagCollection(TableLayer):
     """TorchRec's EmbeddingBagCollection over tables of the job, which have a row for every key.
 
@@ -152,7 +198,7 @@ class EmbeddingBagCollection(TableLayer):
         self._is_weighted = is_weighted
         self._anchor = [anchor()]
         # What keys() has found and forward() will be asked for: the same objects, so that nothing is looked up twice.
-        self._announced: Deque[Tuple[Any, _Input]] = collections.deque(maxlen=4)
+        self._announced: Deque[_Announced] = collections.deque(maxlen=4)
         users: Dict[str, int] = {}
         for config in self._configs:
             for name in config.feature_names:
@@ -170,10 +216,18 @@ class EmbeddingBagCollection(TableLayer):
         return [TableDefinition(c.name, c.embedding_dim, c.keys, toml(c.initializer), toml(c.optimizer),
                                 toml(c.constraint)) for c in self._configs]
 
+    @property
+    def embedding_bag_configs(self) -> List[BagConfig]:
+        """Its tables, as TorchRec's models want to know them."""
+        return _Configs(self._configs)
+
+    def is_weighted(self) -> bool:
+        return self._is_weighted
+
     def keys(self, features: Any) -> Dict[str, Any]:
         """The ids of each table, for job.train(loader, keys=...): lambda batch: model.bags.keys(batch.features)."""
         given = self._of_features(features)
-        self._announced.append((features, given))
+        self._announced.append(_Announced(features, [_Unchanged(part) for part in self._parts(features)], given))
         ids: Dict[str, Any] = {}
         for feature in self._features:
             of = given[feature.name]
@@ -209,11 +263,21 @@ class EmbeddingBagCollection(TableLayer):
             weights.append(weight)
         return PoolAll.apply(self._anchor[0], lists, dims, *weights)
 
+    def _parts(self, features: Any) -> List[Any]:
+        """What of the input decides what is looked up."""
+        if isinstance(features, Mapping):
+            return [features.get(feature.name) for feature in self._features]
+        names = ("values", "lengths", "weights_or_none")
+        return [getattr(features, name)() for name in names if hasattr(features, name)]
+
     def _of_features(self, features: Any) -> _Input:
-        for i, (announced, found) in enumerate(self._announced):
-            if announced is features:
+        for i, announced in enumerate(self._announced):
+            if announced.features is features:
                 del self._announced[i]
-                return found
+                parts = self._parts(features)
+                if len(parts) == len(announced.parts) and all(known.is_still(part) for known, part in zip(announced.parts, parts)):
+                    return announced.found
+                break
         kinds = {f.name: f.table for f in self._features}
         found = _of_dict(features, kinds) if isinstance(features, Mapping) else _of_jagged(features, kinds)
         for name, ids in found.items():
@@ -238,8 +302,11 @@ def _config(table: Any) -> BagConfig:
         config = table
     else:
         pooling = getattr(table.pooling, "name", table.pooling)  # TorchRec's is an enum
+        low, high = getattr(table, "weight_init_min", None), getattr(table, "weight_init_max", None)
+        if (low is None) != (high is None):
+            raise BadInput(f"table '{table.name}': weight_init_min and weight_init_max go together, but one is not given")
         config = BagConfig(table.name, table.embedding_dim, table.num_embeddings, list(table.feature_names),
-                           str(pooling).lower())
+                           str(pooling).lower(), initializer=None if low is None or high is None else Uniform(low, high))
     if config.pooling not in MODES:
         raise BadInput(f'table \'{config.name}\': pooling="{config.pooling}" is none of "sum", "mean" and "max"')
     return dataclasses.replace(config, keys=check_keys(config.keys))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Optional, Tuple
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from .. import _core
 from .rows import ColumnRows, Located, TableRows
@@ -43,6 +44,7 @@ class Gather(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
         positions = ctx.located.positions
         if ctx.located.padded:
@@ -83,8 +85,8 @@ def pool(bags: Bags, mode: int, weights: Optional[torch.Tensor]) -> Tuple[torch.
 
 
 def pool_backward(bags: Bags, mode: int, weights: Optional[torch.Tensor], chosen: Optional[torch.Tensor],
-                  by_frequency: bool, gradient: torch.Tensor, wants_weights: bool) -> Optional[torch.Tensor]:
-    """Adds the gradient to the rows'; returns that of the weights, if it is wanted."""
+                  by_frequency: bool, gradient: torch.Tensor, wants_rows: bool, wants_weights: bool) -> Optional[torch.Tensor]:
+    """Adds the gradient to the rows', and returns that of the weights, as far as they are wanted."""
     if len(bags.positions) == 0:
         return torch.zeros_like(weights) if wants_weights else None
     if mode == MAX:
@@ -97,6 +99,8 @@ def pool_backward(bags: Bags, mode: int, weights: Optional[torch.Tensor], chosen
         gradient = gradient / bags.lengths.clamp(min=1).unsqueeze(1)
     each = gradient if bags.single else gradient.index_select(0, bags.bag_of_each())
     of_weights = (each * bags.pulled.rows.index_select(0, bags.positions)).sum(1) if wants_weights else None
+    if not wants_rows:
+        return of_weights
     if weights is not None:
         each = each * weights.unsqueeze(1)
     if by_frequency:
@@ -117,10 +121,11 @@ class Pool(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
         weights, = ctx.saved_tensors
         of_weights = pool_backward(ctx.bags, ctx.mode, weights, ctx.chosen, ctx.by_frequency, gradient,
-                                   ctx.needs_input_grad[1])
+                                   *ctx.needs_input_grad[:2])
         return None, of_weights, None, None, None
 
 
@@ -133,6 +138,7 @@ class GatherColumns(torch.autograd.Function):
         return rows.gather()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
         ctx.rows.add(gradient)
         return None, None
@@ -150,9 +156,10 @@ class PoolAll(torch.autograd.Function):
         return torch.cat([out for out, _ in pooled], dim=1)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
         of_weights = [
-            pool_backward(bags, mode, w, chosen, False, g, ctx.needs_input_grad[3 + i])
+            pool_backward(bags, mode, w, chosen, False, g, ctx.needs_input_grad[0], ctx.needs_input_grad[3 + i])
             for i, ((bags, mode), w, chosen, g) in enumerate(
                 zip(ctx.lists, ctx.saved_tensors, ctx.chosen, gradient.split(ctx.dims, dim=1)))
         ]

@@ -6,6 +6,7 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 import torch
 
 from .. import _core
+from ..errors import BadInput
 
 Fields = Union[torch.Tensor, Sequence[torch.Tensor]]
 
@@ -70,14 +71,14 @@ def _parts(fields: Fields, name: str) -> List[torch.Tensor]:
     """Each (n, fields of the part, dim)."""
     given = [fields] if isinstance(fields, torch.Tensor) else list(fields)
     if not given:
-        raise ValueError(f"{name} needs at least one part of fields")
+        raise BadInput(f"{name} needs at least one part of fields")
     is_list = given[0] is not fields
     parts = [part.unsqueeze(1) if is_list and part.dim() == 2 else part for part in given]
     for part, original in zip(parts, given):
         if part.dim() != 3:
-            raise ValueError(f"{name} takes fields of shape (n, fields, dim), not {tuple(original.shape)}")
+            raise BadInput(f"{name} takes fields of shape (n, fields, dim), not {tuple(original.shape)}")
         if len(part) != len(parts[0]) or part.shape[2] != parts[0].shape[2]:
-            raise ValueError(f"parts of fields have the shapes {tuple(given[0].shape)} and {tuple(original.shape)}: "
+            raise BadInput(f"parts of fields have the shapes {tuple(given[0].shape)} and {tuple(original.shape)}: "
                              "the first size, of examples, and the last, of floats, must be the same")
     return parts
 
@@ -94,7 +95,7 @@ def pair_products(fields: Fields, beside: Optional[torch.Tensor] = None) -> torc
     copying them; the result is (n, k + fields * (fields - 1) / 2)."""
     parts = _parts(fields, "pair_products")
     if beside is not None and (beside.dim() != 2 or len(beside) != len(parts[0])):
-        raise ValueError(f"beside has the shape {tuple(beside.shape)}, but ({len(parts[0])}, k) is needed")
+        raise BadInput(f"beside has the shape {tuple(beside.shape)}, but ({len(parts[0])}, k) is needed")
     return _PairProducts.apply(beside, *parts)
 
 
@@ -110,10 +111,10 @@ def second_order(fields: Fields, numbers: Optional[torch.Tensor] = None,
     parts = _parts(fields, "second_order")
     n, _, dim = parts[0].shape
     if (numbers is None) != (factors is None):
-        raise ValueError("second_order takes numbers and factors together, or neither")
+        raise BadInput("second_order takes numbers and factors together, or neither")
     if numbers is None or factors is None:
         numbers, factors = _empty(n, 0), _empty(0, dim)
     if numbers.shape != (n, len(factors)) or factors.shape[1:] != (dim,):
-        raise ValueError(f"numbers and factors have the shapes {tuple(numbers.shape)} and {tuple(factors.shape)}, but "
+        raise BadInput(f"numbers and factors have the shapes {tuple(numbers.shape)} and {tuple(factors.shape)}, but "
                          f"({n}, k) and (k, {dim}) are needed")
     return _SecondOrder.apply(numbers, factors, *parts)

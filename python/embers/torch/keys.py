@@ -58,6 +58,8 @@ def normalize(ids: Any, kind: str, table: str) -> Ids:
     contiguous. Raises BadInput for ids that cannot be keys of the table."""
     if isinstance(ids, FeatureIds):
         return ids.normal(kind, table)
+    if isinstance(ids, (list, tuple)) and len(ids) > 0 and isinstance(ids[0], torch.Tensor) and ids[0].dim() == 1:
+        ids = [bag.tolist() for bag in ids]
     if isinstance(ids, (list, tuple)) and len(ids) > 0 and isinstance(ids[0], (list, tuple, np.ndarray)):
         lengths = np.fromiter((len(bag) for bag in ids), np.int64, len(ids))
         if (lengths != lengths[0]).any():
@@ -71,7 +73,10 @@ def normalize(ids: Any, kind: str, table: str) -> Ids:
             raise _wrong(table, kind, f"a tensor of {ids.dtype}", "convert it with .long()")
         array = ids.detach().to("cpu", torch.int64).numpy()
     else:
-        array = np.asarray(ids)
+        try:
+            array = np.asarray(ids)
+        except ValueError as e:
+            raise _wrong(table, kind, f"what is no array of ids ({e})", "give a tensor, an array, or a list of lists") from e
         if array.size == 0 and array.dtype == np.float64:
             array = array.astype(np.int64)  # an empty list
         if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:

@@ -38,7 +38,7 @@ class _OneTable(TableLayer):
         self.table = table or ""
         self._rules = (toml(initializer), toml(optimizer),
                        max_norm_constraint(self.max_norm, self.norm_type, constraint, what))
-        self._anchor = [anchor()]  # in a list: no parameter of the module
+        self._anchor = [anchor()]
 
     def definitions(self) -> List[TableDefinition]:
         return [TableDefinition(self.table, self.embedding_dim, self.keys, *self._rules)]
@@ -72,7 +72,7 @@ class Embedding(_OneTable):
     table: name of the table; by default the layer's place in the model ("net.user"). Layers that name the same
         table share it.
     keys: "int64", or "bytes" for string keys.
-    initializer, optimizer, constraint: as in a job file, or the objects of this package (embers.Normal(0.01));
+    initializer, optimizer, constraint: as in a job file, or the objects of this package (embers.initializers.Normal(0.0, 0.01));
         by default the job's.
 
     num_embeddings is no bound, and may be None. `sparse` makes no difference: gradients are always by row. The row
@@ -162,7 +162,10 @@ class EmbeddingBag(_OneTable):
             raise BadInput(f"table '{self.table}': input of shape {normal.shape} must have one or two dimensions")
         if offsets is None:
             raise BadInput(f"table '{self.table}': input of one dimension needs offsets, the first place of each bag")
-        begins = torch.as_tensor(offsets, dtype=torch.int64).detach().cpu()
+        begins = torch.as_tensor(offsets).detach().cpu()
+        if begins.numel() and (begins.is_floating_point() or begins.dtype == torch.bool):
+            raise BadInput(f"table '{self.table}': offsets are {begins.dtype}: they must be integers")
+        begins = begins.long()
         if begins.dim() != 1:
             raise BadInput(f"table '{self.table}': offsets of shape {tuple(begins.shape)} must have one dimension")
         ends = torch.tensor([ids])
@@ -179,6 +182,7 @@ class EmbeddingBag(_OneTable):
     def _weights(self, normal: K.Ids, weights: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
         if weights is None:
             return None
+        weights = torch.as_tensor(weights)
         if self.mode != "sum":
             raise BadInput(f'table \'{self.table}\': per_sample_weights go with mode="sum", not with "{self.mode}"')
         if tuple(weights.shape) != normal.shape and weights.numel() != len(normal.flat):

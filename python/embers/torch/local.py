@@ -31,8 +31,10 @@ def local_optimizer(rule: Any, parameters: List[torch.Tensor]) -> torch.optim.Op
     """torch's optimizer with the parameters of `rule`, an object such as embers.Adam(1e-3)."""
     name = getattr(rule, "toml_name", "")
     make = _RULES.get(name)
-    if make is None or getattr(rule, "schedule", None) is not None:
-        raise BadInput(f'dense="local" has no optimizer of torch for {rule!r}: give one, '
+    has_more = next((setting for setting in ("schedule", "clipvalue", "clipnorm", "global_clipnorm")
+                     if getattr(rule, setting, None) is not None), None)
+    if make is None or has_more is not None:
+        raise BadInput(f'dense="local" has no optimizer of torch for {rule!r}{f" with its {has_more}" if make else ""}: give one, '
                        "dense=torch.optim.Adam(model.parameters())")
     if not parameters:
         parameters = [torch.zeros(0)]  # torch wants one

@@ -14,6 +14,7 @@ from torch import nn
 from .. import _core
 from ..errors import BadInput, UsageError
 from ..host_embedding import no_minibatch
+from ..log import logger as log
 from ..loop import Training
 from ..sampler import mix
 from ..trainer import Step, Trainer
@@ -55,6 +56,7 @@ class Optimizer(Trainer):
         self._source: Optional[RowSource] = None  # of host embeddings
         self._local: Optional[torch.optim.Optimizer] = None
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._frozen = {name: p for name, p in model.named_parameters() if not p.requires_grad}
         if isinstance(dense, torch.optim.Optimizer):
             self._local = dense
         elif dense == "local":
@@ -88,10 +90,7 @@ class Optimizer(Trainer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears gradients; step() has done so already."""
-        for p in self._parameters.values():
-            p.grad = None
-        if self._local is not None:
-            self._local.zero_grad(set_to_none=True)
+        self._clear_dense()
         if self._job._step is not None and not self._job._step.is_taken:
             self._job._step.rows.clear_gradients()
 
@@ -123,6 +122,7 @@ class Optimizer(Trainer):
         return StepRows(minibatch, {**self._uses, **uses})
 
     def begin(self, step: Step) -> None:
+        self._clear_dense()  # of a minibatch that was given back, or what was added after its step
         self._look_at_buffers()
         self._load(step.minibatch.parameter(i) for i in range(len(self._parameters) + len(self._buffers)))
         bind_all(self._layers, self._uses, step.rows)
@@ -154,7 +154,7 @@ class Optimizer(Trainer):
     @contextlib.contextmanager
     def reading(self, model: nn.Module, lookup: Callable[[str, Any], Any]) -> Iterator[None]:
         layers, _, uses = collect(model)
-        if model is self._model and (self._parameters or self._buffers):
+        if self._has_a_part_in(model):
             self._load_present_parameters()
         before = self._source, [(layer, layer._uses, layer._source) for layer in layers]
         self._source = ReadRows(lookup)
@@ -166,6 +166,16 @@ class Optimizer(Trainer):
             self._source, bound = before
             for layer, its_uses, source in bound:
                 layer.bind(its_uses or uses, source)
+
+    def _has_a_part_in(self, model: nn.Module) -> bool:
+        """Whether the job keeps any of its parameters or buffers: of a model that holds the optimizer's, or is a part of it, too."""
+        self._look_at_buffers()
+        kept = {id(t) for t in (*self._parameters.values(), *self._buffers.values())}
+        return any(id(t) in kept for t in (*model.parameters(), *model.buffers()))
+
+    def finish(self) -> None:
+        if self._parameters or self._buffers:
+            self._load_present_parameters()
 
     def _load_present_parameters(self) -> None:
         """As the job has them now."""
@@ -198,6 +208,19 @@ class Optimizer(Trainer):
                              "names and shapes")
         self._buffers = {name: buffers[name] for name in self._buffers}
 
+    def _clear_dense(self) -> None:
+        for p in self._parameters.values():
+            p.grad = None
+        if self._local is not None:
+            self._local.zero_grad(set_to_none=True)
+
+    def _look_at_frozen(self) -> None:
+        name = next((name for name, p in self._frozen.items() if p.grad is not None), None)
+        if name is not None:
+            log.warning("parameter '%s' has a gradient, but was frozen when et.Optimizer was made, so the job does not train it: "
+                        "leave it trainable then, and clear its .grad before opt.step() for as long as it is to stay", name)
+            self._frozen = {}
+
     def _push(self, loss: Union[None, float, torch.Tensor], counts: bool) -> None:
         if self._job._trainer is not self:
             raise UsageError("another et.Optimizer was made for this job later: call its step()")
@@ -205,6 +228,7 @@ class Optimizer(Trainer):
         step.check_due()
         self._look_at_buffers()
         step.loss = None if loss is None else _number(loss)
+        self._look_at_frozen()
         if step.rows.is_stale:
             step.minibatch.give_back()
             step.is_taken = True

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
+import torch
 from torch import nn
 
 from ..constraints import Renorm
@@ -64,6 +65,7 @@ class TableLayer(nn.Module):
 
     _source: Optional[RowSource] = None
     _uses: Dict[str, TableUse] = {}
+    _anchor: List[torch.Tensor]  # makes autograd call the lookup's backward(); in a list: no parameter of the module
 
     def definitions(self) -> List[TableDefinition]:
         """Of its tables; a name is "" until the layer has a place in a model."""
@@ -75,6 +77,12 @@ class TableLayer(nn.Module):
 
     def name_tables(self, path: str) -> None:
         """`path` is the layer's in the model: the name of a table that has none."""
+
+    def requires_grad_(self, requires_grad: bool = True) -> "TableLayer":
+        """Whether its lookups have gradients, so that its rows change."""
+        super().requires_grad_(requires_grad)
+        self._anchor[0].requires_grad_(requires_grad)
+        return self
 
     def bind(self, uses: Dict[str, TableUse], source: Optional[RowSource]) -> None:
         object.__setattr__(self, "_uses", uses)
