@@ -30,6 +30,8 @@ if [ -n "$self_test" ]; then
 fi
 
 cd "$source" || exit 1
+batch=$(mktemp) || exit 1
+trap 'rm -f "$batch"' EXIT
 folders=$(git ls-files '*.h' '*.cc' 2>/dev/null | grep -v '^tests/' | xargs grep -l ABSL_GUARDED_BY | xargs -n 1 dirname | sort -u)
 [ -n "$folders" ] || folders='actors/frames actors/transport base/log storage/memory'  # no git here
 status=0
@@ -37,6 +39,11 @@ for folder in $folders; do
   if grep -nE 'std::(mutex|lock_guard|unique_lock|scoped_lock)' "$folder"/*.h "$folder"/*.cc; then
     [ "$folder" = base ] || { echo "$folder: use base/mutex.h, whose mutexes are checked"; status=1; }
   fi
+  # All at once, which takes a third of the time; one by one where they do not go together, or to say what is wrong.
+  for file in "$folder"/*.cc; do
+    [ -e "$file" ] && echo "#include \"$file\""
+  done > "$batch"
+  check -x c++ "$batch" > /dev/null 2>&1 && continue
   for file in "$folder"/*.cc; do
     [ -e "$file" ] && { check "$file" || status=1; }
   done
