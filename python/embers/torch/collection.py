@@ -146,7 +146,7 @@ class _Unchanged:
     def __init__(self, part: Any):
         self._part = part
         self._version = part._version if isinstance(part, torch.Tensor) else None
-        self._copy = part.copy() if isinstance(part, (np.ndarray, list)) else None
+        self._copy: Any = part.copy() if isinstance(part, (np.ndarray, list)) else None
 
     def is_still(self, part: Any) -> bool:
         if part is not self._part:
