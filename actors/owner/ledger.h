@@ -37,7 +37,17 @@ class Ledger {
     applied_.clear();
     staleness_ = {};
   }
+  // count: 0 if an earlier run of the job applied it.
   void mark_applied(uint64_t minibatch, uint32_t count) { applied_[minibatch] = count; }
+  // Of a minibatch that is applied and was pushed again. If it was an earlier run of the job that applied it,
+  // so that nothing has counted it, it counts now; once.
+  void count_resumed(uint32_t epoch, uint64_t minibatch, uint32_t count) {
+    const auto found = applied_.find(minibatch);
+    if (epoch != epoch_ || found == applied_.end() || found->second != 0 || count == 0) return;
+    found->second = count;
+    examples += count;
+    ++minibatches;
+  }
   void unmark(uint64_t minibatch) { applied_.erase(minibatch); }
 
   // Records of a minibatch of the epoch, if it is applied.

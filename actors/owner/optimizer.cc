@@ -165,10 +165,13 @@ void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
   self->state.config.activity->pushes.fetch_add(1, std::memory_order_relaxed);
   if (self->state.ledger.is_applied(origin.epoch, origin.minibatch)) {
     const auto applying = self->state.applying.find(origin.minibatch);
-    if (applying != self->state.applying.end())
+    if (applying != self->state.applying.end()) {
       applying->second.push_back(promise);
-    else
+    } else {
+      if (!self->state.config.sync)
+        self->state.ledger.count_resumed(origin.epoch, origin.minibatch, origin.examples);
       promise.deliver(self->state.duplicate_reply());
+    }
   } else if (self->state.config.sync) {
     promise.deliver(self->state.stage(self->state.reader->read(m)));
   } else {

@@ -52,6 +52,7 @@ void JobState::answered(const Questions::Open& question) {
       report_.total.owners = stats_;
       alone_since_ = now_;
       window_ = VersionWindow(stats_.version, 0, 0, 1, config_->job.training.reduction);
+      partial_ = begin_.partial;  // it may be stopped, and saved, before a minibatch is leased
       if (config_->task == JobConfig::Task::kEvaluate)
         begin_evaluation();
       else

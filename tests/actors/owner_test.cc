@@ -545,6 +545,26 @@ TEST(Resume, GoesOnWhereTheJobStood) {
   EXPECT_EQ(owner.stats().get().getMinibatches(), 51);
 }
 
+// Only some owners had it when the job was saved, and those that lack it apply it now.
+TEST(Resume, WhatWasAppliedBeforeCountsOnceWhenItIsPushedAgain) {
+  Owner owner(false);
+  owner.ask(owner.handles().optimizer, make_message<wire::ResumeRequest>([](wire::ResumeRequest::Builder b) {
+              b.setEpoch(3);
+              b.setExamples(500);
+              b.setMinibatches(50);
+              b.initApplied(1).set(0, 2);
+            }));
+  const auto before = owner.pull({1});
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(owner.push(origin(2, 0, 3), {1}, {1, 1}).get().getOutcome(), Outcomes::DUPLICATE);
+    EXPECT_EQ(owner.stats().get().getExamples(), 510);
+    EXPECT_EQ(owner.stats().get().getMinibatches(), 51);
+  }
+  EXPECT_EQ(owner.pull({1}), before);
+  EXPECT_EQ(owner.push(origin(2, 0, 2), {1}, {1, 1}).get().getOutcome(), Outcomes::DUPLICATE);
+  EXPECT_EQ(owner.stats().get().getExamples(), 510) << "of an epoch that is over";
+}
+
 // A link that is made again asks again what has no answer, and the old connection may deliver it late.
 TEST(Resume, ThatComesAgainLateChangesNothing) {
   Owner owner(false);

@@ -277,6 +277,13 @@ void World::see(const Effect::Checkpoint& e) {
 }
 
 void World::check_cursor(const Cursor& at) {
+  if (epoch_ == 0 && config_.task == JobConfig::Task::kTrain && !config_.resume.empty()) {
+    const Cursor& begin = options_.begin;
+    EXPECT_TRUE(at.epoch == begin.epoch && at.next == begin.next && at.again == begin.again &&
+                at.partial.size() == begin.partial.size())
+        << "stopped before it began, it forgets what it had" << where();
+    if (!at.partial.empty()) seen.insert("stopped before it began, and saved what some owners had");
+  }
   if (epoch_ == 0 || config_.task == JobConfig::Task::kEvaluate || at.epoch != epoch_) return;
   for (uint64_t m = 0; m < config_.train_minibatches; ++m) {
     const bool open = m >= at.next || std::ranges::count(at.again, m) > 0;

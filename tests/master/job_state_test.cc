@@ -47,8 +47,10 @@ TEST(JobState, KeepsItsInvariantsThroughAMillionRandomEvents) {
                            "saved beside",
                            "a checkpoint was cut short",
                            "was told that it is saved",
-                           "saved what some owners have applied"})
+                           "saved what some owners have applied",
+                           "what some owners had before was pushed again"})
     EXPECT_GT(seen[what], 10) << what;
+  EXPECT_GT(seen["stopped before it began, and saved what some owners had"], 1);
   EXPECT_LT(failed, jobs / 2);
 }
 

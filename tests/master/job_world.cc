@@ -51,6 +51,10 @@ Options random_options(uint64_t seed) {
     const bool sync = job.training.mode == job::Mode::kSync;
     options.begin.next = sync ? pick(1, 3) : 4;
     if (!sync) options.begin.again = {1, 2};
+    if (!sync && config->shards > 1) {
+      options.begin.partial = {{1, {0}}};
+      if (pick(0, 1)) options.begin.partial.push_back({2, {1}});
+    }
     options.begin.version = sync ? 7 : 0;
   }
   return options;
@@ -411,12 +415,21 @@ void World::push(uint64_t incarnation, Grant& g, size_t o) {
   g.pushed.insert(o);
   if (sync()) {
     owner.staged.insert({g.epoch, g.minibatch});  // the first attempt stays
-  } else if (owner.applied[g.epoch].emplace(g.minibatch, examples_of(g.minibatch)).second) {
+    return;
+  }
+  const uint64_t examples = examples_of(g.minibatch);
+  const auto [known, is_new] = owner.applied[g.epoch].emplace(g.minibatch, examples);
+  if (is_new) {
     EXPECT_TRUE(phase_ != Phase::kCheckpointing && !writing_) << "rows change in a checkpoint" << where();
     ++owner.version;
-    ++owner.minibatches;
-    owner.examples += examples_of(g.minibatch);
+  } else if (known->second == 0 && examples > 0) {
+    known->second = examples;  // an earlier run of the job applied it
+    seen.insert("what some owners had before was pushed again");
+  } else {
+    return;
   }
+  ++owner.minibatches;
+  owner.examples += examples;
 }
 
 void World::tell_done(const Event::Done& e, const Grant& g) {
@@ -602,6 +615,8 @@ void World::finish_work(bool may_fail) {
     return give(Event::Saved{save.checkpoint});
   }
   if (std::holds_alternative<Effect::Score>(work)) return give(Event::Scored{0.5, 0.5, 0.5, 10});
+  for (const Partial& p : options_.begin.partial)
+    for (const uint32_t owner : p.owners) owners_[owner].applied[1].emplace(p.minibatch, 0);
   for (Owner& o : owners_) {
     o.version = options_.begin.version;
     for (uint64_t m = 0; m < options_.begin.next; ++m)
