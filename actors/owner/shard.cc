@@ -14,6 +14,7 @@
 #include "base/cpus.h"
 #include "storage/apply.h"
 #include "storage/initializers/initializer.h"
+#include "storage/journal/write_back_journal.h"
 #include "storage/rows/store.h"
 
 namespace embers {
@@ -177,7 +178,9 @@ class Rows {
       store_ = storage::make_memory_store(config_.page_filler);
       return;
     }
-    auto external = storage::make_external_store(servers(), config_.external, config_.page_filler);
+    storage::ExternalOptions options = config_.external;
+    options.takes_over = config_.takes_over;
+    auto external = storage::make_external_store(servers(), options, config_.page_filler);
     external_ = external.get();
     store_ = std::move(external);
   }
@@ -196,11 +199,7 @@ class Rows {
     for (const std::string& bytes : external_->take_notes()) left_.push_back(read_note(bytes));
     if (!left_.empty()) version_ = left_.back().version;
     if (config_.takes_over && left_.empty())
-      fail(ErrorCode::kInvalid,
-           "shard {} lost its process, and storage.journal '{}' on this host has no record of it: start the "
-           "shard where it ran before, with the same directory; if that host was restarted, go on from the "
-           "last checkpoint (--resume)",
-           config_.number, config_.external.journal);
+      storage::fail_without_journal(config_.number, config_.external.journal);
     if (!left_.empty()) publish();
   }
 

@@ -13,12 +13,13 @@ StagedJournal::StagedJournal(const std::string& directory, uint32_t owner, uint6
     : path_(fmt::format("{}/shard-{}.staged", directory, owner)),
       stamp_(storage::journal_stamp(disk, run)),
       disk_(disk) {
-  storage::read_records(disk_, path_, stamp_, [&](storage::RecordReader& record) {
+  const uint64_t good = storage::read_records(disk_, path_, stamp_, [&](storage::RecordReader& record) {
     const std::string_view bytes = record.rest();
     Words words(bytes.size() / sizeof(capnp::word));
     std::memcpy(words.data(), bytes.data(), words.bytes().size());
     left_.push_back(received<wire::PushRequest>(std::move(words)));
   });
+  storage::drop_after(disk_, path_, good);
   file_ = disk_.append(path_);
 }
 

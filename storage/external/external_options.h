@@ -14,6 +14,7 @@ struct ExternalOptions {
   uint32_t owner = 0;   // number of the owner, the one writer of its keys
   std::string journal;  // directory for a WriteBackJournal, "" for none
   Disk* disk = &host_disk();  // of the journal
+  bool takes_over = false;    // from a lost process of the owner: the journal must be there
 };
 
 }  // namespace embers::storage

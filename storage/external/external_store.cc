@@ -21,7 +21,7 @@ namespace {
 std::optional<WriteBackJournal> open_journal(const ExternalOptions& options) {
   if (options.journal.empty()) return std::nullopt;
   return std::optional<WriteBackJournal>(std::in_place, options.journal, options.job, options.owner,
-                                         options.run, *options.disk);
+                                         options.run, options.takes_over, *options.disk);
 }
 
 class Impl final : public ExternalStore {

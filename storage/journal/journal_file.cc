@@ -30,9 +30,11 @@ uint64_t read_records(Disk& disk, const std::string& path, uint64_t stamp,
     }
   } catch (const RecordReader::BadRecord&) {
   }
-  const uint64_t good = text.size() - rest.size();
-  if (!rest.empty()) disk.truncate(path, good);
-  return good;
+  return text.size() - rest.size();
+}
+
+void drop_after(Disk& disk, const std::string& path, uint64_t bytes) {
+  if (disk.exists(path) && disk.open(path)->size() > bytes) disk.truncate(path, bytes);
 }
 
 void begin_record(std::string& record) { record.assign(kHeader, 0); }

@@ -60,10 +60,13 @@ class RecordReader {
   std::string_view rest_;
 };
 
-// Visits the records of a file, which need not exist, and truncates it after the last one that can be read
-// back; returns its size in bytes. The reader's views are valid within the visit only.
+// Visits the records of a file, which need not exist, up to the last one that can be read back; returns the
+// bytes up to there. The reader's views are valid within the visit only.
 uint64_t read_records(Disk& disk, const std::string& path, uint64_t stamp,
                       const std::function<void(RecordReader& record)>& visit);
+
+// Drops what cannot be read back, before anything is appended.
+void drop_after(Disk& disk, const std::string& path, uint64_t bytes);
 
 // A record is made in `record`: begin_record, append what it says, write_record.
 void begin_record(std::string& record);

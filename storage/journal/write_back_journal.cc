@@ -65,25 +65,38 @@ WriteBackJournal::OwnedPart split_part(RecordReader& from) {
 
 }  // namespace
 
+void fail_without_journal(uint32_t owner, const std::string& directory) {
+  fail(ErrorCode::kInvalid,
+       "shard {} lost its process, and storage.journal '{}' on this host has no record of it: start the "
+       "shard where it ran "
+       "before, with the same directory; if that host was restarted, go on from the last checkpoint "
+       "(--resume)",
+       owner, directory);
+}
+
 WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner,
-                                   uint64_t run, Disk& disk, uint64_t most_values)
+                                   uint64_t run, bool takes_over, Disk& disk, uint64_t most_values)
     : path_(fmt::format("{}/shard-{}", directory, owner)),
       stamp_(journal_stamp(disk, run)),
       most_values_(most_values),
       disk_(disk) {
   disk_.create_directories(directory);
   lock_ = JournalLock::take(disk_, directory, job, owner, run);
-  read_keys();
-  read_values();
-  read_notes();
+  const uint64_t keys_bytes = read_keys();
+  values_bytes_ = read_values();
+  const uint64_t ledger_bytes = read_notes();
+  if (takes_over && !found_) fail_without_journal(owner, directory);
+  drop_after(disk_, path_ + ".keys", keys_bytes);
+  drop_after(disk_, path_ + ".values", values_bytes_);
+  drop_after(disk_, path_ + ".ledger", ledger_bytes);
   keys_ = disk_.append(path_ + ".keys");
   values_ = disk_.append(path_ + ".values");
   ledger_ = disk_.append(path_ + ".ledger");
   if (open_ && pending_.empty()) done();
 }
 
-void WriteBackJournal::read_keys() {
-  read_records(disk_, path_ + ".keys", stamp_, [&](RecordReader& record) {
+uint64_t WriteBackJournal::read_keys() {
+  return read_records(disk_, path_ + ".keys", stamp_, [&](RecordReader& record) {
     OwnedPart part = split_part(record);
     if (created_.size() <= part.table) created_.resize(part.table + 1);
     created_[part.table].push_back(std::move(part.keys));
@@ -91,8 +104,8 @@ void WriteBackJournal::read_keys() {
   });
 }
 
-void WriteBackJournal::read_values() {
-  values_bytes_ = read_records(disk_, path_ + ".values", stamp_, [&](RecordReader& record) {
+uint64_t WriteBackJournal::read_values() {
+  return read_records(disk_, path_ + ".values", stamp_, [&](RecordReader& record) {
     const auto kind = record.number<uint64_t>();
     found_ = true;
     pending_.clear();
@@ -111,16 +124,17 @@ void WriteBackJournal::read_values() {
   });
 }
 
-void WriteBackJournal::read_notes() {
-  read_records(disk_, path_ + ".ledger", stamp_, [&](RecordReader& record) {
+uint64_t WriteBackJournal::read_notes() {
+  const uint64_t good = read_records(disk_, path_ + ".ledger", stamp_, [&](RecordReader& record) {
     if (record.number<uint64_t>() != 0) notes_.clear();
     notes_.emplace_back(record.rest());
     found_ = true;
   });
-  if (begun_.bytes.empty()) return;
+  if (begun_.bytes.empty()) return good;
   // The pending apply's note may not be in the ledger yet.
   if (begun_.first) notes_.clear();
   notes_.push_back(begun_.bytes);
+  return good;
 }
 
 uint64_t& WriteBackJournal::version_at(TableId table) {
@@ -135,7 +149,7 @@ std::vector<Keys> WriteBackJournal::take_created(TableId table) {
 void WriteBackJournal::created(TableId table, KeysView keys) {
   begin_record(record_);
   append_part(record_, {table, 0, keys, {}});
-  write_record(*keys_, record_, stamp_);
+  write(*keys_);
 }
 
 void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
@@ -148,7 +162,7 @@ void WriteBackJournal::begin(std::span<const Part> parts, const Note& note) {
     append_part(record_, part);
     version_at(part.table) = part.version;
   }
-  write_record(*values_, record_, stamp_);
+  write(*values_);
   values_bytes_ += record_.size();
   begun_ = note;
   open_ = true;
@@ -160,7 +174,7 @@ void WriteBackJournal::done() {
   if (values_bytes_ > most_values_) return restart_values();
   begin_record(record_);
   append_number(record_, uint64_t{kDone});
-  write_record(*values_, record_, stamp_);
+  write(*values_);
   values_bytes_ += record_.size();
 }
 
@@ -171,7 +185,7 @@ void WriteBackJournal::note(const Note& note) {
   if (note.first)
     ledger_ = started_over(".ledger");
   else
-    write_record(*ledger_, record_, stamp_);
+    write(*ledger_);
 }
 
 // Nothing is pending, so it only has to hold the versions.
@@ -182,6 +196,21 @@ void WriteBackJournal::restart_values() {
     append_part(record_, {table, versions_[table], {}, {}});
   values_ = started_over(".values");
   values_bytes_ = record_.size();
+}
+
+// What a failed write has left of its record would hide all that comes after it from the owner's next
+// process.
+void WriteBackJournal::write(File& file) {
+  if (!broken_.empty())
+    fail(ErrorCode::kDisk,
+         "{} has a record that was not written to its end ({}): nothing more is written to it", file.path(),
+         broken_);
+  try {
+    write_record(file, record_, stamp_);
+  } catch (const Error& e) {
+    broken_ = e.what();
+    throw;
+  }
 }
 
 std::unique_ptr<File> WriteBackJournal::started_over(const std::string& ending) {

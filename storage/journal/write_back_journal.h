@@ -32,6 +32,9 @@ struct Note {
 // Data counts as written when the operating system has it: it outlives the process, but not the host. A call
 // takes effect as a whole or, if the process dies in it, not at all. See write_back_journal.cc for the bytes.
 // *Thread safety*: none.
+// The lost process of an owner has left nothing that its next one could go on from.
+[[noreturn]] void fail_without_journal(uint32_t owner, const std::string& directory);
+
 class WriteBackJournal {
  public:
   // New values of one table.
@@ -50,9 +53,11 @@ class WriteBackJournal {
 
   // Opens the files of an owner, which no other process may hold (see JournalLock); those of another run,
   // and those from before the host was started, are started over. kInvalid naming the path when they cannot
-  // be. `most_values`: bytes of the file of values, beyond which it is started over.
+  // be. `takes_over`: from a lost process, so that kInvalid if there is nothing of this run; then nothing is
+  // started over, as the files may be those of another host. `most_values`: bytes of the file of values,
+  // beyond which it is started over.
   WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner, uint64_t run,
-                   Disk& disk = host_disk(), uint64_t most_values = kMostValues);
+                   bool takes_over = false, Disk& disk = host_disk(), uint64_t most_values = kMostValues);
   static constexpr uint64_t kMostValues = 64 << 20;
 
   // --- what the owner's last process left; each may be taken once --------------------------------
@@ -75,9 +80,11 @@ class WriteBackJournal {
   void note(const Note& note);
 
  private:
-  void read_keys();
-  void read_values();
-  void read_notes();
+  // Each returns the bytes that can be read back.
+  uint64_t read_keys();
+  uint64_t read_values();
+  uint64_t read_notes();
+  void write(File& file);
   void restart_values();
   // A new file with nothing but record_, which it holds before it takes the old one's name.
   std::unique_ptr<File> started_over(const std::string& ending);
@@ -97,6 +104,7 @@ class WriteBackJournal {
   std::unique_ptr<File> keys_, values_, ledger_;
   uint64_t values_bytes_ = 0;
   std::string record_;  // scratch
+  std::string broken_;  // why a record was cut off
 };
 
 }  // namespace embers::storage

@@ -50,7 +50,7 @@ class OwnerAtWork {
 
   // Opens the journal and takes everything.
   Journaled open() {
-    journal_.emplace("/var/journal", "job", 0, 7, *process_, kFewValues);
+    journal_.emplace("/var/journal", "job", 0, 7, false, *process_, kFewValues);
     Journaled found;
     for (TableId table = 0; table < kJournalTables; ++table) {
       for (const Keys& keys : journal_->take_created(table))

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/storage/store_testing.h"
@@ -49,6 +53,38 @@ TEST_F(Journal, NotesComeBackInOrderTheOneOfAnApplyThatWasCutOffAmongThem) {
   EXPECT_EQ(pending[0].floats, std::vector<float>{2});
   EXPECT_EQ(pending[0].keys, keys_);
   EXPECT_EQ(journal->version(0), 2u);
+}
+
+TEST_F(Journal, WhatTakesOverOnAnotherHostLeavesTheFilesAsTheyAre) {
+  { open()->note({"a"}); }
+  const auto take_over = [&](uint64_t run) { WriteBackJournal(dir_.path().string(), "job", 0, run, true); };
+  // Records of another run cannot be read back, nor can those of another host.
+  expect_error(ErrorCode::kInvalid, {"shard 0 lost its process", "start the shard where it ran before"},
+               [&] { take_over(8); });
+  take_over(7);
+  EXPECT_EQ(open()->take_notes(), Notes{"a"});
+  open(8);
+  EXPECT_TRUE(open()->take_notes().empty()) << "a new run starts them over";
+}
+
+// As on a full disk: some bytes of the record are written, and then there is room again.
+TEST_F(Journal, NothingIsWrittenBehindARecordThatWasCutOff) {
+  auto journal = open();
+  journal->note({"a"});
+  const auto size = std::filesystem::file_size(dir_.path() / "shard-0.ledger");
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit little{size + 10, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  expect_error(ErrorCode::kDisk, {"shard-0.ledger"}, [&] { journal->note({std::string(100, 'b')}); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::signal(SIGXFSZ, before);
+  ASSERT_EQ(std::filesystem::file_size(dir_.path() / "shard-0.ledger"), size + 10);
+  expect_error(ErrorCode::kDisk, {"was not written to its end"}, [&] { journal->note({"c"}); });
+  expect_error(ErrorCode::kDisk, {"was not written to its end"}, [&] { begin(*journal, 0, 1, {1}); });
+  journal.reset();
+  EXPECT_EQ(open()->take_notes(), Notes{"a"});
 }
 
 TEST_F(Journal, AFirstNoteEndsThoseBeforeIt) {
