@@ -171,6 +171,8 @@ struct SessionState {
     connect_to(*o, reply.getOwners());
     o->map.version = reply.getMapVersion();
     moved = std::move(o);
+    // What looks rows up need not wait until minibatches are done: the program may hold one meanwhile.
+    if (config->on_owners) config->on_owners(moved);
     move_when_drained();
   }
 

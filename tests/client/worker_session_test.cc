@@ -407,6 +407,24 @@ TEST(WorkerSession, GoesOnWithTheNextProcessOfAnOwner) {
   EXPECT_EQ(result.report.total.examples, 8u);
 }
 
+TEST(WorkerSession, LooksRowsUpWithAMinibatchInHandWhenAnOwnerIsBack) {
+  RunningJob job({.mode = "sync", .minibatches = 4, .keeps_journal = true});
+  Session session = Session::join_as_worker(job.worker_options());
+  Minibatch held = session.lease();
+  pull(held);
+  ASSERT_TRUE(held.wait());
+  job.stop_owner(1);
+  ASSERT_TRUE(job.has_event("waiting"));
+  job.start_owner(1);
+  const std::vector<int64_t> keys{1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<float> rows(keys.size() * kUserDim);
+  session.lookup("user", std::span<const int64_t>(keys), rows);  // would end in kTimeout
+  push(std::move(held));
+  EXPECT_GE(work(session), 3u);
+  const JobResult result = job.result();
+  ASSERT_FALSE(result.error) << result.error->what();
+}
+
 TEST(WorkerSession, LeavesWhileAnOwnerIsAway) {
   RunningJob job({.keeps_journal = true});
   client::WorkerOptions options = job.worker_options();
