@@ -85,6 +85,22 @@ TEST(SlurmPlaces, WhereAMemberWasLostOthersGoOnlyIfThereIsNoOtherRoom) {
   EXPECT_EQ(places.take(worker(1)), "b");
 }
 
+TEST(SlurmPlaces, AShardComesBackToItsNodeWhereItsJournalMayBe) {
+  SlurmPlaces places({{"a", 2}, {"b", 4}, {"c", 8}}, 1);
+  places.take(kMaster);
+  const std::string home = *places.take(shard(0));
+  places.avoid(home);
+  places.give_back(shard(0));
+  EXPECT_EQ(places.take(shard(0)), home);
+  places.give_back(shard(0));
+  places.keep_only({"a", "b"});
+  EXPECT_EQ(home, "c");
+  EXPECT_EQ(places.take(shard(0)), "b") << "that node is gone";
+  places.give_back(shard(0));
+  places.keep_only({"a", "b", "c"});
+  EXPECT_EQ(places.take(shard(0)), "b") << "what it has written since is there";
+}
+
 TEST(SlurmSteps, AreKnownByTheSrunThatStartedThem) {
   const std::string said =
       "StepId=7.batch UserId=0 State=RUNNING Name=batch SrunHost:Pid=(null):0\n"

@@ -16,6 +16,8 @@ SlurmPlaces::SlurmPlaces(std::vector<Node> nodes, uint32_t worker_cores) : worke
 
 SlurmPlaces::Place* SlurmPlaces::choose(const Member& member) {
   if (member.kind == Kind::kMaster) return places_.data();
+  if (const auto home = homes_.find(member.label()); home != homes_.end() && !places_[home->second].lost)
+    return &places_[home->second];
   // Where most cores are free. But first shards fill up nodes on which a worker would leave cores over
   // anyway.
   const auto rank = [&](const Place& p) {
@@ -36,6 +38,7 @@ std::optional<std::string> SlurmPlaces::take(const Member& member) {
   place->free -= cores_of(member);
   ++place->members;
   taken_[member.label()] = static_cast<size_t>(place - places_.data());
+  if (member.kind == Kind::kShard) homes_[member.label()] = taken_[member.label()];
   return place->name;
 }
 

@@ -12,7 +12,8 @@ namespace embers::launch {
 
 // Which node of a Slurm allocation a member runs on: a plain value. The master runs beside the batch script,
 // on the first node, and needs a core, as a shard does; a worker needs `worker_cores`. Master and shards
-// always get a place; a worker gets none when no node has its cores left.
+// always get a place; a worker gets none when no node has its cores left. A shard's next process gets the
+// node of its last one, as long as that is there: its journal may be on it.
 class SlurmPlaces {
  public:
   struct Node {
@@ -43,6 +44,7 @@ class SlurmPlaces {
   std::vector<Place> places_;
   const uint32_t worker_cores_;
   std::map<std::string, size_t> taken_;  // by label
+  std::map<std::string, size_t> homes_;  // of shards, by label: where they have run
 };
 
 // What SLURM_JOB_CPUS_PER_NODE says, such as "4(x2),3": the cores of each node. kInvalid for anything else.
