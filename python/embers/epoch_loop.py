@@ -19,7 +19,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Optional
 
 from .arguments import is_integer
-from .errors import BadInput, Error, UsageError
+from .errors import BadInput, Ended, Error, UsageError
+from .log import logger as log
 from .progress import Progress
 from .sampler import Batches, Part
 from .trainer import Step
@@ -90,9 +91,14 @@ class EpochLoop:
             with Progress(self._show, self._epoch, self._sampler.minibatches) as bar:
                 while self._has_more():
                     yield from self._pass(bar)
-            with contextlib.suppress(Error):  # the job may be over, which whoever asks it next hears
+            try:
                 job._settle()
                 job._the_trainer().finish()
+            except Ended:
+                pass
+            except Error as e:
+                log.warning("the model has the parameters of its last minibatch, since the present ones could not be read: %s. "
+                            "`with job.reading(model):` loads them", e)
         finally:
             self.give_back()
 

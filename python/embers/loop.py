@@ -116,6 +116,7 @@ class Training:
         if self._step is not None and not self._step.is_taken:
             raise UsageError(f"{self._step.name} is being trained: call evaluate() or reading() after its step, or after "
                              "the loop over job.train()")
+        self._check_open()
         self._settle()
         with self._the_trainer().reading(model, self._lookup):
             yield

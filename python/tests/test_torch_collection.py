@@ -142,7 +142,11 @@ def test_torchrecs_own_classes_will_do():
         et.EmbeddingBagCollection([config])
 
 
-@pytest.mark.parametrize("make", [torch.tensor, np.array, list])
+def nested(ids):
+    return [[i] for i in ids]
+
+
+@pytest.mark.parametrize("make", [torch.tensor, np.array, list, nested])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_input_may_change_after_its_keys_were_asked_for(make, in_place):
     """As it does where negatives are drawn, or ids masked."""
@@ -151,12 +155,28 @@ def test_input_may_change_after_its_keys_were_asked_for(make, in_place):
     cluster.initial = lambda table, key: np.full(cluster.dims[table], key, np.float32)
     features = {"f": make([1, 2]), "g": make([3, 4])}
     for _ in job.train(job._sampler, keys=lambda batch: model.keys(features)):
-        if in_place:
+        if in_place and make is nested:
+            features["f"][0][0] = features["f"][1][0] = 7
+        elif in_place:
             features["f"][:] = make([7, 7])
         else:
             features["f"] = make([7, 7])
         out = model(features)
         assert out["f"].tolist() == [[7, 7], [7, 7]] and out["g"].tolist() == [[3, 3], [4, 4]]
+        opt.skip()
+
+
+def test_tensors_of_other_memory_and_of_inference_mode_may_be_input():
+    model = et.EmbeddingBagCollection([et.BagConfig("t", 2, feature_names=["f"])])
+    cluster, job, opt, _ = one_minibatch(model)
+    cluster.initial = lambda table, key: np.full(cluster.dims[table], key, np.float32)
+    memory = np.array([1, 2])
+    features = {"f": torch.from_numpy(memory)}
+    with torch.inference_mode():
+        model.keys({"f": torch.tensor([1, 2])})
+    for _ in job.train(job._sampler, keys=lambda batch: model.keys(features)):
+        memory[:] = 7
+        assert model(features)["f"].tolist() == [[7, 7], [7, 7]]
         opt.skip()
 
 

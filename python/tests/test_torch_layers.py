@@ -225,6 +225,7 @@ def test_tables_are_named_by_their_place_in_the_model():
     ("int64", ["a"], 'define the table with keys="bytes"'),
     ("int64", np.array([2**63], np.uint64), "above 2\\^63 - 1"),
     ("int64", [torch.zeros(2, 2), torch.zeros(3, 2)], "is no array of ids"),
+    ("int64", [torch.tensor([1, 2]), 3], "lists of ids and single ones"),
     ("bytes", torch.tensor([1]), 'define the table with keys="int64"'),
     ("bytes", ["a", 1], "1 of type int in a list"),
     ("bytes", np.array(["a", None], object), "None of type NoneType"),

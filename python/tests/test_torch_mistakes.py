@@ -165,6 +165,30 @@ def test_a_parameter_that_is_thawed_too_late_is_named(caplog):
         "trainable then, and clear its .grad before opt.step() for as long as it is to stay"]
 
 
+def test_a_parameter_of_the_users_own_optimizer_may_thaw_at_any_time(caplog):
+    with embers.local() as job:
+        net = Net()
+        net.top.weight.requires_grad_(False)
+        opt = et.Optimizer(net, job, embers.SGD(1.0), dense=torch.optim.SGD(net.parameters(), lr=0.1))
+        net.top.weight.requires_grad_(True)
+        for batch in job.train(DataLoader(range(10), batch_sampler=job.batches(10, 10))):
+            summed(net, batch).backward()
+            opt.step()
+    assert not [r for r in caplog.records if "top.weight" in r.getMessage()]
+
+
+def test_reading_of_a_closed_job_says_so():
+    with embers.local() as job:
+        net = nn.ModuleDict(dict(user=et.Embedding(None, 2, initializer="zeros")))
+        opt, loader = trained(net, job)
+        for batch in job.train(loader):
+            net["user"](batch).sum().backward()
+            opt.step()
+    with pytest.raises(UsageError, match="closed"):
+        with job.reading(net):
+            pass
+
+
 @pytest.mark.filterwarnings("ignore:Using backward")
 def test_a_graph_may_be_made_of_the_backward_pass():
     with embers.local() as job:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -141,28 +142,29 @@ class _Input(Dict[str, _Ids]):
 
 
 class _Unchanged:
-    """A part of an input, to tell whether it has been changed since."""
+    """A part of an input, to tell whether it has been changed since: its memory may be somebody else's."""
 
     def __init__(self, part: Any):
         self._part = part
-        self._version = part._version if isinstance(part, torch.Tensor) else None
-        self._copy: Any = part.copy() if isinstance(part, (np.ndarray, list)) else None
+        self._copy: Any = None  # of what may be changed in place
+        if isinstance(part, torch.Tensor):
+            self._copy = part.clone()
+        elif isinstance(part, np.ndarray):
+            self._copy = part.copy()
+        elif isinstance(part, (list, tuple)):
+            self._copy = copy.deepcopy(part)
 
     def is_still(self, part: Any) -> bool:
         if part is not self._part:
             return False
         if isinstance(part, torch.Tensor):
-            return bool(part._version == self._version)
+            return torch.equal(part, self._copy)
         if isinstance(part, np.ndarray):
             return np.array_equal(part, self._copy)
-        return self._copy is None or _is_same_list(part, self._copy)
-
-
-def _is_same_list(one: List[Any], two: List[Any]) -> bool:
-    try:
-        return one == two
-    except (ValueError, RuntimeError):  # of arrays or tensors that were put in their places
-        return False
+        try:
+            return self._copy is None or bool(part == self._copy)
+        except (ValueError, RuntimeError):  # lists of arrays or tensors
+            return False
 
 
 class _Announced(NamedTuple):

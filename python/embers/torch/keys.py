@@ -58,10 +58,13 @@ def normalize(ids: Any, kind: str, table: str) -> Ids:
     contiguous. Raises BadInput for ids that cannot be keys of the table."""
     if isinstance(ids, FeatureIds):
         return ids.normal(kind, table)
-    if isinstance(ids, (list, tuple)) and len(ids) > 0 and isinstance(ids[0], torch.Tensor) and ids[0].dim() == 1:
-        ids = [bag.tolist() for bag in ids]
+    if isinstance(ids, (list, tuple)) and any(isinstance(bag, torch.Tensor) and bag.dim() == 1 for bag in ids):
+        ids = [bag.tolist() if isinstance(bag, torch.Tensor) else bag for bag in ids]
     if isinstance(ids, (list, tuple)) and len(ids) > 0 and isinstance(ids[0], (list, tuple, np.ndarray)):
-        lengths = np.fromiter((len(bag) for bag in ids), np.int64, len(ids))
+        try:
+            lengths = np.fromiter((len(bag) for bag in ids), np.int64, len(ids))
+        except TypeError as e:
+            raise _wrong(table, kind, "lists of ids and single ones", "give each bag a list") from e
         if (lengths != lengths[0]).any():
             return normalize([key for bag in ids for key in bag], kind, table)._replace(lengths=lengths)
     if kind == "bytes":

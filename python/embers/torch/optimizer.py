@@ -63,6 +63,9 @@ class Optimizer(Trainer):
             self._local = local_optimizer(rule, list(trained.values()))
         elif dense != "owners":
             raise BadInput(f'dense={dense!r} is neither "owners" nor "local" nor an optimizer of torch')
+        if self._local is not None:  # which may train what is frozen now
+            its_own = {id(p) for group in self._local.param_groups for p in group["params"]}
+            self._frozen = {name: p for name, p in self._frozen.items() if id(p) not in its_own}
         self._parameters: Dict[str, nn.Parameter] = {} if self._local else trained
         self._buffers: Dict[str, torch.Tensor] = {} if self._local else dict(model.named_buffers())
         for name, p in self._parameters.items():
