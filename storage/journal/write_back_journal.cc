@@ -65,15 +65,6 @@ WriteBackJournal::OwnedPart split_part(RecordReader& from) {
 
 }  // namespace
 
-void fail_without_journal(uint32_t owner, const std::string& directory) {
-  fail(ErrorCode::kInvalid,
-       "shard {} lost its process, and storage.journal '{}' on this host has no record of it: start the "
-       "shard where it ran "
-       "before, with the same directory; if that host was restarted, go on from the last checkpoint "
-       "(--resume)",
-       owner, directory);
-}
-
 WriteBackJournal::WriteBackJournal(const std::string& directory, const std::string& job, uint32_t owner,
                                    uint64_t run, bool takes_over, Disk& disk, uint64_t most_values)
     : path_(fmt::format("{}/shard-{}", directory, owner)),
@@ -203,8 +194,8 @@ void WriteBackJournal::restart_values() {
 void WriteBackJournal::write(File& file) {
   if (!broken_.empty())
     fail(ErrorCode::kDisk,
-         "{} has a record that was not written to its end ({}): nothing more is written to it", file.path(),
-         broken_);
+         "the journal {}.* has a record that was not written to its end ({}): nothing more is written to it",
+         path_, broken_);
   try {
     write_record(file, record_, stamp_);
   } catch (const Error& e) {
@@ -218,6 +209,15 @@ std::unique_ptr<File> WriteBackJournal::started_over(const std::string& ending) 
   write_record(*file, record_, stamp_);
   disk_.rename(file->path(), path_ + ending);
   return file;
+}
+
+void fail_without_journal(uint32_t owner, const std::string& directory) {
+  fail(ErrorCode::kInvalid,
+       "shard {} lost its process, and storage.journal '{}' on this host has no record of it: start the "
+       "shard where it ran before, with the same directory; if that host was restarted, go on from the last "
+       "checkpoint "
+       "(--resume)",
+       owner, directory);
 }
 
 }  // namespace embers::storage

@@ -32,9 +32,6 @@ struct Note {
 // Data counts as written when the operating system has it: it outlives the process, but not the host. A call
 // takes effect as a whole or, if the process dies in it, not at all. See write_back_journal.cc for the bytes.
 // *Thread safety*: none.
-// The lost process of an owner has left nothing that its next one could go on from.
-[[noreturn]] void fail_without_journal(uint32_t owner, const std::string& directory);
-
 class WriteBackJournal {
  public:
   // New values of one table.
@@ -106,5 +103,8 @@ class WriteBackJournal {
   std::string record_;  // scratch
   std::string broken_;  // why a record was cut off
 };
+
+// The lost process of an owner has left nothing that its next one could go on from.
+[[noreturn]] void fail_without_journal(uint32_t owner, const std::string& directory);
 
 }  // namespace embers::storage
