@@ -42,8 +42,15 @@ Function* symbol(void* library, const char* name, const std::filesystem::path& p
 // Never closed: the model's code and its threads may outlive any handle of ours.
 Factory* load_factory(const std::filesystem::path& path) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr)
-    fail(ErrorCode::kInvalid, "model library {} does not load: {}", path.string(), last_error());
+  if (library == nullptr) {
+    const std::string why = last_error();
+    // See apps/README.md, "stand-ins".
+    const bool may_be_empty = why.find("undefined symbol") != std::string::npos;
+    fail(ErrorCode::kInvalid, "model library {} does not load: {}{}", path.string(), why,
+         may_be_empty ? ". If it uses OpenCV or FFmpeg, set LD_LIBRARY_PATH to their folder, such as "
+                        "/usr/lib/x86_64-linux-gnu: this program has empty libraries in their place"
+                      : "");
+  }
   const uint32_t abi = symbol<AbiFunction>(library, "embers_model_abi", path)();
   if (abi != kModelAbi)
     fail(ErrorCode::kInvalid,
