@@ -10,6 +10,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 say "testing"
 log="$root/build/quickstart/ctest.log"
 status=0
-ctest --test-dir "$root/build" --output-on-failure -j 2 --no-tests=error "$@" | tee "$log" || status=$?
+ctest --test-dir "$root/build" --output-on-failure -j $(($(nproc) + 1)) --no-tests=error "$@" | tee "$log" || status=$?
 grep -E '^[0-9]+% tests passed' "$log" || true
 exit "$status"

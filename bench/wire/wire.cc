@@ -46,7 +46,7 @@ struct Length {
   double seconds;  // of latencies at one rate
   size_t latency_rounds;
 };
-const Length kFull{3, 31, 1000, 5, 5}, kQuick{1, 3, 500, 0.5, 1};
+const Length kFull{3, 31, 1000, 5, 5}, kQuick{1, 3, 200, 0.5, 1};
 
 std::string address(const std::string& socket, const std::string& name) {
   return socket == "unix" ? fmt::format("unix:@embers-bench-{}-{}", ::getpid(), name) : "127.0.0.1:0";
