@@ -839,6 +839,35 @@ def test_first_values_depend_on_seed_and_key_alone():
     assert len(set(flat)) == len(flat) and all(-1 <= x < 1 for x in flat)
 
 
+def test_tables_without_a_seed_begin_differently_and_after_the_same_seed_of_torch_alike():
+    def row():
+        bag = cuda.EmbeddingBag(None, 8, optimizer=embers.SGD(), device=DEVICE, initial=(2, 3), capacity=4)
+        return bag(tensor([[7]], torch.int64)).tolist()[0]
+
+    torch.manual_seed(1)
+    first, second = row(), row()
+    assert first != second and all(2 <= x < 3 for x in first)
+    torch.manual_seed(1)
+    assert row() == first
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_frozen_tables_do_not_change_but_weights_have_gradients(keys):
+    bag = cuda.EmbeddingBag(None if keys else 10, 8, optimizer=embers.SGD(), device=DEVICE, mode="sum")
+    ids, weights = tensor([[3, 4]], torch.int64), torch.ones(1, 2, device=DEVICE, requires_grad=True)
+    before = bag(ids).detach().clone()
+    bag.requires_grad_(False)
+    bag(ids, per_sample_weights=weights).sum().backward()
+    assert weights.grad.abs().sum() > 0
+    assert bag(ids).tolist() == before.tolist() and not bag(ids).requires_grad
+    if keys:
+        bag(tensor([[5]], torch.int64), per_sample_weights=torch.ones(1, 1, device=DEVICE, requires_grad=True))
+        assert len(bag.index) == 2
+    bag.requires_grad_(True)
+    bag(ids).sum().backward()
+    assert bag(ids).tolist() != before.tolist()
+
+
 def test_an_index_grows_and_keeps_what_it_has():
     bag = keyed()
     rng = random.Random(10)

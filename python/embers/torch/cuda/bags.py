@@ -63,7 +63,8 @@ class _Lookup(torch.autograd.Function):
             of_weights = of_weights.to(ctx.dtype)
         of_tables: Sequence[Optional[torch.Tensor]] = [None] * len(ctx.tables)
         if ctx.bags.optimizer is not None:
-            ctx.bags._update(ctx.passed, gradient)
+            if ctx.needs_input_grad[5]:
+                ctx.bags._update(ctx.passed, gradient)
             ctx.passed.state = None
         elif any(ctx.needs_input_grad[5:]):
             of_tables = ctx.bags._gradients(ctx.passed, gradient)
@@ -276,12 +277,20 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._sizes.clear()
         return self._model
 
+    def requires_grad_(self, requires_grad: bool = True) -> "EmbeddingBagCollection":
+        """Whether backward() changes the rows, or gives them gradients. While it does not, a table of keys creates no rows. To be
+        called on the collection itself: rows that an optimizer changes here are no parameters of a model around it."""
+        super().requires_grad_(requires_grad)
+        self._anchor[0].requires_grad_(requires_grad)
+        return self
+
     def forward(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor] = None) -> torch.Tensor:
         if self.optimizer is None:
             tables = [self.weight(n) for n in range(len(self.tables))]
         else:
             tables = self._anchor
-        out: torch.Tensor = _Lookup.apply(self, torch.is_grad_enabled(), ids, offsets, weights, *tables)
+        needs_gradient = any(t.requires_grad for t in tables) or (weights is not None and weights.requires_grad)
+        out: torch.Tensor = _Lookup.apply(self, torch.is_grad_enabled() and needs_gradient, ids, offsets, weights, *tables)
         return out
 
     def _batch(self, ids: torch.Tensor, offsets: torch.Tensor, weights: Optional[torch.Tensor]) -> Tuple[BatchStruct, Any]:
@@ -347,7 +356,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             self.check_errors()
         batch, kept = self._batch(ids, offsets, weights)
         if self.index is not None:
-            rows = self.index.rows_of(kept[0], wanted, any(c.prune_invalid_ids for c in self.columns))
+            rows = self.index.rows_of(kept[0], wanted and self._anchor[0].requires_grad, any(c.prune_invalid_ids for c in self.columns))
             kept = (rows, *kept[1:])
             batch.ids = pointer(rows)
         model = self._prepare()
@@ -456,6 +465,7 @@ class EmbeddingBag(EmbeddingBagCollection):
     other arguments it takes, too.
 
     mode: "sum", "mean", or "sqrtn".
+    initial, seed, capacity: of a table of keys (num_embeddings=None), as a Table's.
     forward(input, offsets=None, per_sample_weights=None): as torch's. `input` is int64, (bags, ids) or, with the first
     place of each bag in `offsets`, (ids,); with include_last_offset=True offsets have the end, too. Weights go with all
     modes. Returns float32, (bags, embedding_dim)."""
@@ -464,8 +474,9 @@ class EmbeddingBag(EmbeddingBagCollection):
                  default_id: Optional[int] = None, prune_invalid_ids: bool = False, prune_weights: bool = True,
                  include_last_offset: bool = False, optimizer: Optional[UpdateRule] = None,
                  dtype: torch.dtype = torch.float32, device: Union[str, torch.device, None] = None, sparse: bool = True,
-                 check: str = "later"):
-        super().__init__([Table(num_embeddings, embedding_dim, max_norm)], [Column(0, mode, default_id, prune_invalid_ids, prune_weights)],
+                 check: str = "later", initial: Tuple[float, float] = (-0.05, 0.05), seed: Optional[int] = None, capacity: int = 1 << 16):
+        table = Table(num_embeddings, embedding_dim, max_norm, initial=initial, seed=seed, capacity=capacity)
+        super().__init__([table], [Column(0, mode, default_id, prune_invalid_ids, prune_weights)],
                          optimizer, dtype=dtype, device=device, sparse=sparse, check=check)
         self.include_last_offset = include_last_offset
 

@@ -18,8 +18,9 @@ class Index:
                  device: torch.device):
         device = numbered(device)
         self.device, self.dim, self.slot_dim, self.slots = device, table.embedding_dim, slot_dim, slots
+        seed = int(torch.randint(1 << 62, (), device="cpu")) if table.seed is None else table.seed
         options = IndexOptionsStruct(NUMBER_TYPES[dtype], table.embedding_dim, slots, slot_dim, (slot_value, slot_value),
-                                table.initial[0], table.initial[1], table.seed & (1 << 64) - 1, table.capacity)
+                                table.initial[0], table.initial[1], seed & (1 << 64) - 1, table.capacity)
         self._handle: Optional[ctypes.c_void_p] = ctypes.c_void_p()
         with on_device(device):
             library()("index_create", ctypes.byref(options), ctypes.byref(self._handle))

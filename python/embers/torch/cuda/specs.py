@@ -11,7 +11,8 @@ class Table:
 
     num_embeddings=None: any int64 is a key, and rows are created when their keys are first seen, in memory that grows;
         only with an optimizer, and as the only table. Rows begin uniform over `initial`, by random numbers that depend on
-        `seed`, the key and the column alone. There is memory for `capacity` rows in the beginning.
+        `seed` (None: drawn from torch's generator), the key and the column alone. There is memory for `capacity` rows in the
+        beginning.
     max_norm: rows whose L2 norm is larger are scaled to it when they are looked up (tf.clip_by_norm, which has a
         gradient; torch.nn.EmbeddingBag changes the table instead).
     partitions: sizes of parts of the table; ids are spread over them by `strategy` "div" or "mod", as
@@ -24,7 +25,7 @@ class Table:
     strategy: str = "div"
     counted: bool = False
     initial: Tuple[float, float] = (-0.05, 0.05)
-    seed: int = 0
+    seed: Optional[int] = None
     capacity: int = 1 << 16
 
 
