@@ -51,7 +51,7 @@ void JobState::take(const Event::Heartbeat& e) {
 void JobState::take(const Event::Leave& e) {
   const Member* const member = members_.find(e.incarnation);
   if (member && member->owner) {
-    lose_owner(member->number, e.reason);
+    leaves(member->number, e.reason);
   } else if (member && !e.reason.empty()) {
     lose_worker(e.incarnation, e.reason);
   } else if (member) {

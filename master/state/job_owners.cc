@@ -261,17 +261,31 @@ void JobState::lose_owner(uint32_t number, const std::string& why) {
 void JobState::turn_away(uint32_t number, const Error& why) {
   if (phase_ != Phase::kGathering) return;
   Place& place = places_[number];
-  const std::string who = members_.find(place.incarnation)->describe();
+  const Member& member = *members_.find(place.incarnation);
   const Error reason(remedy(why.code()) == Remedy::kFix ? why.code() : ErrorCode::kUnreachable,
                      fmt::format("the master cannot reach {}: {}. It must listen where the master's host "
                                  "reaches it (--listen, --advertise)",
-                                 who, why.what()));
+                                 member.describe(), why.what()));
   turned_away_.emplace(place.incarnation, reason);
   if (turned_away_.size() > kMostTurnedAway) turned_away_.erase(turned_away_.begin());
+  vacate(place, reason, fmt::format("refused {}: {}", member.describe(), why.what()));
+}
+
+// A process with a new place leaves: perhaps it cannot open its store.
+void JobState::leaves(uint32_t number, const std::string& why) {
+  Place& place = places_[number];
+  if (!place.unproven() || phase_ != Phase::kGathering) return lose_owner(number, why);
+  vacate(
+      place, Error(ErrorCode::kFenced, why),
+      fmt::format("{} left{}{}", members_.find(place.incarnation)->describe(), why.empty() ? "" : ": ", why));
+}
+
+// Before the job has begun.
+void JobState::vacate(Place& place, const Error& reason, const std::string& what) {
   remove(place.incarnation, reason);
   place.holder = Place::Holder::kNobody;
   effect(Effect::Drop{place.incarnation});
-  say(fmt::format("refused {}: {}; the job waits for another shard process", who, why.what()));
+  say(what + "; the job waits for another shard process");
 }
 
 // It must be at the job's version, or have finished the commit that is under way.

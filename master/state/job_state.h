@@ -256,6 +256,8 @@ class JobState {
   void lose_holder(uint32_t number, const std::string& why);
   void lose_owner(uint32_t number, const std::string& why);
   void turn_away(uint32_t number, const Error& why);
+  void leaves(uint32_t number, const std::string& why);
+  void vacate(Place& place, const Error& reason, const std::string& what);
   void owner_error(uint32_t number, const Error& why);
   bool keeps_journal() const;
   bool waits_for(uint32_t number) const;

@@ -149,6 +149,23 @@ TEST_F(MissingMembers, AShardThatRefusesTheMasterIsRefusedWithItsReason) {
   EXPECT_EQ(refusals_.at(ask(Event::Heartbeat{0, incarnation})).code(), ErrorCode::kDenied);
 }
 
+TEST_F(MissingMembers, AShardThatCannotOpenItsStoreLeavesItsPlaceToAnotherOne) {
+  ask(owner(100));
+  const uint64_t incarnation = connects_.back().incarnation;
+  give(Event::Connected{incarnation});
+  ask(Event::Leave{0, incarnation, "cannot write journal/0: Permission denied"});
+  EXPECT_EQ(state_.phase(), Phase::kGathering) << (state_.error() ? state_.error()->what() : "");
+  EXPECT_TRUE(has_said("cannot write journal/0: Permission denied; the job waits for another shard process"))
+      << said_;
+  ask(owner(200));
+  give(Event::Connected{connects_.back().incarnation});
+  ask(worker(1));
+  ask(worker(2));
+  EXPECT_FALSE(prepares_);
+  answer_owner();
+  EXPECT_TRUE(prepares_);
+}
+
 TEST_F(MissingMembers, AShardThatIsLostOnceItWasReachedEndsTheJob) {
   join_owner();
   give(Event::OwnerDown{0, connects_.back().incarnation, "the connection ended"});
