@@ -24,6 +24,7 @@ SessionParts Core::parts() {
   parts.train = [spawn](caf::actor_system& system, const auto&, const StageActor& next, const StageOwner&) {
     return spawn(system, &Core::pulled, next);
   };
+  parts.holds_works = true;
   return parts;
 }
 

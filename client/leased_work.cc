@@ -226,7 +226,7 @@ void Core::pull_dense_again(LeasedWork& work) {
   try {
     const SystemUse use(*this);
     const auto owners = known_owners();
-    if (!owners) return;
+    if (!owners || owners->map.version != work.origin.map_version) return;  // its push will be refused
     caf::scoped_actor self{use.system()};
     const DenseKeys keys(model);
     embers::pull_dense_again(self, *owners, work, keys.dense, caf::duration(std::chrono::seconds(1)));

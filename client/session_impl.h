@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 
 #include "client/joining/reach_master.h"
 #include "client/leased_work.h"
@@ -67,11 +68,15 @@ struct Session::Impl {
   template <class Bytes, class Part>
   Versions look_up(std::string_view name, KeyKind kind, size_t keys, std::span<float> rows,
                    const Bytes& bytes, const Part& part);
-  Versions look_up_part(caf::actor_system& system, TableId table, KeysView keys, std::span<float> rows,
-                        Clock::time_point deadline);
+  // ask(owners), again where owners are by then if one has moved, as long as there is time.
+  template <class Ask>
+  auto ask_owners(const std::string& table, Clock::time_point deadline, const Ask& ask);
+  Versions read(caf::actor_system& system, const std::string& table, const std::vector<TableKeyList>& lists,
+                const std::vector<std::span<float>>& places, Clock::time_point deadline);
   // The master may know more about an owner that is gone.
   [[noreturn]] void throw_failed(const std::string& table, const Error& why);
 
+  std::atomic<uint64_t> imports_ = 0;
   bool has_begun_ = false;  // the job, with this session; constant once it has joined
   mutable Mutex owner_mutex_;
   std::shared_ptr<ReplicaOwner> owner_ ABSL_GUARDED_BY(owner_mutex_);  // if this process is an owner

@@ -42,27 +42,35 @@ void Session::Impl::only_reads(embers::Work& work, const Owners& owners) const {
   work.versions.assign(owners.handles.size(), std::nullopt);
 }
 
-Versions Session::Impl::look_up_part(caf::actor_system& system, TableId table, KeysView keys,
-                                     std::span<float> rows, Clock::time_point deadline) {
+template <class Ask>
+auto Session::Impl::ask_owners(const std::string& table, Clock::time_point deadline, const Ask& ask) {
   std::shared_ptr<const Owners> owners = core->owners(deadline);
   for (;;) {
-    embers::Work work;
-    only_reads(work, *owners);
     try {
-      caf::scoped_actor self{system};
-      pull_now(self, *owners, work, {{table, keys}}, {rows}, until(deadline));
-      return versions_of(work);
+      return ask(*owners);
     } catch (const Error& e) {
-      if (!has_moved(*owners, e)) throw_failed(owners->tables[table].name, e);
+      if (!has_moved(*owners, e)) throw_failed(table, e);
       core->look(owners->map.version);
       auto moved = core->owners(deadline, owners.get());
       if (!moved)
         fail(ErrorCode::kTimeout,
-             "table '{}' of job '{}': {}, and is not back within {:g} s (Options::timeout)",
-             owners->tables[table].name, job, e.what(), options.timeout.count());
+             "table '{}' of job '{}': {}, and is not back within {:g} s (Options::timeout)", table, job,
+             e.what(), options.timeout.count());
       owners = std::move(moved);
     }
   }
+}
+
+Versions Session::Impl::read(caf::actor_system& system, const std::string& table,
+                             const std::vector<TableKeyList>& lists,
+                             const std::vector<std::span<float>>& places, Clock::time_point deadline) {
+  return ask_owners(table, deadline, [&](const Owners& owners) {
+    embers::Work work;
+    only_reads(work, owners);
+    caf::scoped_actor self{system};
+    pull_now(self, owners, work, lists, places, until(deadline));
+    return versions_of(work);
+  });
 }
 
 template <class Bytes, class Part>
@@ -83,8 +91,8 @@ Versions Session::Impl::look_up(std::string_view name, KeyKind kind, size_t keys
     for (n = 0; begin + n < keys && (n == 0 || size < kPartBytes); ++n)
       size += std::max(bytes(begin + n), table.dim * sizeof(float));
     const auto list = part(begin, n);
-    const Versions v =
-        look_up_part(use.system(), id, list, rows.subspan(begin * table.dim, n * table.dim), deadline);
+    const Versions v = read(use.system(), table.name, {{id, list}},
+                            {rows.subspan(begin * table.dim, n * table.dim)}, deadline);
     all = {std::min(all.oldest, v.oldest), std::max(all.newest, v.newest)};
   }
   return keys == 0 ? Versions{} : all;
@@ -137,10 +145,7 @@ std::vector<std::vector<float>> Session::Impl::parameters() {
   core->check_process();
   const SystemUse use(*core);
   const Clock::time_point deadline = after(options.timeout);
-  const auto owners = core->owners(deadline);
   const DenseKeys keys(core->model);
-  embers::Work work;
-  only_reads(work, *owners);
   FloatBuffer dense(keys.dense.size() * kDenseChunk), buffers(keys.buffers.size() * kDenseChunk);
   std::vector<TableKeyList> lists;
   std::vector<std::span<float>> places;
@@ -153,13 +158,11 @@ std::vector<std::vector<float>> Session::Impl::parameters() {
   ask_for(kBufferTable, keys.buffers, buffers);
   for (bool there = lists.empty(); !there;) {
     try {
-      caf::scoped_actor self{use.system()};
-      pull_now(self, *owners, work, lists, places, until(deadline));
+      read(use.system(), kDenseTable, lists, places, deadline);
       there = true;
     } catch (const Error& e) {
       // Who has joined may be quicker than the master, which sets their first values.
-      if (e.code() != ErrorCode::kMissingKey || Clock::now() + kFirstValues > deadline)
-        throw_failed(kDenseTable, e);
+      if (e.code() != ErrorCode::kMissingKey || Clock::now() + kFirstValues > deadline) throw;
       core->throw_end_within(kFirstValues);
     }
   }
@@ -202,19 +205,18 @@ void Session::Impl::import_rows(const TableKeys& given, std::span<const float> r
   const size_t size = is_bytes ? given.bytes.size() : given.ints.size();
   if (size > 0) check_kind(owners->tables[id], is_bytes ? KeyKind::kBytes : KeyKind::kInt64);
   check_size(fmt::format("{} rows of table '{}'", size, given.table), rows.size(), size * dim);
-  try {
-    caf::scoped_actor self{use.system()};
-    for (size_t begin = 0, n; begin < size; begin += n) {
-      Keys keys(is_bytes ? KeyKind::kBytes : KeyKind::kInt64);
-      size_t bytes = 0;
-      for (n = 0; begin + n < size && (n == 0 || bytes < kPartBytes); ++n) {
-        bytes += dim * sizeof(float) + (is_bytes ? given.bytes[begin + n].size() : sizeof(int64_t));
-        is_bytes ? keys.push_back(given.bytes[begin + n]) : keys.push_back(given.ints[begin + n]);
-      }
-      embers::import_rows(self, *owners, id, keys, rows.subspan(begin * dim, n * dim), until(deadline));
+  for (size_t begin = 0, n; begin < size; begin += n) {
+    Keys keys(is_bytes ? KeyKind::kBytes : KeyKind::kInt64);
+    size_t bytes = 0;
+    for (n = 0; begin + n < size && (n == 0 || bytes < kPartBytes); ++n) {
+      bytes += dim * sizeof(float) + (is_bytes ? given.bytes[begin + n].size() : sizeof(int64_t));
+      is_bytes ? keys.push_back(given.bytes[begin + n]) : keys.push_back(given.ints[begin + n]);
     }
-  } catch (const Error& e) {
-    throw_failed(owners->tables[id].name, e);
+    const uint64_t number = ++imports_;
+    ask_owners(owners->tables[id].name, deadline, [&](const Owners& now) {
+      caf::scoped_actor self{use.system()};
+      embers::import_rows(self, now, number, id, keys, rows.subspan(begin * dim, n * dim), until(deadline));
+    });
   }
 }
 

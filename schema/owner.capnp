@@ -95,6 +95,9 @@ struct ImportRequest $M.kind(51) $M.reply("Empty") $M.servedBy(shard) $M.sentBy(
   # worker must not set slots, dense parameters or anything else that decides where the job stands.
   mapVersion @0 :UInt32;
   tables @1 :List(Common.TableKeys); # width dim
+  # Asked again over another connection, it is still the same one: an owner takes it once.
+  incarnation @2 :UInt64;
+  number @3 :UInt64;                 # among the imports of this incarnation, from 1
 }
 
 struct ScanRequest $M.kind(39) $M.reply("ScanReply") $M.servedBy(shard) $M.sentBy([master, worker, reader]) {

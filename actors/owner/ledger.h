@@ -40,13 +40,14 @@ class Ledger {
   // count: 0 if an earlier run of the job applied it.
   void mark_applied(uint64_t minibatch, uint32_t count) { applied_[minibatch] = count; }
   // Of a minibatch that is applied and was pushed again. If it was an earlier run of the job that applied it,
-  // so that nothing has counted it, it counts now; once.
-  void count_resumed(uint32_t epoch, uint64_t minibatch, uint32_t count) {
+  // so that nothing has counted it, it counts now; once. Then there is a note of that.
+  std::optional<AppliedNote> count_resumed(uint32_t epoch, uint64_t minibatch, uint32_t count) {
     const auto found = applied_.find(minibatch);
-    if (epoch != epoch_ || found == applied_.end() || found->second != 0 || count == 0) return;
+    if (epoch != epoch_ || found == applied_.end() || found->second != 0 || count == 0) return std::nullopt;
     found->second = count;
     examples += count;
     ++minibatches;
+    return AppliedNote{false, epoch_, version, minibatches, 0, 0, {{minibatch, count}}};
   }
   void unmark(uint64_t minibatch) { applied_.erase(minibatch); }
 
@@ -94,9 +95,11 @@ class Ledger {
     minibatches = n.minibatches;
     bool fresh = n.first;
     for (const auto& [minibatch, count] : n.applied) {
-      if (!applied_.emplace(minibatch, count).second) continue;
+      const auto [at, is_new] = applied_.emplace(minibatch, count);
+      if (!is_new && (at->second != 0 || count == 0)) continue;
+      at->second = count;  // of an earlier run, and counted since
       examples += count;
-      fresh = true;
+      fresh |= is_new;
     }
     if (fresh) left_out += n.left_out;
   }

@@ -158,6 +158,20 @@ void push_async(Self self, PushPtr push, PushPromise promise) {
       });
 }
 
+void answer_duplicate(Self self, const Origin& origin, PushPromise promise) {
+  std::optional<AppliedNote> note;
+  if (!self->state.config.sync)
+    note = self->state.ledger.count_resumed(origin.epoch, origin.minibatch, origin.examples);
+  if (!note) {
+    promise.deliver(self->state.duplicate_reply());
+    return;
+  }
+  self->request(self->state.shard, caf::infinite, note_atom::value,
+                std::make_shared<const AppliedNote>(*note))
+      .then([self, promise](uint64_t) mutable { promise.deliver(self->state.duplicate_reply()); },
+            [promise](caf::error& e) mutable { promise.deliver(std::move(e)); });
+}
+
 void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
   const Origin origin = read(m.get().getOrigin());
   self->state.check(origin);
@@ -165,13 +179,10 @@ void push(Self self, const Message<wire::PushRequest>& m, PushPromise promise) {
   self->state.config.activity->pushes.fetch_add(1, std::memory_order_relaxed);
   if (self->state.ledger.is_applied(origin.epoch, origin.minibatch)) {
     const auto applying = self->state.applying.find(origin.minibatch);
-    if (applying != self->state.applying.end()) {
+    if (applying != self->state.applying.end())
       applying->second.push_back(promise);
-    } else {
-      if (!self->state.config.sync)
-        self->state.ledger.count_resumed(origin.epoch, origin.minibatch, origin.examples);
-      promise.deliver(self->state.duplicate_reply());
-    }
+    else
+      answer_duplicate(self, origin, promise);
   } else if (self->state.config.sync) {
     promise.deliver(self->state.stage(self->state.reader->read(m)));
   } else {
@@ -371,7 +382,7 @@ OptimizerActor::behavior_type optimizer_behavior(Self self, const OwnerConfig& c
               resume(self->state, m.get());
               const auto note = std::make_shared<const AppliedNote>(self->state.ledger.note_of_all());
               const auto kept = std::make_shared<Kept>(promise);
-              self->request(self->state.shard, caf::infinite, resume_atom::value, NotePtr(note))
+              self->request(self->state.shard, caf::infinite, note_atom::value, NotePtr(note))
                   .then([kept](uint64_t) { kept->promise.deliver(make_message<wire::Empty>()); },
                         [kept](caf::error& e) { kept->promise.deliver(std::move(e)); });
             },

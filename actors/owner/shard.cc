@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -39,7 +40,7 @@ class Rows {
   const std::vector<AppliedNote>& left() const { return left_; }
 
   uint64_t version() const { return version_; }
-  void resume(const AppliedNote& note) {
+  void note(const AppliedNote& note) {
     if (external_ != nullptr) external_->keep(to_note(note));
     version_ = note.version;
     try {
@@ -112,6 +113,10 @@ class Rows {
   }
 
   void import_rows(wire::ImportRequest::Reader request) {
+    const uint64_t number = request.getNumber();
+    if (number == 0) fail(ErrorCode::kBadFrame, "an import without a number");
+    std::set<uint64_t>& taken = imports_[request.getIncarnation()];
+    if (taken.contains(number) || (taken.size() == kMostImports && number < *taken.begin())) return;
     for (const TableSlices& t : read_slices(request.getTables(), config_.tables.size())) {
       const TableSpec& spec = config_.tables[t.table];
       if (is_reserved(spec.name) || t.width != spec.dim)
@@ -128,6 +133,8 @@ class Rows {
       }
       store_->restore(t.table, t.keys, values);
     }
+    taken.insert(number);
+    if (taken.size() > kMostImports) taken.erase(taken.begin());
   }
 
   Message<wire::ScanReply> scan(wire::ScanRequest::Reader request) {
@@ -165,6 +172,7 @@ class Rows {
 
  private:
   static constexpr size_t kScanBytes = 4 << 20;
+  static constexpr size_t kMostImports = 1000;  // of one sender, that may be asked again
 
   // The last one of this sender that the rows have. What the owner's last process has applied is not known.
   uint64_t own_step(uint64_t sender) const {
@@ -244,6 +252,8 @@ class Rows {
   std::vector<uint8_t> found_;  // scratch of lookup
   uint64_t version_ = 0;
   std::unordered_map<uint64_t, uint64_t> own_steps_;  // by sender
+  // The latest numbers of the imports that were taken, by sender.
+  std::unordered_map<uint64_t, std::set<uint64_t>> imports_;
   uint64_t left_out_ = 0;
 };
 
@@ -414,9 +424,9 @@ LocalShardActor::behavior_type shard_behavior(LocalShardActor::stateful_pointer<
           return self->state.rows->version();
         });
       },
-      [self](resume_atom, const NotePtr& note) {
+      [self](note_atom, const NotePtr& note) {
         return guarded(Kind::kResumeRequest, [&] {
-          self->state.rows->resume(*note);
+          self->state.rows->note(*note);
           self->state.wake();
           return note->version;
         });

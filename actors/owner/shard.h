@@ -66,7 +66,7 @@ struct StoreStats {
 };
 
 using apply_atom = caf::atom_constant<caf::atom("apply")>;
-using resume_atom = caf::atom_constant<caf::atom("resume")>;
+using note_atom = caf::atom_constant<caf::atom("note")>;
 using map_atom = caf::atom_constant<caf::atom("map")>;
 using stats_atom = caf::atom_constant<caf::atom("stats")>;
 using room_atom = caf::atom_constant<caf::atom("room")>;
@@ -74,8 +74,8 @@ using room_atom = caf::atom_constant<caf::atom("room")>;
 // The shard as its optimizer sees it.
 using LocalShardActor =
     ShardActor::extend<caf::replies_to<apply_atom, ApplyPtr>::with<uint64_t>,
-                       caf::replies_to<resume_atom, NotePtr>::with<uint64_t>,  // where the job stands
-                       caf::replies_to<map_atom, uint32_t>::with<uint32_t>,    // version of the owner map
+                       caf::replies_to<note_atom, NotePtr>::with<uint64_t>,  // what is known without an apply
+                       caf::replies_to<map_atom, uint32_t>::with<uint32_t>,  // version of the owner map
                        caf::replies_to<stats_atom>::with<StoreStats>,
                        caf::reacts_to<room_atom>>;  // a peer that was slow to read has read
 

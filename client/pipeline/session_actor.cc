@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <deque>
+#include <map>
 
 #include "actors/errors.h"
 #include "client/pipeline/owner_places.h"
@@ -22,6 +23,16 @@ using SessionImpl =
 
 constexpr auto kLeave = std::chrono::seconds(2);
 
+// The stages from pull on. They know where owners were when it began.
+struct Pipeline {
+  std::vector<StageActor> stages;
+  uint32_t works = 0;  // that are in it
+
+  void end() const {
+    for (const StageActor& s : stages) caf::anon_send_exit(s, caf::exit_reason::user_shutdown);
+  }
+};
+
 struct SessionState {
   SessionState() = default;  // no aggregate: see actors/README.md
   using Self = SessionImpl::stateful_pointer<SessionState>;
@@ -31,16 +42,18 @@ struct SessionState {
   std::shared_ptr<const SessionConfig> config;
   std::shared_ptr<const Owners> owners;
   OwnerPlaces places;
-  bool moving = false;                  // an owner has moved: no work is begun until there is a new pipeline
-  std::shared_ptr<const Owners> moved;  // the owners of that new pipeline
+  // Owners have moved: no work is begun until there is a new pipeline.
+  bool asking = false;                  // the master, where owners are
+  std::shared_ptr<const Owners> moved;  // where they are; waits for the last pipeline to be empty
   uint64_t incarnation = 0;
-  StageActor reader, puller;
-  std::vector<StageActor> pipeline;  // from the puller on
-  std::deque<WorkPtr> queue;         // leased, not yet read
-  std::deque<WorkPtr> ready;         // read, not yet in the pipeline
+  StageActor reader;
+  std::map<uint64_t, Pipeline> pipelines;  // by number; the last one takes works
+  std::deque<WorkPtr> queue;               // leased, not yet read
+  std::deque<WorkPtr> ready;               // read, not yet in a pipeline
   uint32_t reading = 0;
-  uint32_t in_pipeline = 0;  // from pull to done
+  uint32_t in_pipeline = 0;  // any, from pull to done
   uint32_t unpushed = 0;     // of these, before their push is answered
+  uint64_t last_pipeline = 0;
   bool lease_pending = false;
   bool draws = false;              // window: a lease is to be asked for
   uint64_t last_lease = 0;         // received
@@ -136,14 +149,18 @@ struct SessionState {
 
   // --- owners that move --------------------------------------------------------------------------
 
+  bool moving() const { return asking || moved; }
+
+  const Owners& newest() const { return moved ? *moved : *owners; }
+
   // The master knows where they are once all of them are back.
   void find_owners() {
-    if (moving || leaving || over || !owners) return;
-    moving = true;
+    if (asking || leaving || over || !owners) return;
+    asking = true;
     self->request(config->master, caf::infinite,
                   make_message<wire::OwnersRequest>([&](wire::OwnersRequest::Builder b) {
                     b.setIncarnation(incarnation);
-                    b.setMapVersion(owners->map.version);
+                    b.setMapVersion(newest().map.version);
                   }))
         .then(
             [this](const Message<wire::OwnersReply>& m) {
@@ -152,7 +169,8 @@ struct SessionState {
             },
             [this](caf::error& e) {
               if (!leaving) return master_failed(e);
-              moving = false;  // the master leases again what was only read
+              asking = false;  // the master leases again what was only read
+              moved = nullptr;
               ready.clear();
               if (is_idle()) say_goodbye();
             });
@@ -160,28 +178,28 @@ struct SessionState {
 
   // Somebody who looks rows up was told that an owner moved, perhaps before the master's next heartbeat.
   void look_again(uint32_t map_version) {
-    if (owners && owners->map.version <= map_version) find_owners();
+    if (owners && newest().map.version <= map_version) find_owners();
   }
 
   void found_owners(wire::OwnersReply::Reader reply) {
+    asking = false;
     if (reply.getOwners().size() != owners->handles.size())
       fail(ErrorCode::kBadFrame, "the master named {} owners, but {} before", reply.getOwners().size(),
            owners->handles.size());
-    auto o = std::make_shared<Owners>(*owners);
+    auto o = std::make_shared<Owners>(newest());
     connect_to(*o, reply.getOwners());
     o->map.version = reply.getMapVersion();
     moved = std::move(o);
     // What looks rows up need not wait until minibatches are done: the program may hold one meanwhile.
     if (config->on_owners) config->on_owners(moved);
-    move_when_drained();
+    begin_next_pipeline();
   }
 
-  void move_when_drained() {
-    if (!moved || in_pipeline > 0 || over) return;
+  // Works that wait with callers need not be waited for.
+  void begin_next_pipeline() {
+    if (!moved || asking || over || (in_pipeline > 0 && !config->parts.holds_works)) return;
     owners = std::exchange(moved, nullptr);
-    moving = false;
-    show_owners();
-    end_pipeline();
+    end_empty_pipeline(last_pipeline);
     build_pipeline();
     feed();
   }
@@ -222,14 +240,17 @@ struct SessionState {
     const auto& training = config->job.training;
     const StageActor push = spawn_pusher(system, owners, config->model, config->master, me);
     const StageActor train = config->parts.train(system, owners, push, me);
-    puller =
+    const StageActor pull =
         spawn_puller(system, owners, config->model,
                      {config->get_model_steps, training.cache_rows, training.cache_staleness}, train, me);
-    pipeline = {puller, train, push};
+    pipelines[++last_pipeline] = {{pull, train, push}};
   }
 
-  void end_pipeline() {
-    for (const StageActor& s : pipeline) caf::anon_send_exit(s, caf::exit_reason::user_shutdown);
+  void end_empty_pipeline(uint64_t number) {
+    const auto at = pipelines.find(number);
+    if (at == pipelines.end() || at->second.works > 0) return;
+    at->second.end();
+    pipelines.erase(at);
   }
 
   // --- leases ------------------------------------------------------------------------------------
@@ -252,7 +273,7 @@ struct SessionState {
 
   void request_lease() {
     if (config->window > 0 && !draws) return;
-    if (!is_worker() || lease_pending || all_leased || leaving || over || moving || !queue.empty() ||
+    if (!is_worker() || lease_pending || all_leased || leaving || over || moving() || !queue.empty() ||
         !may_read())
       return;
     lease_pending = true;
@@ -317,14 +338,21 @@ struct SessionState {
   }
 
   // What was never pulled needs no place in the pipeline.
-  void give_back(const WorkPtr& work) {
-    enter_pipeline();
-    self->send(pipeline.back(), work);
-  }
+  void give_back(const WorkPtr& work) { self->send(enter_pipeline(*work).stages.back(), work); }
 
-  void enter_pipeline() {
+  Pipeline& enter_pipeline(Work& work) {
     ++in_pipeline;
     ++unpushed;
+    work.pipeline = last_pipeline;
+    Pipeline& pipeline = pipelines.at(last_pipeline);
+    ++pipeline.works;
+    return pipeline;
+  }
+
+  void leave_pipeline(const Work& work) {
+    --in_pipeline;
+    --pipelines.at(work.pipeline).works;
+    if (work.pipeline != last_pipeline) end_empty_pipeline(work.pipeline);
   }
 
   // The next pull need not wait until the master knows, too.
@@ -334,7 +362,7 @@ struct SessionState {
   }
 
   void give_back_unread() {
-    if (over || moving || pipeline.empty()) return;
+    if (over || pipelines.empty()) return;
     for (const WorkPtr& work : std::exchange(queue, {})) {
       work->refused = true;
       give_back(work);
@@ -342,13 +370,13 @@ struct SessionState {
   }
 
   void feed() {
-    if (moving) return;
+    if (moving()) return;
     while (!ready.empty() && credits_held() <= config->job.training.prefetch) {
-      enter_pipeline();
-      ++pulls;
-      ready.front()->origin.map_version = owners->map.version;
-      self->send(puller, ready.front());
+      const WorkPtr work = ready.front();
       ready.pop_front();
+      ++pulls;
+      work->origin.map_version = owners->map.version;
+      self->send(enter_pipeline(*work).stages.front(), work);
     }
     while (!queue.empty() && may_read()) {
       ++reading;
@@ -362,28 +390,25 @@ struct SessionState {
   void returned(const WorkPtr& work) {
     if (std::exchange(work->is_read, false)) {
       --reading;
-      if (config->window > 0 && work->refused && !moving)
-        give_back(work);
-      else
-        ready.push_back(work);
+      work->refused ? give_back(work) : ready.push_back(work);
       drop_unpulled();
     } else {
-      --in_pipeline;
-      if (work->owners_moved)
+      leave_pipeline(*work);
+      if (work->owners_moved && work->pipeline == last_pipeline && !moved)
         find_owners();
       else if (!work->evaluate && !work->refused)
         ++pushes;
       if (!work->refused && config->on_finished) config->on_finished();
       if (config->on_over) config->on_over(work);
     }
-    move_when_drained();
+    begin_next_pipeline();
     feed();
     if (is_idle() && leaving) say_goodbye();
   }
 
   // Who leaves does not wait for an owner that is away: the master leases again what was only read.
   void drop_unpulled() {
-    if (leaving && moving) ready.clear();
+    if (leaving && moving()) ready.clear();
   }
 
   bool is_idle() const { return reading + ready.size() + in_pipeline == 0; }
@@ -431,7 +456,7 @@ struct SessionState {
                 return end(Error(ErrorCode::kBadFrame, "the master gave no interval for heartbeats"));
               beat = std::chrono::duration<double>(m.get().getInterval());
               timeout = std::chrono::duration<double>(m.get().getTimeout());
-              if (owners && m.get().getMapVersion() > owners->map.version) find_owners();
+              if (owners && m.get().getMapVersion() > newest().map.version) find_owners();
             },
             [this](caf::error& e) {
               if (!leaving) master_failed(e);
@@ -521,7 +546,7 @@ struct SessionState {
 
   void end(std::optional<Error> error) {
     if (std::exchange(over, true)) return;
-    end_pipeline();
+    for (const auto& [number, pipeline] : pipelines) pipeline.end();
     if (reader) caf::anon_send_exit(reader, caf::exit_reason::user_shutdown);
     if (owners && owners->direct) caf::anon_send_exit(owners->direct, caf::exit_reason::user_shutdown);
     if (config->on_end) config->on_end(std::move(error));

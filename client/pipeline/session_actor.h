@@ -26,6 +26,10 @@ struct SessionParts {
   std::function<StageActor(caf::actor_system& system, std::shared_ptr<const Owners> owners,
                            const StageActor& next, const StageOwner& session)>
       train;
+  // Works wait in the part that trains for as long as a program likes, and need no owners meanwhile: where
+  // owners have moved, works that come later have a pipeline of their own beside them. Otherwise, pipelines
+  // follow each other.
+  bool holds_works = false;
 };
 
 // Everything a session needs to know, constant after its start.
@@ -100,7 +104,8 @@ using SessionActor =
 //   lease ──► [read] ──► (credit) ──► pull ──► [train] ──► push ──► (credit back) ──► done
 //
 // [..] are the parts that are plugged in. When an owner moved to another process, what is in the pipeline
-// (from pull on) is given back to the master, and a new pipeline begins with the owners' new places.
+// (from pull on) is given back to the master, and a new pipeline begins with the owners' new places, once the
+// old one is empty (or see SessionParts::holds_works).
 SessionActor spawn_session(caf::actor_system& system, std::shared_ptr<const SessionConfig> config);
 
 }  // namespace embers

@@ -75,8 +75,9 @@ void scan_table(caf::scoped_actor& self, const Owners& owners, uint64_t job, Tab
     }
 }
 
-void import_rows(caf::scoped_actor& self, const Owners& owners, TableId table, KeysView keys,
+void import_rows(caf::scoped_actor& self, const Owners& owners, uint64_t number, TableId table, KeysView keys,
                  std::span<const float> rows, caf::duration timeout) {
+  const ImportOrigin origin{owners.map.version, owners.incarnation, number};
   const uint32_t dim = owners.tables[table].dim;
   const TableKeyList list{table, keys};
   const Routed routed = route({&list, 1}, owners.tables, owners.map, owners.handles.size());
@@ -91,7 +92,7 @@ void import_rows(caf::scoped_actor& self, const Owners& owners, TableId table, K
       else
         std::copy(rows.begin(), rows.end(), values.data());
       const TableSlices slices{table, part.keys, width, values.span()};
-      ask_owner(self, owners, owner, timeout, make_import(owners.map.version, {&slices, 1}));
+      ask_owner(self, owners, owner, timeout, make_import(origin, {&slices, 1}));
     }
 }
 

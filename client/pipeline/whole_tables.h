@@ -17,8 +17,9 @@ void scan_table(caf::scoped_actor& self, const Owners& owners, uint64_t job, Tab
                 caf::duration timeout,
                 const std::function<void(KeysView keys, std::span<const float> rows)>& visit);
 
-// Sets rows of an embedding table, keys x dim; their slots begin anew.
-void import_rows(caf::scoped_actor& self, const Owners& owners, TableId table, KeysView keys,
+// Sets rows of an embedding table, keys x dim; their slots begin anew. `number`: of this import among those
+// of the session. An owner takes each once.
+void import_rows(caf::scoped_actor& self, const Owners& owners, uint64_t number, TableId table, KeysView keys,
                  std::span<const float> rows, caf::duration timeout);
 
 }  // namespace embers

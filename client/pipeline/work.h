@@ -80,6 +80,7 @@ struct Work {
   Origin origin;
   bool refused =
       false;  // not to be finished here, as when an owner found it stale: the master leases it again
+  uint64_t pipeline = 0;      // that it is in; the session's own
   bool owners_moved = false;  // refused, because an owner is not where this session looked for it
   // read: unique keys of embedding tables, in order of table id, and report.examples
   bool is_read = false;

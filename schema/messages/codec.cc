@@ -280,11 +280,13 @@ Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, 
   return builder.finish<wire::RestoreRequest>();
 }
 
-Message<wire::ImportRequest> make_import(uint32_t map_version, std::span<const TableSlices> tables) {
+Message<wire::ImportRequest> make_import(const ImportOrigin& origin, std::span<const TableSlices> tables) {
   const auto keys = entry_keys(tables, KeysSent::kAsTheyAre);
   FlatBuilder builder(structure_words(tables.size()), blob_words(tables, keys));
   auto root = builder.init_root<wire::ImportRequest>();
-  root.setMapVersion(map_version);
+  root.setMapVersion(origin.map_version);
+  root.setIncarnation(origin.incarnation);
+  root.setNumber(origin.number);
   write(root.initTables(tables.size()), tables, keys);
   return builder.finish<wire::ImportRequest>();
 }

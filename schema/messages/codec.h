@@ -45,6 +45,13 @@ struct Origin {
 
 Origin read(wire::Origin::Reader origin);
 
+// Of an import: which one it is, and which map it was routed by.
+struct ImportOrigin {
+  uint32_t map_version = 0;
+  uint64_t incarnation = 0;
+  uint64_t number = 0;  // among those of the incarnation
+};
+
 // --- building ------------------------------------------------------------------------------------
 
 // `rows_as`: what rows of embedding tables are to be sent as.
@@ -70,7 +77,7 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
 Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables,
                                      WordsMemory* memory = nullptr, KeysSent keys = KeysSent::kAsTheyAre);
 Message<wire::RestoreRequest> make_restore(std::span<const TableSlices> tables, bool only_absent);
-Message<wire::ImportRequest> make_import(uint32_t map_version, std::span<const TableSlices> tables);
+Message<wire::ImportRequest> make_import(const ImportOrigin& origin, std::span<const TableSlices> tables);
 Message<wire::ScanReply> make_scan_reply(uint64_t next, const TableSlices& rows);
 Message<wire::ErrorReply> make_error(ErrorCode code, std::string_view text);
 

@@ -593,6 +593,20 @@ TEST(Restore, ThatComesAgainLateChangesNothing) {
   EXPECT_EQ(owner.pull({1}), trained);
 }
 
+TEST(Import, ThatIsAskedAgainAfterLaterOnesIsTakenOnce) {
+  Owner owner(false);
+  const Keys keys(std::vector<int64_t>{1});
+  const auto import = [&](uint64_t incarnation, uint64_t number, std::vector<float> row) {
+    const TableSlices slices{0, keys, 2, row};
+    owner.ask(owner.handles().shard, make_import({1, incarnation, number}, {&slices, 1}));
+    return owner.pull({1});
+  };
+  import(7, 1, {1, 1});
+  EXPECT_EQ(import(7, 2, {2, 2}), (std::vector<float>{2, 2}));
+  EXPECT_EQ(import(7, 1, {1, 1}), (std::vector<float>{2, 2}));
+  EXPECT_EQ(import(8, 1, {3, 3}), (std::vector<float>{3, 3})) << "another session's";
+}
+
 TEST(Stats, LeaveReservedTablesOutOfTheRows) {
   Owner owner(false, {table("a", 2), table(kDenseTable, 4, KeyKind::kBytes)});
   const Keys keys(std::vector<std::string>{"w#0"});

@@ -60,6 +60,26 @@ TEST(LedgerNote, ALedgerComesBackFromItsNotesWhicheverComesTwice) {
   }
 }
 
+TEST(LedgerNote, WhatAnEarlierRunAppliedStaysCountedOnceItHasBeen) {
+  Ledger ledger;
+  ledger.begin_epoch(2);
+  ledger.examples = 100;
+  ledger.minibatches = 10;
+  ledger.mark_applied(4, 0);
+  std::vector<AppliedNote> notes{ledger.note_of_all()};
+  notes.push_back(ledger.count_resumed(2, 4, 9).value());
+  EXPECT_FALSE(ledger.count_resumed(2, 4, 9)) << "once";
+  notes.push_back(ledger.note(12, 12, 0, {{5, 7}}));
+  for (const bool twice : {false, true}) {
+    Ledger back;
+    for (const AppliedNote& note : notes) back.recover(note);
+    if (twice) back.recover(notes.back());
+    EXPECT_EQ(back.examples, 116u);
+    EXPECT_EQ(back.minibatches, 12u);
+    EXPECT_FALSE(back.count_resumed(2, 4, 9)) << "it counts once";
+  }
+}
+
 // --- owners --------------------------------------------------------------------------------------
 
 class RecoveredOwner : public testing::TestWithParam<std::string> {

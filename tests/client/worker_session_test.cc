@@ -407,8 +407,37 @@ TEST(WorkerSession, GoesOnWithTheNextProcessOfAnOwner) {
   EXPECT_EQ(result.report.total.examples, 8u);
 }
 
-TEST(WorkerSession, LooksRowsUpWithAMinibatchInHandWhenAnOwnerIsBack) {
+TEST(WorkerSession, ReadsAndImportsWithAMinibatchInHandWhenAnOwnerIsBackAndWhenItIsBackAgain) {
   RunningJob job({.mode = "sync", .minibatches = 4, .keeps_journal = true});
+  Session session = Session::join_as_worker(job.worker_options());
+  Minibatch held = session.lease();
+  pull(held);
+  ASSERT_TRUE(held.wait());
+  const auto lose_and_start = [&](uint32_t shard) {
+    job.stop_owner(shard);
+    job.start_owner(shard);
+  };
+  const std::vector<int64_t> keys{1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<float> rows(keys.size() * kUserDim), imported(rows.size(), 3);
+  // What waits until the minibatch is done would end in kTimeout.
+  for (const uint32_t shard : {1, 1, 0}) {
+    lose_and_start(shard);
+    session.lookup("user", std::span<const int64_t>(keys), rows);
+  }
+  lose_and_start(1);
+  session.import_rows({.table = "user", .ints = keys}, imported);
+  lose_and_start(0);
+  EXPECT_EQ(session.parameters().at(0), (std::vector<float>(3, 0.5f)));
+  session.lookup("user", std::span<const int64_t>(keys), rows);
+  EXPECT_EQ(rows, imported);
+  push(std::move(held));
+  EXPECT_GE(work(session), 3u);
+  const JobResult result = job.result();
+  ASSERT_FALSE(result.error) << result.error->what();
+}
+
+TEST(WorkerSession, IsLeasedMoreWithAMinibatchInHandFromBeforeAnOwnerWasLost) {
+  RunningJob job({.minibatches = 8, .keeps_journal = true});
   Session session = Session::join_as_worker(job.worker_options());
   Minibatch held = session.lease();
   pull(held);
@@ -416,13 +445,47 @@ TEST(WorkerSession, LooksRowsUpWithAMinibatchInHandWhenAnOwnerIsBack) {
   job.stop_owner(1);
   ASSERT_TRUE(job.has_event("waiting"));
   job.start_owner(1);
-  const std::vector<int64_t> keys{1, 2, 3, 4, 5, 6, 7, 8};
-  std::vector<float> rows(keys.size() * kUserDim);
-  session.lookup("user", std::span<const int64_t>(keys), rows);  // would end in kTimeout
-  push(std::move(held));
-  EXPECT_GE(work(session), 3u);
+  for (int others = 0; others < 5;) {
+    auto other = session.lease_for(20s);
+    ASSERT_TRUE(other) << "waits for the one in hand";
+    pull(*other);
+    if (!other->wait()) continue;
+    push(std::move(*other));
+    ++others;
+  }
+  push(std::move(held));  // refused: it was pulled from the lost one
+  work(session);
   const JobResult result = job.result();
   ASSERT_FALSE(result.error) << result.error->what();
+  EXPECT_EQ(result.report.total.examples, 16u);
+}
+
+TEST(WorkerSession, DrawsAgainWhatItGaveBackWhileAnOwnerWasAway) {
+  RunningJob job({.minibatches = 4, .keeps_journal = true});
+  client::WorkerOptions options = job.worker_options();
+  options.window = 2;
+  Session session = Session::join_as_worker(options);
+  Minibatch drawn = session.draw().minibatch;  // and asks for the next one
+  job.stop_owner(1);
+  ASSERT_TRUE(job.has_event("waiting"));
+  std::this_thread::sleep_for(100ms);  // the session hears of it, too
+  drawn.give_back();
+  session.give_back_undrawn();
+  job.start_owner(1);
+  size_t trained = 0;
+  for (;;) {
+    auto draw = session.draw_for(20s);
+    ASSERT_TRUE(draw) << "still waits for what was given back";
+    if (draw->kind == Kind::kOver) break;
+    if (draw->kind == Kind::kLater) continue;
+    if (!draw->minibatch.begin()) continue;
+    pull(draw->minibatch);
+    if (!draw->minibatch.wait()) continue;
+    push(std::move(draw->minibatch));
+    ++trained;
+  }
+  EXPECT_EQ(trained, 4u);
+  EXPECT_TRUE(session.settle_for(20s));
 }
 
 TEST(WorkerSession, LeavesWhileAnOwnerIsAway) {

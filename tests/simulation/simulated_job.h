@@ -549,6 +549,7 @@ class SimulatedJob {
         if (!work.refused) work.train();
       });
     };
+    config->parts.holds_works = started_workers_ % 2 == 0;  // as a program's; or as a worker process's
     config->connect_owner = [this, process](size_t, const std::vector<std::string>& endpoints, const auto&,
                                             uint64_t) {
       return connect_owner(*process, wire::Role::WORKER, endpoints.at(0));
