@@ -4,7 +4,7 @@ set(EMBERS_NEEDLESS_LIBRARIES "^lib(opencv_|avcodec|avformat|avutil|swscale|swre
 function(embers_make_stand_ins)
   get_target_property(torch torch_cpu LOCATION)
   if(NOT DEFINED EMBERS_STAND_INS)
-    execute_process(COMMAND ${CMAKE_SOURCE_DIR}/deploy/cmake/needless_libraries.sh ${torch} ${EMBERS_NEEDLESS_LIBRARIES}
+    execute_process(COMMAND ${CMAKE_SOURCE_DIR}/deploy/needless_libraries.sh ${torch} ${EMBERS_NEEDLESS_LIBRARIES}
                     OUTPUT_VARIABLE names RESULT_VARIABLE status)
     if(NOT status EQUAL 0)
       message(WARNING "programs load all libraries that ${torch} names: needless_libraries.sh failed")
