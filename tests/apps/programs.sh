@@ -86,6 +86,15 @@ few 2 top --master 127.0.0.1:1 --interval 0
 run 1 op
 grep -q libtorch <<<"$libraries" || fail "embers op was not seen to load libtorch"
 says '{"error":'
+# The folder that it has empty libraries of, for those that libtorch names and does not use.
+stand_ins="$(dirname "$embers")/lib/stand-ins"
+if [ -d "$stand_ins" ]; then
+  ! grep -E 'libopencv|libavcodec' <<<"$libraries" | grep -v stand-ins || fail "embers op loads libraries that nothing uses"
+  grep -q "$stand_ins/libopencv_core" <<<"$libraries" || fail "embers op has no stand-in for OpenCV"
+  folder="$(ldconfig -p | sed -n 's,.*libopencv_core.*=> \(.*\)/.*,\1,p' | head -1)"
+  LD_LIBRARY_PATH="$folder" run 1 op
+  grep -q "$folder/libopencv_core" <<<"$libraries" || fail "LD_LIBRARY_PATH does not bring OpenCV back"
+fi
 
 # Input that cannot be read does not count as empty input.
 for input in '&-' "$work"; do

@@ -55,6 +55,11 @@ TEST(Library, ThatIsNoLibraryIsNamed) {
   std::filesystem::remove(path);
 }
 
+TEST(Library, ThatUsesOpenCvIsToldHowToReachIt) {
+  expect_refused({"opencv_plugin", "does not load", "imread", "LD_LIBRARY_PATH"},
+                 library_job(testing_support::path_of(OPENCV_PLUGIN)));
+}
+
 TEST(Library, WithoutAFactoryIsRefused) {
   expect_refused({"no_factory", "embers_make_model", "EMBERS_MODEL"},
                  library_job(testing_support::path_of(NO_FACTORY_PLUGIN)));
