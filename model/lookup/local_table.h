@@ -31,6 +31,8 @@ class LocalTable {
 
   // Rows of all partitions are numbered one partition after another; partition p begins at first_row(p).
   int64_t first_row(size_t partition) const { return parts_[partition].first; }
+  // Where that row is, in floats from origin().
+  int64_t first_offset(size_t partition) const { return parts_[partition].offset; }
   // Where rows are in memory, in floats from origin(): row number * dim() when there is one partition, else
   // whatever find() says.
   const float* origin() const { return origin_; }

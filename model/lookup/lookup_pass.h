@@ -118,7 +118,7 @@ class LookupWorkspace {
     Scratch<uint64_t> sorted, other;
     Scratch<IdShare> shares;
     Scratch<uint32_t> begin, counts;
-    Scratch<int64_t> rows;
+    Scratch<int64_t> rows, places;
     Scratch<float> values;
     std::vector<size_t> part_begin;
   } memory;

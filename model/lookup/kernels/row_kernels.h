@@ -38,18 +38,16 @@ struct IdShare {
 // out[u] = sum over the ids p of unique row u of factor[p] * gradient[bag[p]], carried back through the
 // clipping of the row. Ids are added in their order.
 struct GradientTask {
-  const uint64_t* sorted;  // low bits: id p if shares are given, else its bag
-  uint64_t low_bits;       // mask of these
+  const uint64_t* sorted;  // low bits: id p if shares are given, else its bag; the bit above: row was clipped
+  uint64_t low_bits;       // mask of these, without that bit
   const uint32_t* begin;   // unique row u owns sorted[begin[u], begin[u+1])
   const IdShare* shares;   // of each id; null: the bag is in `sorted`, the factor is the bag's scale
   const float* scale;      // of each bag; null: 1
   const float* gradient;   // bags x dim
-  const float* origin;     // as above; used only if norm is given
+  const float* origin;     // of the table, used only if max_norm > 0
   int64_t stride;
-  const int64_t* place;
-  const int32_t* place32;
-  const float* norm;  // of each id, as CombineTask leaves it, with shares; null: rows were not clipped
-  float max_norm;
+  const int64_t* place;  // of each unique row: it begins at origin + stride * place[u]
+  float max_norm;        // 0: no row was clipped
   int64_t dim;
   float* out;      // unique rows x dim
   bool streaming;  // write around the caches; needs dim % 16 == 0 and 64-byte alignment
