@@ -54,37 +54,63 @@ EMBERS_INLINE unsigned pull(std::span<const Place> places, Ahead ahead, float* o
                             : pull<dim, false>(places, ahead.rows, out);
 }
 
-template <size_t dim, bool spread, bool second_level>
+template <size_t dim, bool spread, bool at_end, bool second_level>
 EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, const float* grads) {
-  constexpr size_t kFloats = std::min(dim, kLine / sizeof(float));  // at a time
+  constexpr size_t kFloats = std::min(dim, kLine / sizeof(float)), kParts = dim / kFloats;
   constexpr size_t kAtOnce = spread ? 0 : 3 * dim;
+  // As many registers as the instruction set needs for it.
+  using Part [[gnu::may_alias, gnu::aligned(sizeof(float))]] =
+      float __attribute__((vector_size(kFloats * sizeof(float))));
   const size_t n = places.size();
   const auto change = [&](size_t i) __attribute__((always_inline)) {
     const float* const next = places[std::min(i + ahead, n - 1)].row;
-    float* __restrict row = places[i].row;
-    const float* __restrict grad = grads + i * dim;
-    for (size_t begin = 0; begin < dim; begin += kFloats) {
+    float* const row = places[i].row;
+    Part new_row[kParts], new_m[kParts], new_v[kParts];
+    const auto store = [&](size_t p) __attribute__((always_inline)) {
+      std::memcpy(row + p * kFloats, &new_row[p], sizeof(Part));
+      std::memcpy(row + dim + p * kFloats, &new_m[p], sizeof(Part));
+      std::memcpy(row + 2 * dim + p * kFloats, &new_v[p], sizeof(Part));
+    };
+#pragma GCC unroll 8
+    for (size_t p = 0; p < kParts; ++p) {
+      const size_t begin = p * kFloats;
       if (spread)
         for (size_t part = 0; part < 3; ++part) prefetch<second_level>(next + part * dim + begin);
-      for (size_t k = begin; k < begin + kFloats; ++k) {
-        row[dim + k] += (grad[k] - row[dim + k]) * 0.1f;
-        row[2 * dim + k] += (grad[k] - row[2 * dim + k]) * 0.001f;
-        row[k] -= 1e-6f * row[dim + k];
-      }
+      Part grad;
+      std::memcpy(&grad, grads + i * dim + begin, sizeof grad);
+      std::memcpy(&new_row[p], row + begin, sizeof(Part));
+      std::memcpy(&new_m[p], row + dim + begin, sizeof(Part));
+      std::memcpy(&new_v[p], row + 2 * dim + begin, sizeof(Part));
+      new_m[p] += (grad - new_m[p]) * 0.1f;
+      new_v[p] += (grad - new_v[p]) * 0.001f;
+      new_row[p] -= 1e-6f * new_m[p];
+      if (!at_end) store(p);
+    }
+    if (at_end) {
+#pragma GCC unroll 8
+      for (size_t p = 0; p < kParts; ++p) store(p);
     }
   };
   return use_all<kAtOnce, false, second_level>(places, ahead, change);
 }
 
-template <size_t dim, bool spread>
+template <size_t dim, bool spread, bool at_end>
 EMBERS_INLINE unsigned push(std::span<const Place> places, Ahead ahead, const float* grads) {
-  return ahead.second_level ? push<dim, spread, true>(places, ahead.rows, grads)
-                            : push<dim, spread, false>(places, ahead.rows, grads);
+  return ahead.second_level ? push<dim, spread, at_end, true>(places, ahead.rows, grads)
+                            : push<dim, spread, at_end, false>(places, ahead.rows, grads);
 }
 
 template <size_t dim>
-EMBERS_INLINE unsigned push(std::span<const Place> places, Ahead ahead, bool spread, const float* grads) {
-  return spread ? push<dim, true>(places, ahead, grads) : push<dim, false>(places, ahead, grads);
+EMBERS_INLINE unsigned push(std::span<const Place> places, Ahead ahead, PushWay way, const float* grads) {
+  switch (way) {
+    case PushWay::kAtOnce:
+      return push<dim, false, false>(places, ahead, grads);
+    case PushWay::kLineByLine:
+      return push<dim, true, false>(places, ahead, grads);
+    case PushWay::kStoredAtEnd:
+      return push<dim, true, true>(places, ahead, grads);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -94,6 +120,18 @@ std::vector<Ahead> ways_ahead() {
   for (const bool second_level : {false, true})
     for (size_t rows = 2; rows <= 128; rows *= 2) ways.push_back({rows, second_level});
   return ways;
+}
+
+std::string name(PushWay way) {
+  switch (way) {
+    case PushWay::kAtOnce:
+      return "";
+    case PushWay::kLineByLine:
+      return ", line by line";
+    case PushWay::kStoredAtEnd:
+      return ", line by line, stored at the end";
+  }
+  fail(ErrorCode::kInternal, "there is no such way of pushing");
 }
 
 std::string name(const Ahead& ahead) {
@@ -117,16 +155,16 @@ EMBERS_INSTRUCTION_SETS unsigned pull_floor(std::span<const Place> places, size_
 }
 
 EMBERS_INSTRUCTION_SETS unsigned push_floor(std::span<const Place> places, size_t dim, Ahead ahead,
-                                            bool spread, const float* grads) {
+                                            PushWay way, const float* grads) {
   switch (dim) {
     case 4:
-      return push<4>(places, ahead, spread, grads);
+      return push<4>(places, ahead, way, grads);
     case 16:
-      return push<16>(places, ahead, spread, grads);
+      return push<16>(places, ahead, way, grads);
     case 64:
-      return push<64>(places, ahead, spread, grads);
+      return push<64>(places, ahead, way, grads);
     case 128:
-      return push<128>(places, ahead, spread, grads);
+      return push<128>(places, ahead, way, grads);
     default:
       fail(ErrorCode::kInternal, "there is no floor for dim {}", dim);
   }

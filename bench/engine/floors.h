@@ -45,9 +45,13 @@ class Places {
 // Copy the rows to out[places.size() x dim]. Dims 4, 16, 64 and 128. Returns a sum that no compiler can leave
 // out.
 unsigned pull_floor(std::span<const Place> places, size_t dim, Ahead ahead, float* out);
+// How a row's lines are prefetched by a push: all at once; or one after another, between the lines of the row
+// that is worked on, each of which is stored at once, or all of them at the end.
+enum class PushWay { kAtOnce, kLineByLine, kStoredAtEnd };
+inline constexpr PushWay kPushWays[] = {PushWay::kAtOnce, PushWay::kLineByLine, PushWay::kStoredAtEnd};
+std::string name(PushWay way);  // what follows that of Ahead
+
 // Read and write row and both slots, read grads[places.size() x dim], without an index. The same dims.
-// spread: a row's lines are prefetched one after another, between the lines of the row that is worked on, and
-// not all at once.
-unsigned push_floor(std::span<const Place> places, size_t dim, Ahead ahead, bool spread, const float* grads);
+unsigned push_floor(std::span<const Place> places, size_t dim, Ahead ahead, PushWay way, const float* grads);
 
 }  // namespace embers

@@ -138,11 +138,11 @@ PullPush measure_pull_push(Engine& engine, const PullPushPoint& point, size_t co
     contest.add("push_without_pull", "", timed(used, push, [&] {
                   for (size_t b = used.count - std::min(kNoted, used.count); b < used.count; ++b) push(b);
                 }));
-    for (const bool spread : {false, true})
+    for (const PushWay way : kPushWays)
       for (const Ahead& ahead : ways_ahead())
-        contest.add("push_floor", name(ahead) + (spread ? ", line by line" : ""),
-                    timed_pushes(used, copy(kCopiedAhead), [&, ahead, spread](size_t b) {
-                      sink = sink + push_floor(places[b], dim, ahead, spread, engine.grads.data());
+        contest.add("push_floor", name(ahead) + name(way),
+                    timed_pushes(used, copy(kCopiedAhead), [&, ahead, way](size_t b) {
+                      sink = sink + push_floor(places[b], dim, ahead, way, engine.grads.data());
                     }));
   }
   used.use(kChoosing);

@@ -33,8 +33,8 @@ class LocalTable {
   int64_t first_row(size_t partition) const { return parts_[partition].first; }
   // Where that row is, in floats from origin().
   int64_t first_offset(size_t partition) const { return parts_[partition].offset; }
-  // Where rows are in memory, in floats from origin(): row number * dim() when there is one partition, else
-  // whatever find() says.
+  // Where rows are in memory, in floats from origin(): row number * dim() when there is one partition, else as
+  // find() says, those of a partition one after another from first_offset() on.
   const float* origin() const { return origin_; }
 
   struct Place {

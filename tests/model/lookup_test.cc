@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
 #include <random>
 
 #include "model/lookup/coordinates.h"
@@ -296,19 +299,120 @@ TEST(LookupOperators, AgreeWithASlowReferenceAndFiniteDifferencesOnTenThousandRa
 // A batch large enough for several ranges per thread, radix sort and streaming stores.
 struct Large {
   Generator random{3};
-  int64_t dim, rows = 5000;
+  int64_t dim, rows, bags;
   std::vector<float> values;
   std::vector<int64_t> ids, offsets{0};
   std::vector<float> weights, gradient;
-  explicit Large(int64_t d) : dim(d), values(random.values(rows * d)) {
-    for (int64_t b = 0; b < 3000; ++b) {
+  explicit Large(int64_t dim, int64_t rows = 5000, int64_t bags = 3000)
+      : dim(dim), rows(rows), bags(bags), values(random.values(rows * dim)) {
+    for (int64_t b = 0; b < bags; ++b) {
       for (int64_t i = random.upto(6); i > 0; --i) ids.push_back(random.upto(rows - 1) * random.upto(1));
       offsets.push_back(static_cast<int64_t>(ids.size()));
     }
     for (size_t i = 0; i < ids.size(); ++i) weights.push_back(random.value());
-    gradient = random.values(3000 * dim);
+    gradient = random.values(bags * dim);
   }
 };
+
+// By the definition, in double.
+class SlowClips {
+ public:
+  SlowClips(const Large& batch, float max_norm) : batch_(batch), max_norm_(max_norm) {
+    for (int64_t row = 0; row < batch.rows; ++row) norms_.push_back(std::sqrt(dot(row, row_of(row))));
+  }
+  bool is_clipped(int64_t row) const { return norms_[static_cast<size_t>(row)] >= max_norm_; }
+  // Whether rounding decides.
+  bool on_an_edge(int64_t row) const {
+    return std::abs(norms_[static_cast<size_t>(row)] / max_norm_ - 1) < 1e-5;
+  }
+
+  // sqrtn.
+  void check(const RowKernels& kernels, bool weighted, size_t partitions) const {
+    SCOPED_TRACE(testing::Message() << kernels.instructions << ", dim " << batch_.dim << ", weights "
+                                    << weighted << ", partitions " << partitions);
+    const LocalTable table(divided(partitions), batch_.dim);
+    SparseIds ids{std::span(batch_.ids), batch_.offsets, {}};
+    if (weighted) ids.weights = batch_.weights;
+    LookupOptions options;
+    options.combiner = Combiner::kSqrtN;
+    options.max_norm = static_cast<float>(max_norm_);
+    LookupPass pass;
+    LookupWorkspace workspace;
+    std::vector<float> out(static_cast<size_t>(batch_.bags * batch_.dim));
+    pre_lookup(table, ids, options, pass);
+    post_lookup(options.combiner, options.max_norm, pass, workspace, out, kernels);
+    const RowGradients found = post_lookup_gradient(pass, batch_.gradient, workspace, kernels);
+    const std::map<int64_t, std::vector<double>> wanted = gradients(weighted);
+    ASSERT_EQ(found.rows.size(), wanted.size());
+    size_t clipped = 0, u = 0, part = 0;
+    for (const auto& [row, want] : wanted) {
+      while (u >= found.part_begin[part + 1]) ++part;
+      ASSERT_EQ(found.rows[u] + table.first_row(part), row);
+      clipped += is_clipped(row);
+      const double farther = row == 0 ? 1e-3 : 1e-4;  // half of all ids are 0
+      for (size_t k = 0; k < want.size() && !on_an_edge(row); ++k)
+        ASSERT_NEAR(found.values[u * want.size() + k], want[k], farther * (1 + std::abs(want[k])))
+            << "row " << row << ", column " << k;
+      ++u;
+    }
+    EXPECT_GT(clipped, wanted.size() / 4);
+    EXPECT_LT(clipped, wanted.size() * 3 / 4);
+  }
+
+ private:
+  const float* row_of(int64_t row) const { return batch_.values.data() + row * batch_.dim; }
+  template <class Number>
+  double dot(int64_t row, const Number* other) const {
+    return std::inner_product(other, other + batch_.dim, row_of(row), 0.0, std::plus<>(),
+                              [](double a, double b) { return a * b; });
+  }
+  std::vector<std::span<const float>> divided(size_t partitions) const {
+    std::vector<std::span<const float>> parts;
+    const int64_t rows = batch_.rows, count = static_cast<int64_t>(partitions);
+    for (int64_t p = 0, first = 0; p < count; ++p) {
+      const int64_t size = rows / count + (p < rows % count);
+      parts.emplace_back(row_of(first), static_cast<size_t>(size * batch_.dim));
+      first += size;
+    }
+    return parts;
+  }
+  std::map<int64_t, std::vector<double>> gradients(bool weighted) const {
+    const auto dim = static_cast<size_t>(batch_.dim);
+    std::map<int64_t, std::vector<double>> all;
+    for (size_t b = 0; b + 1 < batch_.offsets.size(); ++b) {
+      const auto begin = static_cast<size_t>(batch_.offsets[b]),
+                 end = static_cast<size_t>(batch_.offsets[b + 1]);
+      double squares = 0;
+      for (size_t p = begin; p < end; ++p) squares += weighted ? std::pow(batch_.weights[p], 2) : 1;
+      for (size_t p = begin; p < end; ++p) {
+        std::vector<double>& sum = all.try_emplace(batch_.ids[p], dim).first->second;
+        const double factor = (weighted ? batch_.weights[p] : 1) / std::sqrt(squares);
+        for (size_t k = 0; k < dim; ++k) sum[k] += factor * batch_.gradient[b * dim + k];
+      }
+    }
+    for (auto& [row, dy] : all) {
+      if (!is_clipped(row)) continue;
+      const double norm = norms_[static_cast<size_t>(row)], along = dot(row, dy.data()) / (norm * norm);
+      for (size_t k = 0; k < dim; ++k) dy[k] = max_norm_ / norm * (dy[k] - along * row_of(row)[k]);
+    }
+    return all;
+  }
+
+  const Large& batch_;
+  const double max_norm_;
+  std::vector<double> norms_;
+};
+
+// Half of the rows; blocks of them, streamed where a dim allows it, and dims that registers do not hold.
+TEST(LookupOperators, ClipAboutHalfOfManyRows) {
+  for (const int64_t dim : {16, 64, 70, 128, 200}) {
+    const Large batch(dim, 20000, 5000);
+    const SlowClips slow(batch, std::sqrt(4.0f / 3 * static_cast<float>(dim)));
+    for (const RowKernels* kernels : all_kernels())
+      for (const bool weighted : {false, true})
+        for (const size_t partitions : {1, 3}) slow.check(*kernels, weighted, partitions);
+  }
+}
 
 TEST(LookupOperators, GiveTheSameBitsOnAnyNumberOfThreads) {
   for (const int64_t dim : {1, 16, 64, 200}) {

@@ -44,7 +44,7 @@ struct GradientTask {
   const IdShare* shares;   // of each id; null: the bag is in `sorted`, the factor is the bag's scale
   const float* scale;      // of each bag; null: 1
   const float* gradient;   // bags x dim
-  const float* origin;     // of the table, used only if max_norm > 0
+  const float* origin;     // of the table; this and the next two are used only if max_norm > 0
   int64_t stride;
   const int64_t* place;  // of each unique row: it begins at origin + stride * place[u]
   float max_norm;        // 0: no row was clipped
