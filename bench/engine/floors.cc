@@ -54,13 +54,18 @@ EMBERS_INLINE unsigned pull(std::span<const Place> places, Ahead ahead, float* o
                             : pull<dim, false>(places, ahead.rows, out);
 }
 
+// In as many registers as the instruction set needs for them.
+template <size_t floats>
+struct FloatsOf {
+  typedef float Vector __attribute__((vector_size(floats * sizeof(float))));
+  static_assert(sizeof(Vector) == floats * sizeof(float));
+};
+
 template <size_t dim, bool spread, bool at_end, bool second_level>
 EMBERS_INLINE unsigned push(std::span<const Place> places, size_t ahead, const float* grads) {
   constexpr size_t kFloats = std::min(dim, kLine / sizeof(float)), kParts = dim / kFloats;
   constexpr size_t kAtOnce = spread ? 0 : 3 * dim;
-  // As many registers as the instruction set needs for it.
-  using Part [[gnu::may_alias, gnu::aligned(sizeof(float))]] =
-      float __attribute__((vector_size(kFloats * sizeof(float))));
+  using Part = typename FloatsOf<kFloats>::Vector;
   const size_t n = places.size();
   const auto change = [&](size_t i) __attribute__((always_inline)) {
     const float* const next = places[std::min(i + ahead, n - 1)].row;

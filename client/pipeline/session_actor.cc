@@ -110,7 +110,7 @@ struct SessionState {
         Kind::kJoinReply,
         [&] {
           connect(m.get());
-          show_owners();
+          if (config->on_owners) config->on_owners(owners);
           start_work();
         },
         ends());
@@ -133,10 +133,6 @@ struct SessionState {
            config->model.tables.size());
     connect_servers(*o, {reply.getServerUser(), reply.getServerPassword()});
     owners = std::move(o);
-  }
-
-  void show_owners() {
-    if (config->on_owners) config->on_owners(owners);
   }
 
   void connect_to(Owners& to, capnp::List<wire::JoinReply::Owner>::Reader list) {

@@ -35,8 +35,9 @@ TEST(Plan, MeasuresTheTablesOfAJobOnItsFirstMinibatches) {
       const double rows = table["keys"].get<double>() * table["dim"].get<double>() * sizeof(float);
       EXPECT_GE(table["token"]["bytes"], 2 * rows) << table;
       EXPECT_EQ(table["encoding"].is_null(), one) << table;
-      if (!one && table["dim"] > 1)
+      if (!one && table["dim"] > 1) {
         EXPECT_GT(table["encoding"]["bytes"], table["token"]["bytes"]) << "keys go to both shards" << table;
+      }
       EXPECT_EQ(table["token_only"].get<std::string>().empty(), !one) << table;
       EXPECT_TRUE(table["auto"] == "token" || table["auto"] == "encoding") << table;
       EXPECT_FALSE(table["auto_because"].get<std::string>().empty()) << table;
