@@ -102,7 +102,8 @@ class Comparison {
       add("embedding_bag", name(way), embedding_bag_peer(table, point.dim, Combiner::kMean, way));
     for (const ChainWay& way : kChainWays)
       add("chain_plain", name(way), chain_peer(table, point.dim, Combiner::kMean, way));
-    add_floor(table);
+    add_floor("floor", table, {});
+    add_floor("floor_full", table, kMaxNorm);
     add("ours_full", "", fused_peer(table, point.dim, Combiner::kMean, kMaxNorm));
     for (const ChainWay& way : kChainWays)
       add("chain_full", name(way), chain_peer(table, point.dim, Combiner::kMean, way, kMaxNorm));
@@ -142,12 +143,14 @@ class Comparison {
     }
     const std::string where = fmt::format("dim {}, {} rows, {}", point_.dim, point_.rows, distribution());
     limits.push_back(limit("lookup.step, " + where, steps_.speed("ours_plain", "floor")));
+    limits.push_back(limit("lookup.full step, " + where, steps_.speed("ours_full", "floor_full")));
     limits.push_back(limit("lookup.forward, " + where, forwards_.speed("ours_plain", "floor")));
+    limits.push_back(limit("lookup.full forward, " + where, forwards_.speed("ours_full", "floor_full")));
     vs_chain_full = steps_.speed("ours_full", "chain_full");
     vs_chain_plain = steps_.speed("ours_plain", "chain_plain");
     vs_embedding_bag = steps_.speed("ours_plain", "embedding_bag");
     forward_vs_embedding_bag = forwards_.speed("ours_plain", "embedding_bag");
-    limit_full = steps_.speed("floor", "chain_full");
+    limit_full = steps_.speed("floor_full", "chain_full");
     limit_plain = steps_.speed("floor", "chain_plain");
     limit_bag = steps_.speed("floor", "embedding_bag");
     limit_forward = forwards_.speed("floor", "embedding_bag");
@@ -194,18 +197,18 @@ class Comparison {
       prepare();
       return run(*peer, true);
     });
-    if (side == "ours_plain" || side == "embedding_bag" || side == "floor")
+    if (!side.starts_with("chain"))
       forwards_.add(side, way, [this, peer, prepare] {
         prepare();
         return run(*peer, false);
       });
   }
 
-  void add_floor(std::span<const float> table) {
-    auto peer = std::make_unique<LookupFloor>(table, point_.dim, columns_);
+  void add_floor(const char* side, std::span<const float> table, std::optional<float> max_norm) {
+    auto peer = std::make_unique<LookupFloor>(table, point_.dim, columns_, max_norm);
     LookupFloor* const floor = peer.get();
-    for (const LookupFloor::Way& way : LookupFloor::ways())
-      add("floor", way.name(), floor, [floor, way] { floor->set(way); });
+    for (const LookupFloor::Way& way : LookupFloor::ways(max_norm.has_value()))
+      add(side, way.name(), floor, [floor, way] { floor->set(way); });
     peers_.push_back(std::move(peer));
   }
 
@@ -225,7 +228,7 @@ class Comparison {
     fmt::print("{:>4} {:>9} {:>8} ", point_.dim, point_.rows, distribution());
     for (const char* const side : {"ours_plain", "floor", "embedding_bag"})
       fmt::print(" {:6.1f} {:6.1f} ", ns(forwards_, side), ns(steps_, side));
-    for (const char* const side : {"chain_plain", "ours_full", "chain_full"})
+    for (const char* const side : {"chain_plain", "ours_full", "floor_full", "chain_full"})
       fmt::print(" {:6.1f}", ns(steps_, side));
     fmt::print("   {:5.2f} {:5.2f} {:5.2f} {:5.2f}   {} | {} | {}\n", vs_chain_full.value,
                vs_chain_plain.value, vs_embedding_bag.value, forward_vs_embedding_bag.value,
@@ -255,12 +258,12 @@ int bench_lookup(const BenchOptions& options) {
   set_threads(1);
   Json report = begin_report("lookup", options, options.quick ? "quick" : "");
   fmt::print(
-      "ns an id                  ours           floor          embedding_bag  chain  ours   chain    ours is "
-      "times "
-      "as fast as\n"
-      " dim      rows      ids  forward  step  forward  step  forward  step  plain  full   full     chains "
-      "full, "
-      "plain, bag, bag forward\n");
+      "ns an id                  ours           floor          embedding_bag  chain  ours   floor  chain    "
+      "ours "
+      "is times as fast as\n"
+      " dim      rows      ids  forward  step  forward  step  forward  step  plain  full   full   full     "
+      "chains "
+      "full, plain, bag, bag forward\n");
   const std::vector<int64_t> sizes =
       options.quick ? std::vector<int64_t>{200'000} : std::vector<int64_t>{1'000'000, 10'000'000};
   need_memory(static_cast<uint64_t>(sizes.back()) * 128 * sizeof(float) + (uint64_t{2} << 30),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,26 +14,32 @@ namespace embers {
 // row of each id, adds it up and writes each bag's mean. Backward, for each unique row, reads the gradients
 // of the bags that have it, adds them up and writes the sum. Nothing is checked, and nothing is searched for
 // or sorted: which bags have a row is known beforehand, and rows come in the order in which bags first have
-// them, so that gradients are read nearly one after another. Compiled for each dim (16, 64, 128) and the
+// them, so that gradients are read nearly one after another. With max_norm, there are weights, too: forward
+// finds the norm of each row that it reads; backward reads those rows again that are clipped, since their
+// gradient depends on them. Which ones that are is known beforehand, and of 32 rows that follow one another
+// they come first, so that no branch is guessed wrong. Compiled for each dim (16, 64, 128) and the
 // instruction sets that ours is compiled for.
 class LookupFloor final : public LookupPeer {
  public:
   struct Way {
-    int ahead;          // ids between the prefetch of a row, or of a gradient, and its use
-    bool second_level;  // that cache is what it is prefetched into, or the first
-    bool streaming;     // gradients are written around the caches
+    int ahead;                // ids between the prefetch of a row, or of a gradient, and its use
+    bool second_level;        // that cache is what it is prefetched into, or the first
+    bool streaming;           // gradients are written around the caches
+    bool by_sixteen = false;  // norms are found of sixteen rows, which are then read again, or row by row
+    bool ascending = false;   // backward goes through rows as the table has them
     std::string name() const;
   };
-  static std::vector<Way> ways();
+  static std::vector<Way> ways(bool with_norms);
 
   // The columns that it is given later, which must stay where they are. kInvalid for another dim.
-  LookupFloor(std::span<const float> table, int64_t dim, const std::vector<LookupColumn>& columns);
+  LookupFloor(std::span<const float> table, int64_t dim, const std::vector<LookupColumn>& columns,
+              std::optional<float> max_norm = {});
 
   void set(Way way) { way_ = way; }
   void forward(const LookupColumn& column) override;
   void backward(std::span<const float> out_gradient) override;
   std::span<const float> output() const override { return out_.span(); }
-  std::span<const int64_t> gradient_rows() const override { return plans_[column_].rows; }
+  std::span<const int64_t> gradient_rows() const override { return plan().rows; }
   std::span<const float> gradient_values() const override { return gradient_.span(); }
 
  private:
@@ -40,15 +47,21 @@ class LookupFloor final : public LookupPeer {
   struct Plan {
     std::vector<int64_t> rows;
     std::vector<uint32_t> begin, bag;
+    std::vector<float> share;  // of the gradient of bag[i]: 1 over the bag's size, or over its sum of weights
     std::vector<float> scale;  // of each bag
+    std::vector<int64_t> clipped;      // the rows that are clipped, in the same order ...
+    std::vector<uint32_t> clipped_of;  // ... and how many those are of each 32 rows
   };
-  static Plan plan_of(const LookupColumn& column);
+  Plan plan_of(const LookupColumn& column, bool ascending) const;
+  const Plan& plan() const { return (way_.ascending ? ascending_ : plans_)[column_]; }
+  bool is_clipped(int64_t row) const;
 
   const std::span<const float> table_;
   const int64_t dim_;
   const LookupColumn* const columns_;
-  std::vector<Plan> plans_;  // of each column
-  Way way_ = ways().front();
+  const std::optional<float> max_norm_;
+  std::vector<Plan> plans_, ascending_;  // of each column; with norms also by row
+  Way way_ = ways(false).front();
   size_t column_ = 0;  // whose forward pass came last
   FloatBuffer out_, gradient_;
 };
