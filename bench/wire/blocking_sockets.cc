@@ -1,90 +1,22 @@
-#include <poll.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
-
-#include <utility>  // Boost 1.74's Asio forgets it
-
-#include <boost/asio.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstring>
-#include <optional>
 #include <queue>
 #include <semaphore>
 #include <thread>
 
 #include "bench/harness/bench.h"
+#include "bench/wire/blocking_end.h"
 #include "bench/wire/due_moments.h"
 #include "bench/wire/known_rows.h"
-#include "bench/wire/sockets.h"
 
 namespace embers {
-namespace asio = boost::asio;
 namespace {
 
-using Buffer = std::vector<uint64_t>;
-
-constexpr int kRequestBuffer = 4 << 20;  // all requests fit, so that the two ends never wait for one another
 constexpr size_t kRowBytes = kBenchDim * sizeof(float);
-
-class BlockingEnd {
- public:
-  BlockingEnd(Socket socket, size_t in_words) : socket_(std::move(socket)), in_(in_words) {
-    socket_.native_non_blocking(false);
-  }
-  // False at the end of the connection.
-  bool receive(uint64_t& correlation) {
-    FrameHeader h;
-    if (!recv_all(&h, sizeof h)) return false;
-    check_size(h, in_.size());
-    correlation = h.correlation;
-    return recv_all(in_.data(), in_.size() * 8);
-  }
-  Buffer& last_message() { return in_; }
-  // False if nothing came by then.
-  bool wait_for_message(std::optional<BenchClock::time_point> until) {
-    pollfd fd{socket_.native_handle(), POLLIN, 0};
-    const auto left =
-        std::max(BenchClock::duration(0), until.value_or(BenchClock::now()) - BenchClock::now());
-    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
-    const timespec wait{ns / 1'000'000'000, ns % 1'000'000'000};
-    return ::ppoll(&fd, 1, until ? &wait : nullptr, nullptr) > 0;
-  }
-  // From another thread than receive() too, which fails then.
-  void shut_down() { ::shutdown(socket_.native_handle(), SHUT_RDWR); }
-  // False if the peer has gone.
-  bool send(std::span<iovec> parts) {
-    while (!parts.empty()) {
-      msghdr message{};
-      message.msg_iov = parts.data();
-      message.msg_iovlen = std::min<size_t>(parts.size(), IOV_MAX);
-      const ssize_t n = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL);
-      if (n < 0) return false;
-      parts = after(parts, static_cast<size_t>(n));
-    }
-    return true;
-  }
-  Socket& socket() { return socket_; }
-
- private:
-  // What is left when so many bytes are gone.
-  static std::span<iovec> after(std::span<iovec> parts, size_t gone) {
-    for (; !parts.empty() && gone >= parts[0].iov_len; parts = parts.subspan(1)) gone -= parts[0].iov_len;
-    if (parts.empty()) return parts;
-    parts[0].iov_base = static_cast<char*>(parts[0].iov_base) + gone;
-    parts[0].iov_len -= gone;
-    return parts;
-  }
-  bool recv_all(void* to, size_t bytes) {
-    return ::recv(socket_.native_handle(), to, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
-  }
-
-  Socket socket_;
-  Buffer in_;
-};
 
 class BlockingClient final : public SocketClient {
  public:
@@ -92,7 +24,7 @@ class BlockingClient final : public SocketClient {
       : end_(std::move(socket), size.reply_words),
         request_(size.request_words),
         outstanding_(size.outstanding) {
-    end_.socket().set_option(asio::socket_base::send_buffer_size(kRequestBuffer));
+    end_.buffer_all_requests();
   }
   double trips(size_t count) override {
     const auto begin = BenchClock::now();
@@ -135,9 +67,9 @@ class BlockingClient final : public SocketClient {
     if (!end_.send(parts)) broken_socket(std::strerror(errno));
   }
   void receive() {
-    uint64_t correlation = 0;
-    if (!end_.receive(correlation)) broken_socket("closed");
-    replies_.check(correlation, rows_of(end_.last_message()));
+    FrameHeader h;
+    if (!end_.receive(h)) broken_socket("closed");
+    replies_.check(h.correlation, rows_of(end_.last_message()));
   }
 
   BlockingEnd end_;
@@ -181,10 +113,10 @@ class BlockingServer {
       }
     });
     size_t i = 0;
-    for (uint64_t correlation = 0; end_.receive(correlation);)
+    for (FrameHeader h; end_.receive(h);)
       for (size_t first = 0; first < kBenchKeys; first += chunk_bytes / kRowBytes, ++i) {
         empty.acquire();
-        copy(correlation, first, chunk_bytes, chunks[i % kChunksUnderWay]);
+        copy(h.correlation, first, chunk_bytes, chunks[i % kChunksUnderWay]);
         full.release();
       }
     for (size_t k = 0; k < kChunksUnderWay; ++k) empty.acquire();
@@ -244,18 +176,20 @@ class BlockingServer {
 
 }  // namespace
 
-std::unique_ptr<SocketClient> blocking_client(Socket socket, TripSize size) {
+std::unique_ptr<SocketClient> blocking_client(const std::string& kind, Socket socket, TripSize size) {
+  if (kind == "mapped") return mapped_client(std::move(socket), size);
   return std::make_unique<BlockingClient>(std::move(socket), size);
 }
 
 void serve_blocking(const std::string& kind, Socket socket, TripSize size, const SocketSettings& settings) {
   BlockingEnd end(std::move(socket), size.request_words);
+  if (kind == "mapped") return serve_mapped(end);
   BlockingServer server(end, size);
   if (kind == "chunked2") return server.chunked2(settings.chunk_bytes);
-  for (uint64_t correlation = 0; end.receive(correlation);) {
-    const bool sent = kind == "chunked"  ? server.chunked(correlation, settings.chunk_bytes)
-                      : kind == "gather" ? server.gather(correlation)
-                                         : server.blocking(correlation);
+  for (FrameHeader h; end.receive(h);) {
+    const bool sent = kind == "chunked"  ? server.chunked(h.correlation, settings.chunk_bytes)
+                      : kind == "gather" ? server.gather(h.correlation)
+                                         : server.blocking(h.correlation);
     if (!sent) return;
   }
 }

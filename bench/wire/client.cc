@@ -53,14 +53,6 @@ std::span<const float> rows_in(const Message<wire::PullReply>& reply) {
   return read_rows(reply.get(), 0, {0, kBenchDim, kBenchKeys});
 }
 
-// Of all floats, in eight sums so that it takes no longer than reading them.
-double sum(std::span<const float> floats) {
-  std::array<float, 8> sums{};
-  for (size_t i = 0; i + sums.size() <= floats.size(); i += sums.size())
-    for (size_t k = 0; k < sums.size(); ++k) sums[k] += floats[i + k];
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
-}
-
 using go_atom = caf::atom_constant<caf::atom("go")>;
 using due_atom = caf::atom_constant<caf::atom("due")>;
 
@@ -143,7 +135,7 @@ class BenchClient::Puller {
               } catch (const Error& other) {
                 give_up(other);
               }
-              if (client_.shares_) sum_ += sum(rows);
+              if (client_.shares_) sum_ += sum_of(rows);
               ++self->state.answered;
               then();
               if (self->state.answered < total_) return;

@@ -1,6 +1,7 @@
 #include "bench/wire/keys.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <random>
 #include <unordered_set>
@@ -33,6 +34,13 @@ void WireReplies::check(size_t minibatch, std::span<const float> rows) const {
   if (rows.front() != wire_value(keys.front(), 0) || rows.back() != wire_value(keys.back(), kBenchDim - 1))
     fail(ErrorCode::kInternal, "a reply of the benchmark has other rows than those of minibatch {}",
          minibatch);
+}
+
+double sum_of(std::span<const float> floats) {
+  std::array<float, 8> sums{};
+  for (size_t i = 0; i + sums.size() <= floats.size(); i += sums.size())
+    for (size_t k = 0; k < sums.size(); ++k) sums[k] += floats[i + k];
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 }  // namespace embers

@@ -36,6 +36,9 @@ inline float wire_value(int64_t key, size_t column) {
   return static_cast<float>(key) + static_cast<float>(column) / kBenchDim;  // exact
 }
 
+// Of all floats, in eight sums so that it takes no longer than reading them.
+double sum_of(std::span<const float> floats);
+
 // Looks at the first and the last number of a reply, the rows of this minibatch in order of its keys, while
 // it is timed. kInternal when they are others.
 class WireReplies {

@@ -52,7 +52,7 @@ class NextSettings {
 };
 
 bool is_blocking(const std::string& kind) {
-  return kind == "blocking" || kind.starts_with("chunked") || kind == "gather";
+  return kind == "blocking" || kind.starts_with("chunked") || kind == "gather" || kind == "mapped";
 }
 
 TripSize trip_size() {
@@ -182,7 +182,7 @@ void run_socket_client(const std::vector<std::string>& words) {
       io = std::make_unique<asio::io_context>(1);
       Socket socket = connect(*io, to);
       tune_bare(socket, settings_in(in));
-      client = is_blocking(words.at(1)) ? blocking_client(std::move(socket), size_of(words))
+      client = is_blocking(words.at(1)) ? blocking_client(words.at(1), std::move(socket), size_of(words))
                                         : asio_client(*io, std::move(socket), size_of(words));
       return "done";
     }

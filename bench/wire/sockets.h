@@ -26,6 +26,9 @@
 //             in the nearest cache
 //   chunked2  the same, sending on a second thread, so that it goes on copying meanwhile
 //   gather    a blocking server that has the kernel collect the rows, a piece of a gather write for each
+// The sixth one does the same in memory that both processes share:
+//   mapped    a blocking server that copies all rows into the piece of it that the client has read last, and
+//             sends which piece that is; the client reads every float there
 namespace embers {
 
 // Of a message behind its header, and how many trips are under way at a time.
@@ -80,7 +83,7 @@ void tune_bare(Socket& socket, const SocketSettings& settings);
 
 std::unique_ptr<SocketClient> asio_client(boost::asio::io_context& io, Socket socket, TripSize size);
 void serve_asio(const std::string& kind, Socket socket, boost::asio::io_context& io, TripSize size);
-std::unique_ptr<SocketClient> blocking_client(Socket socket, TripSize size);
+std::unique_ptr<SocketClient> blocking_client(const std::string& kind, Socket socket, TripSize size);
 void serve_blocking(const std::string& kind, Socket socket, TripSize size, const SocketSettings& settings);
 
 }  // namespace embers
