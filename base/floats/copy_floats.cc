@@ -5,6 +5,10 @@
 #include "base/floats/instruction_sets.h"
 #include "base/floats/prefetch.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace embers {
 namespace {
 
@@ -32,12 +36,27 @@ EMBERS_INLINE void copy_row(float* to, const float* from, size_t dim) {
   }
 }
 
-}  // namespace
+#if defined(__x86_64__)
+constexpr size_t kPiece = 4;  // floats that are written around the caches at once
 
-EMBERS_INSTRUCTION_SETS void copy_floats(float* to, const float* from, size_t n) { copy(to, from, n); }
+bool can_go_around(size_t floats, const float* to) {
+  return floats % kPiece == 0 && reinterpret_cast<uintptr_t>(to) % (kPiece * sizeof(float)) == 0;
+}
+EMBERS_INLINE void copy_around(float* to, const float* from, size_t n) {
+  for (size_t k = 0; k < n; k += kPiece) _mm_stream_ps(to + k, _mm_loadu_ps(from + k));
+}
+// Whoever is told of what was written so must find it.
+EMBERS_INLINE void finish_around() { _mm_sfence(); }
+#else
+bool can_go_around(size_t, const float*) { return false; }
+EMBERS_INLINE void copy_around(float* to, const float* from, size_t n) { copy(to, from, n); }
+EMBERS_INLINE void finish_around() {}
+#endif
 
-EMBERS_INSTRUCTION_SETS size_t copy_rows(std::span<const float* const> rows, size_t dim, float* out,
-                                         uint8_t* found) {
+// Copies each row by copy_one(to, from).
+template <class CopyOne>
+EMBERS_INLINE size_t copy_all(std::span<const float* const> rows, size_t dim, float* out, uint8_t* found,
+                              const CopyOne& copy_one) {
   const float* const* const row = rows.data();
   const size_t n = rows.size();
   size_t count = 0;
@@ -49,9 +68,41 @@ EMBERS_INSTRUCTION_SETS size_t copy_rows(std::span<const float* const> rows, siz
     found[i] = row[i] != nullptr;
     count += found[i];
     if (row[i] != nullptr) [[likely]]
-      copy_row(out + i * dim, row[i], dim);
+      copy_one(out + i * dim, row[i]);
   }
   return count;
+}
+
+EMBERS_INSTRUCTION_SETS size_t copy_rows_cached(std::span<const float* const> rows, size_t dim, float* out,
+                                                uint8_t* found) {
+  return copy_all(
+      rows, dim, out,
+      found, [dim](float* to, const float* from) __attribute__((always_inline)) { copy_row(to, from, dim); });
+}
+
+size_t copy_rows_around(std::span<const float* const> rows, size_t dim, float* out, uint8_t* found) {
+  const size_t count =
+      copy_all(rows, dim, out, found, [dim](float* to, const float* from) { copy_around(to, from, dim); });
+  finish_around();
+  return count;
+}
+
+}  // namespace
+
+EMBERS_INSTRUCTION_SETS void copy_floats(float* to, const float* from, size_t n) { copy(to, from, n); }
+
+void copy_floats(float* to, const float* from, size_t n, Stores stores) {
+  if (stores == Stores::kCached || !can_go_around(n, to)) {
+    std::memcpy(to, from, n * sizeof(float));
+    return;
+  }
+  copy_around(to, from, n);
+  finish_around();
+}
+
+size_t copy_rows(std::span<const float* const> rows, size_t dim, float* out, uint8_t* found, Stores stores) {
+  return stores == Stores::kAround && can_go_around(dim, out) ? copy_rows_around(rows, dim, out, found)
+                                                              : copy_rows_cached(rows, dim, out, found);
 }
 
 }  // namespace embers

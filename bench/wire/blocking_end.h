@@ -84,6 +84,6 @@ class BlockingEnd {
 
 // A pair that passes rows in memory that both processes map, of the client's making (mapped_sockets.cc).
 std::unique_ptr<SocketClient> mapped_client(Socket socket, TripSize size);
-void serve_mapped(BlockingEnd& end);
+void serve_mapped(BlockingEnd& end, Stores stores);
 
 }  // namespace embers

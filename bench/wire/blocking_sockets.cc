@@ -183,7 +183,7 @@ std::unique_ptr<SocketClient> blocking_client(const std::string& kind, Socket so
 
 void serve_blocking(const std::string& kind, Socket socket, TripSize size, const SocketSettings& settings) {
   BlockingEnd end(std::move(socket), size.request_words);
-  if (kind == "mapped") return serve_mapped(end);
+  if (kind == "mapped") return serve_mapped(end, settings.stores);
   BlockingServer server(end, size);
   if (kind == "chunked2") return server.chunked2(settings.chunk_bytes);
   for (FrameHeader h; end.receive(h);) {

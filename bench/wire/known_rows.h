@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/floats/stores.h"
 #include "bench/wire/keys.h"
 #include "storage/memory/pages.h"
 
@@ -21,7 +22,7 @@ class KnownRows {
                                                           kBenchKeys);
   }
   // Copies `count` of them from the first-th on.
-  void copy(size_t minibatch, size_t first, size_t count, float* to);
+  void copy(size_t minibatch, size_t first, size_t count, float* to, Stores stores = Stores::kCached);
 
  private:
   storage::Pages pages_;

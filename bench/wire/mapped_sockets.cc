@@ -87,7 +87,7 @@ std::unique_ptr<SocketClient> mapped_client(Socket socket, TripSize size) {
 }
 
 // Takes the slot that was given back last: it is still in a cache.
-void serve_mapped(BlockingEnd& end) {
+void serve_mapped(BlockingEnd& end, Stores stores) {
   Told told;
   if (!end.receive(&told, sizeof told)) return;
   const std::unique_ptr<Mapping> memory = Mapping::open(told.process, told.file, true);
@@ -100,7 +100,7 @@ void serve_mapped(BlockingEnd& end) {
     FrameHeader reply = bare_header(0, h.correlation, FrameHeader::kReply);
     reply.reserved = free.back();
     free.pop_back();
-    rows.copy(h.correlation, 0, kBenchKeys, slot_of(*memory, reply.reserved).data());
+    rows.copy(h.correlation, 0, kBenchKeys, slot_of(*memory, reply.reserved).data(), stores);
     iovec part{&reply, sizeof reply};
     if (!end.send({&part, 1})) return;
   }

@@ -30,7 +30,9 @@ TripSize size_of(const std::vector<std::string>& words) {
 
 SocketSettings settings_in(std::istream& in) {
   SocketSettings settings;
-  in >> settings.buffer_bytes >> settings.chunk_bytes;
+  std::string stores;
+  in >> settings.buffer_bytes >> settings.chunk_bytes >> stores;
+  settings.stores = stores == "around" ? Stores::kAround : Stores::kCached;
   return settings;
 }
 
@@ -150,7 +152,8 @@ BenchChild bare_client(const std::string& kind, const BenchChild& server) {
 }
 
 std::string words_of(const SocketSettings& settings) {
-  return fmt::format("{} {}", settings.buffer_bytes, settings.chunk_bytes);
+  return fmt::format("{} {} {}", settings.buffer_bytes, settings.chunk_bytes,
+                     settings.stores == Stores::kAround ? "around" : "cached");
 }
 
 Latencies SocketClient::trips_at(double, size_t, uint64_t) {

@@ -7,6 +7,7 @@
 
 #include "actors/frames/frame.h"
 #include "actors/transport/connections/connection.h"
+#include "base/floats/stores.h"
 #include "bench/harness/child.h"
 #include "bench/harness/latencies.h"
 
@@ -36,21 +37,24 @@ struct TripSize {
   size_t request_words, reply_words, outstanding;
 };
 
-// Of a connection: what the kernel buffers of replies, and what "chunked" and "chunked2" copy at a time.
+// Of a connection: what the kernel buffers of replies, what "chunked" and "chunked2" copy at a time, and how
+// "mapped" does.
 struct SocketSettings {
   int buffer_bytes = 256 << 10;
   size_t chunk_bytes = 64 << 10;
+  Stores stores = Stores::kCached;  // of "mapped"
 };
 inline constexpr int kSocketBuffers[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20};  // to choose from
 
 // The part "sockets KIND ADDRESS REQUEST_WORDS REPLY_WORDS OUTSTANDING": serves each connection on a thread
-// of its own until its input ends; ready with its address. Told "BUFFER_BYTES CHUNK_BYTES", it serves the
-// next ones so.
+// of its own until its input ends; ready with its address. Told "BUFFER_BYTES CHUNK_BYTES cached|around", it
+// serves the next ones so.
 void serve_sockets(const std::vector<std::string>& words);
 
 // The part "socket-client KIND ADDRESS REQUEST_WORDS REPLY_WORDS OUTSTANDING": answers "connect BUFFER_BYTES
-// CHUNK_BYTES" when it is connected anew, "pull N" with the seconds of N trips, "check" with the checksums of
-// the rows of each minibatch; if it is a blocking one, "pull-at RATE N SEED" with latencies in ms.
+// CHUNK_BYTES cached|around" when it is connected anew, "pull N" with the seconds of N trips, "check" with
+// the checksums of the rows of each minibatch; if it is a blocking one, "pull-at RATE N SEED" with latencies
+// in ms.
 void run_socket_client(const std::vector<std::string>& words);
 
 // Processes that play these parts, for pulls of kBenchKeys rows.

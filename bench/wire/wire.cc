@@ -126,6 +126,12 @@ void add(
         });
 }
 
+void add_mapped(Contest& contest, Side& side, size_t trips) {
+  for (const Stores stores : {Stores::kCached, Stores::kAround})
+    add(contest, side, trips, stores == Stores::kAround ? ", around the caches" : "",
+        [&side, stores] { side.connect({.stores = stores}); });
+}
+
 bool in_chunks(const Side& side) { return side.name.starts_with("chunked"); }
 
 void add_bare(Contest& contest, Side& side, size_t trips) {
@@ -177,9 +183,12 @@ OnSocket measure(const std::string& socket, const Length& length) {
   check_rows(sides);
   Contest contest;
   for (const auto& side : sides)
-    side->name == "ours" || side->name == "shared" || side->name == kMapped
-        ? add(contest, *side, length.trips)
-        : add_bare(contest, *side, length.trips);
+    if (side->name == kMapped)
+      add_mapped(contest, *side, length.trips);
+    else if (side->name == "ours" || side->name == "shared")
+      add(contest, *side, length.trips);
+    else
+      add_bare(contest, *side, length.trips);
   contest.choose(length.tries);
   contest.measure(length.rounds);
 

@@ -4,10 +4,15 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "base/floats/copy_floats.h"
+#include "schema/messages/timed_stores.h"
+
 namespace embers {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "rows travel as little-endian floats");
+
+constexpr size_t kLineWords = 8;
 
 constexpr size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 
@@ -24,6 +29,13 @@ class FlatBuilder {
   template <class T>
   typename T::Builder init_root() {
     return message_.initRoot<T>();
+  }
+
+  // Once all structs are made: the next blob begins at a cache line, if the message does.
+  void align_blob() {
+    const size_t at = 1 + message_.getSegmentsForOutput()[0].size();
+    if (at % kLineWords != 0)
+      message_.getOrphanage().newOrphan<capnp::Data>((kLineWords - at % kLineWords) * sizeof(capnp::word));
   }
 
   template <class T>
@@ -46,6 +58,10 @@ class FlatBuilder {
   Words words_;
   capnp::FlatMessageBuilder message_{kj::arrayPtr(words_.data() + 1, words_.size() - 1)};
 };
+
+// Whether the floats of a message of so many words begin at cache lines, so that they can be written around
+// the caches.
+constexpr bool is_large(size_t blob_words) { return blob_words * sizeof(capnp::word) >= kLargeFloats; }
 
 // Words for the structs of a message with `tables` entries, roots and origin included; a generous bound.
 constexpr size_t structure_words(size_t tables) { return 48 + 10 * tables; }
@@ -135,9 +151,9 @@ void write(capnp::Data::Builder out, std::span<const T> items) {
 // Only for a message's own buffer, where blobs begin at word boundaries.
 uint16_t* halves_of(capnp::Data::Builder data) { return reinterpret_cast<uint16_t*>(data.begin()); }
 
-void write(capnp::Data::Builder out, NumberType type, std::span<const float> values) {
+void write(capnp::Data::Builder out, NumberType type, std::span<const float> values, Stores stores) {
   if (type == NumberType::kFloat32)
-    write(out, values);
+    copy_floats(reinterpret_cast<float*>(padded(out).begin()), values.data(), values.size(), stores);
   else
     to_halves(type, values, halves_of(padded(out)));
 }
@@ -156,8 +172,10 @@ void write(wire::TableKeys::Builder entry, KeysView keys, const EntryKeys& as) {
   if (!keys.bytes.empty()) write(entry.initBytes(keys.bytes.size()), std::span(keys.bytes));
 }
 
+// `before_values` is called before those of each table.
+template <class Before>
 void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlices> tables,
-           std::span<const EntryKeys> keys) {
+           std::span<const EntryKeys> keys, Stores stores, const Before& before_values) {
   for (size_t i = 0; i < tables.size(); ++i) {
     const TableSlices& t = tables[i];
     wire::TableKeys::Builder entry = out[i];
@@ -167,8 +185,22 @@ void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlice
     write(entry, t.keys, keys[i]);
     if (t.values.empty()) continue;
     entry.setNumberType(static_cast<uint8_t>(t.number_type));
-    write(entry.initValues(t.values.size() * bytes_of(t.number_type)), t.number_type, t.values);
+    before_values();
+    write(entry.initValues(t.values.size() * bytes_of(t.number_type)), t.number_type, t.values, stores);
   }
+}
+
+void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlices> tables,
+           std::span<const EntryKeys> keys) {
+  write(out, tables, keys, Stores::kCached, [] {});
+}
+
+// Of float32, as they are sent.
+size_t float_bytes(std::span<const TableSlices> tables) {
+  size_t bytes = 0;
+  for (const TableSlices& t : tables)
+    if (t.number_type == NumberType::kFloat32) bytes += t.values.size_bytes();
+  return bytes;
 }
 
 template <class T>
@@ -237,11 +269,13 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
                                          WordsMemory* memory, uint64_t own_step) {
   size_t blobs = 0;
   for (const RowsShape& s : shapes) blobs += words_of(s.keys * s.dim * bytes_of(s.number_type));
-  FlatBuilder builder(structure_words(shapes.size()), blobs, memory);
+  const bool large = is_large(blobs);
+  FlatBuilder builder(structure_words(shapes.size()), blobs + (large ? kLineWords : 0), memory);
   auto root = builder.init_root<wire::PullReply>();
   root.setVersion(version);
   root.setOwnStep(own_step);
   auto tables = root.initTables(shapes.size());
+  if (large) builder.align_blob();
   for (size_t i = 0; i < shapes.size(); ++i) {
     const size_t floats = shapes[i].keys * shapes[i].dim;
     tables[i].setTable(shapes[i].table);
@@ -264,10 +298,16 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
 Message<wire::PushRequest> make_push(const Origin& origin, std::span<const TableSlices> tables,
                                      WordsMemory* memory, KeysSent sent) {
   const auto keys = entry_keys(tables, sent);
-  FlatBuilder builder(structure_words(tables.size()), blob_words(tables, keys), memory);
+  const size_t blobs = blob_words(tables, keys);
+  const bool large = memory != nullptr && is_large(blobs);
+  FlatBuilder builder(structure_words(tables.size()), blobs + (large ? tables.size() * kLineWords : 0),
+                      memory);
   auto root = builder.init_root<wire::PushRequest>();
   write(root.initOrigin(), origin);
-  write(root.initTables(tables.size()), tables, keys);
+  const TimedStores stores(memory == nullptr ? nullptr : memory->store_choice(), float_bytes(tables));
+  write(root.initTables(tables.size()), tables, keys, stores, [&] {
+    if (large) builder.align_blob();
+  });
   return builder.finish<wire::PushRequest>();
 }
 

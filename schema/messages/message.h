@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "base/floats/stores.h"
 #include "schema/messages/messages.h"
 
 namespace embers {
@@ -50,6 +51,8 @@ class WordsMemory {
   virtual ~WordsMemory() = default;
   // Uninitialised; of the heap where there is no room.
   virtual Words words(size_t words) = 0;
+  // How large messages are best written there; null: into caches.
+  virtual StoreChoice* store_choice() { return nullptr; }
 };
 using WordsMemoryPtr = std::shared_ptr<WordsMemory>;
 

@@ -20,8 +20,9 @@ class MemoryStore final : public Store {
     tables_.emplace_back(spec, slot_init, filler_.get());
   }
 
-  size_t gather(TableId table, KeysView keys, std::span<float> out, std::span<uint8_t> found) override {
-    return at(table).gather(keys, out, found);
+  size_t gather(TableId table, KeysView keys, std::span<float> out, std::span<uint8_t> found,
+                Stores stores) override {
+    return at(table).gather(keys, out, found, stores);
   }
 
   size_t add_if_absent(TableId table, KeysView keys, std::span<const float> values,
@@ -30,8 +31,8 @@ class MemoryStore final : public Store {
   }
 
   size_t gather_or_create(TableId table, KeysView keys, const FirstValues& first_values, std::span<float> out,
-                          std::span<uint8_t> found) override {
-    return at(table).gather_or_create(keys, first_values, out, found);
+                          std::span<uint8_t> found, Stores stores) override {
+    return at(table).gather_or_create(keys, first_values, out, found, stores);
   }
 
   void update_rows(TableId table, KeysView keys, std::span<const float> grads, const RowsKernel& kernel,

@@ -28,10 +28,11 @@ class MemoryTable {
   // `filler` makes pages ahead; it must outlive the table, or be null.
   MemoryTable(const TableSpec& spec, std::span<const float> slot_init, PageFiller* filler = nullptr);
 
-  size_t gather(KeysView keys, std::span<float> out, std::span<uint8_t> found);
+  size_t gather(KeysView keys, std::span<float> out, std::span<uint8_t> found,
+                Stores stores = Stores::kCached);
   size_t add_if_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
   size_t gather_or_create(KeysView keys, const Store::FirstValues& first_values, std::span<float> out,
-                          std::span<uint8_t> found);
+                          std::span<uint8_t> found, Stores stores = Stores::kCached);
   void update_rows(KeysView keys, std::span<const float> grads, const RowsKernel& kernel, uint64_t step);
   void restore(KeysView keys, std::span<const float> values);
   uint64_t scan(uint64_t cursor, size_t limit, const Store::Visitor& visit);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include "schema/messages/received.h"
@@ -112,6 +113,66 @@ TEST(Codec, HalvesReadBackAndCostHalfTheBytes) {
     EXPECT_EQ(floats, rounded);
     expect_error(ErrorCode::kBadFrame, {"float32 was asked for"}, [&] { read_rows(reply.get(), 0, shape); });
   }
+}
+
+template <class T>
+void expect_checked_as_received(const Message<T>& message) {
+  Words copy(message.words().size());
+  std::memcpy(copy.data(), message.words().data(), message.words().bytes().size());
+  EXPECT_NO_THROW(received<T>(std::move(copy)));
+}
+
+// What another process reads may be written around the caches, a line at a time.
+class AlignedMemory final : public WordsMemory {
+ public:
+  Words words(size_t words) override {
+    auto buffer = std::make_shared<FloatBuffer>(2 * words);
+    auto* const data = reinterpret_cast<capnp::word*>(buffer->data());
+    return {data, words, std::move(buffer)};
+  }
+  StoreChoice* store_choice() override {
+    ++asked;
+    return &choice_;
+  }
+  size_t asked = 0;
+
+ private:
+  StoreChoice choice_;
+};
+
+TEST(Codec, FloatsBeginAtCacheLinesInMemoryThatIsShared) {
+  const auto line = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 64; };
+  AlignedMemory memory;
+  for (size_t n = 400; n < 3000; n = n * 5 / 4 + 1) {
+    std::vector<RowsShape> shapes;
+    std::vector<TableSlices> tables;
+    std::vector<int64_t> keys(n);
+    std::vector<float> values(n * 16);
+    std::iota(keys.begin(), keys.end(), 7);
+    std::iota(values.begin(), values.end(), 1.0f);
+    for (TableId t = 0; t < 3; ++t) {
+      shapes.push_back({t, 16, n});
+      tables.push_back({t, {KeyKind::kInt64, keys, {}, {}}, 16, values});
+    }
+    for (int again = 0; again < 3; ++again) {  // both ways
+      const auto reply = make_pull_reply(
+          9, shapes, [&](size_t, std::span<float> out) { std::ranges::copy(values, out.begin()); }, &memory);
+      const auto push = make_push(some_origin(), tables, &memory);
+      const auto slices = read_slices(push.get().getTables(), 3);
+      ASSERT_EQ(slices.size(), 3);
+      for (TableId t = 0; t < 3; ++t) {
+        const auto rows = read_rows(reply.get(), t, shapes[t]);
+        EXPECT_EQ(line(rows.data()), 0u);
+        EXPECT_TRUE(std::ranges::equal(rows, values));
+        EXPECT_EQ(line(slices[t].values.data()), 0u);
+        EXPECT_TRUE(std::ranges::equal(slices[t].values, values));
+        EXPECT_TRUE(std::ranges::equal(slices[t].keys.ints, keys));
+      }
+      expect_checked_as_received(reply);
+      expect_checked_as_received(push);
+    }
+  }
+  EXPECT_GT(memory.asked, 0u);
 }
 
 TEST(Codec, ATypeOfNumbersThatIsNoneIsRefused) {

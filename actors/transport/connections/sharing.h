@@ -20,6 +20,7 @@ namespace embers {
 class SharedArena final : public WordsMemory {
  public:
   Words words(size_t words) override;
+  StoreChoice* store_choice() override { return &store_choice_; }
   // Null once stopped; kUnavailable where the system has no shared memory.
   std::shared_ptr<Arena> arena();
   // A peer reads in it.
@@ -28,6 +29,7 @@ class SharedArena final : public WordsMemory {
 
  private:
   std::atomic<bool> used_ = false;
+  StoreChoice store_choice_;
   Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Arena> arena_ ABSL_GUARDED_BY(mutex_);
