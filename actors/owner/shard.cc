@@ -13,7 +13,6 @@
 #include "actors/errors.h"
 #include "actors/spawn.h"
 #include "base/cpus.h"
-#include "schema/messages/timed_stores.h"
 #include "storage/apply.h"
 #include "storage/initializers/initializer.h"
 #include "storage/journal/write_back_journal.h"
@@ -60,12 +59,8 @@ class Rows {
       shapes.push_back(
           {t.table, config_.tables[t.table].dim, t.keys.size(), sent_as(config_.tables[t.table], rows_as)});
     config_.activity->pulls.fetch_add(1, std::memory_order_relaxed);
-    size_t bytes = 0;
-    for (const RowsShape& s : shapes)
-      if (s.number_type == NumberType::kFloat32) bytes += s.keys * s.dim * sizeof(float);
-    const TimedStores stores(memory != nullptr ? memory->store_choice() : &of_heap_, bytes);
     const auto fill = [&](size_t i, std::span<float> out) {
-      lookup(tables[i].table, tables[i].keys, request.getCreate(), out, stores);
+      lookup(tables[i].table, tables[i].keys, request.getCreate(), out);
     };
     return make_pull_reply(version_, shapes, fill, memory, own_step(request.getOrigin().getIncarnation()));
   }
@@ -176,6 +171,7 @@ class Rows {
   }
 
  private:
+  static constexpr storage::ReadBy kReader = storage::ReadBy::kOtherThread;
   static constexpr size_t kScanBytes = 4 << 20;
   static constexpr size_t kMostImports = 1000;  // of one sender, that may be asked again
 
@@ -218,18 +214,18 @@ class Rows {
 
   // The seed's lookup_embedding: gets; initial values for unknown keys; set if not exists; gets again; a key
   // still missing is an error. Without `create` unknown keys read as their initial values and stay unknown.
-  void lookup(TableId id, KeysView keys, bool create, std::span<float> out, Stores stores) {
+  void lookup(TableId id, KeysView keys, bool create, std::span<float> out) {
     found_.resize(keys.size());
     const TableSpec& spec = config_.tables[id];
     const auto first_values = [&](std::span<float> to, std::span<const uint8_t> found) {
       initializers_[id]->fill(keys, to, found);
     };
     if (create && !is_reserved(spec.name)) {
-      if (store_->gather_or_create(id, keys, first_values, out, found_, stores) != keys.size())
+      if (store_->gather_or_create(id, keys, first_values, out, found_, kReader) != keys.size())
         fail_missing(spec, keys);
       return;
     }
-    if (store_->gather(id, keys, out, found_, stores) == keys.size()) return;
+    if (store_->gather(id, keys, out, found_, kReader) == keys.size()) return;
     if (is_reserved(spec.name)) fail_missing(spec, keys);
     first_values(out, found_);
     round_unknown(spec, out);
@@ -255,7 +251,6 @@ class Rows {
   std::vector<std::unique_ptr<const storage::Constraint>> constraints_;  // null for none
   std::vector<std::vector<float>> slot_init_;
   std::vector<uint8_t> found_;  // scratch of lookup
-  StoreChoice of_heap_;         // how answers that are built there are written
   uint64_t version_ = 0;
   std::unordered_map<uint64_t, uint64_t> own_steps_;  // by sender
   // The latest numbers of the imports that were taken, by sender.

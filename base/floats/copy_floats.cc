@@ -36,9 +36,9 @@ EMBERS_INLINE void copy_row(float* to, const float* from, size_t dim) {
   }
 }
 
-#if defined(__x86_64__)
 constexpr size_t kPiece = 4;  // floats that are written around the caches at once
 
+#if defined(__x86_64__)
 bool can_go_around(size_t floats, const float* to) {
   return floats % kPiece == 0 && reinterpret_cast<uintptr_t>(to) % (kPiece * sizeof(float)) == 0;
 }
@@ -91,18 +91,27 @@ size_t copy_rows_around(std::span<const float* const> rows, size_t dim, float* o
 
 EMBERS_INSTRUCTION_SETS void copy_floats(float* to, const float* from, size_t n) { copy(to, from, n); }
 
-void copy_floats(float* to, const float* from, size_t n, Stores stores) {
-  if (stores == Stores::kCached || !can_go_around(n, to)) {
-    std::memcpy(to, from, n * sizeof(float));
-    return;
-  }
-  copy_around(to, from, n);
-  finish_around();
+void copy_many_floats(float* to, const float* from, size_t n, StoreChoice* choice) {
+  const size_t pieces = can_go_around(0, to) ? n / kPiece * kPiece : 0;
+  copy_by(pieces > 0 ? choice : nullptr, n * sizeof(float), [&](Stores stores) {
+    const size_t around = stores == Stores::kAround ? pieces : 0;
+    copy_around(to, from, around);
+    std::memcpy(to + around, from + around, (n - around) * sizeof(float));
+    finish_around();
+  });
 }
 
 size_t copy_rows(std::span<const float* const> rows, size_t dim, float* out, uint8_t* found, Stores stores) {
   return stores == Stores::kAround && can_go_around(dim, out) ? copy_rows_around(rows, dim, out, found)
                                                               : copy_rows_cached(rows, dim, out, found);
+}
+
+size_t copy_rows(std::span<const float* const> rows, size_t dim, float* out, uint8_t* found,
+                 StoreChoice* choice) {
+  size_t count = 0;
+  copy_by(can_go_around(dim, out) ? choice : nullptr, rows.size() * dim * sizeof(float),
+          [&](Stores stores) { count = copy_rows(rows, dim, out, found, stores); });
+  return count;
 }
 
 }  // namespace embers

@@ -12,11 +12,12 @@ namespace embers {
 void copy_floats(float* to, const float* from, size_t n);
 
 // Copies rows[i], of `dim` floats, to out + i * dim, prefetching the rows that follow, and sets found[i];
-// where rows[i] is nullptr, clears found[i] and leaves `out` alone. Returns how many rows were there. Rows of
-// `out` are written around the caches only if they consist of 16 bytes each, at multiples of that.
+// where rows[i] is nullptr, clears found[i] and leaves `out` alone. Returns how many rows were there. With a
+// `choice`, rows of a multiple of 16 bytes may be written around the caches.
 size_t copy_rows(std::span<const float* const> rows, size_t dim, float* out, uint8_t* found,
-                 Stores stores = Stores::kCached);
-// Copies n floats, which must not overlap; the same holds.
-void copy_floats(float* to, const float* from, size_t n, Stores stores);
+                 StoreChoice* choice = nullptr);
+size_t copy_rows(std::span<const float* const> rows, size_t dim, float* out, uint8_t* found, Stores stores);
+// Copies many floats, which must not overlap, around the caches if `choice` says so; it may be null.
+void copy_many_floats(float* to, const float* from, size_t n, StoreChoice* choice);
 
 }  // namespace embers

@@ -3,14 +3,10 @@
 #include <algorithm>
 
 namespace embers {
-namespace {
 
-Stores other(Stores stores) { return stores == Stores::kCached ? Stores::kAround : Stores::kCached; }
-
-}  // namespace
-
-double StoreChoice::Times::median() const {
-  std::array<double, kRemembered> sorted = ns_a_byte;
+std::optional<double> StoreChoice::Median::get() const {
+  if (count < kRemembered) return std::nullopt;
+  std::array<double, kRemembered> sorted = values;
   const auto middle = sorted.begin() + kRemembered / 2;
   std::nth_element(sorted.begin(), middle, sorted.end());
   return *middle;
@@ -18,22 +14,24 @@ double StoreChoice::Times::median() const {
 
 Stores StoreChoice::next() {
   const MutexLock lock(mutex_);
-  if (++asked_ % kTryEvery == 0 || (asked_ <= 2 * kRemembered && asked_ % 2 == 0)) return other(better_);
-  return better_;
+  if (!ns_a_byte_.get()) return better_;
+  if (++since_try_ < (ratio_.get() ? kBetweenTries : kBetweenFirstTries)) return better_;
+  since_try_ = 0;
+  return better_ == Stores::kCached ? Stores::kAround : Stores::kCached;
 }
 
 void StoreChoice::took(Stores stores, size_t bytes, Duration duration) {
-  if (bytes == 0) return;
+  const double ns = std::max(1.0, static_cast<double>(duration.count())) / static_cast<double>(bytes);
   const MutexLock lock(mutex_);
-  Times& times = times_[static_cast<size_t>(stores)];
-  times.ns_a_byte[times.count++ % kRemembered] =
-      static_cast<double>(duration.count()) / static_cast<double>(bytes);
-  const Times &cached = times_[static_cast<size_t>(Stores::kCached)],
-              &around = times_[static_cast<size_t>(Stores::kAround)];
-  if (cached.count < kRemembered || around.count < kRemembered) return;
-  const double saved = cached.median() - around.median();
-  if (saved > kReadersLoss) better_ = Stores::kAround;
-  if (saved < kReadersLoss / 2) better_ = Stores::kCached;
+  if (stores == better_) return ns_a_byte_.add(ns);
+  const auto before = ns_a_byte_.get();
+  if (!before) return;  // another thread's, of before a change
+  ratio_.add(better_ == Stores::kCached ? *before / ns : ns / *before);
+  const auto ratio = ratio_.get();
+  if (!ratio || (better_ == Stores::kCached ? *ratio <= kTakenAt : *ratio >= kGivenUpAt)) return;
+  better_ = stores;
+  ns_a_byte_ = {};
+  ratio_ = {};
 }
 
 }  // namespace embers

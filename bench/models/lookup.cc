@@ -258,12 +258,10 @@ int bench_lookup(const BenchOptions& options) {
   set_threads(1);
   Json report = begin_report("lookup", options, options.quick ? "quick" : "");
   fmt::print(
-      "ns an id                  ours           floor          embedding_bag  chain  ours   floor  chain    "
-      "ours "
-      "is times as fast as\n"
-      " dim      rows      ids  forward  step  forward  step  forward  step  plain  full   full   full     "
-      "chains "
-      "full, plain, bag, bag forward\n");
+      "ns an id                  ours           floor          embedding_bag  chain  ours   floor  chain"
+      "    ours is times as fast as\n"
+      " dim      rows      ids  forward  step  forward  step  forward  step  plain  full   full   full "
+      "    chains full, plain, bag, bag forward\n");
   const std::vector<int64_t> sizes =
       options.quick ? std::vector<int64_t>{200'000} : std::vector<int64_t>{1'000'000, 10'000'000};
   need_memory(static_cast<uint64_t>(sizes.back()) * 128 * sizeof(float) + (uint64_t{2} << 30),

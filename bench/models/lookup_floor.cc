@@ -29,18 +29,18 @@ EMBERS_PREFETCHES void prefetch_of(const float* row) {
 }
 
 // How gradients are written: around the caches, that is, four floats at a time, or a line.
-enum class Stores { kCached, kFour, kLine };
+enum class Writes { kCached, kFour, kLine };
 
-template <Stores stores>
+template <Writes writes>
 EMBERS_INLINE void store(const Line& line, float* to) {
 #if defined(EMBERS_AVX512)
-  if constexpr (stores == Stores::kLine) {
+  if constexpr (writes == Writes::kLine) {
     asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<Line*>(to)) : "v"(line));
     return;
   }
 #endif
 #if defined(__x86_64__)
-  if constexpr (stores == Stores::kFour) {
+  if constexpr (writes == Writes::kFour) {
     const auto* const from = reinterpret_cast<const float*>(&line);
     for (size_t k = 0; k < kLineFloats; k += 4) _mm_stream_ps(to + k, _mm_loadu_ps(from + k));
     return;
@@ -104,10 +104,10 @@ struct Row {
     multiply(other, products);
     return sum_of(products);
   }
-  template <Stores stores>
+  template <Writes writes>
   EMBERS_INLINE void write(float* to) const {
 #pragma GCC unroll 8
-    for (int64_t l = 0; l < kLines; ++l) store<stores>(lines[l], to + l * kNorms);
+    for (int64_t l = 0; l < kLines; ++l) store<writes>(lines[l], to + l * kNorms);
   }
 };
 
@@ -161,7 +161,7 @@ EMBERS_INLINE void forward_of(const Forward& task) {
     }
     Row<dim> mean{};
     mean.add(sum, f.scale[b]);
-    mean.template write<Stores::kCached>(f.out + b * dim);
+    mean.template write<Writes::kCached>(f.out + b * dim);
   }
 }
 
@@ -172,6 +172,7 @@ struct Backward {
   const float* share;
   const float* table;  // with norms, and what follows
   const int64_t* clipped;
+  const float* norms;
   int64_t clipped_count;
   const uint32_t* clipped_of;
   float max_norm;
@@ -179,7 +180,7 @@ struct Backward {
   float* out;
 };
 
-template <int64_t dim, bool second_level, Stores stores, bool norms>
+template <int64_t dim, bool second_level, Writes writes, bool norms>
 EMBERS_INLINE void backward_of(const Backward& task) {
   const Backward f = task;  // as above
   const int64_t count = f.begin[f.rows];
@@ -201,20 +202,19 @@ EMBERS_INLINE void backward_of(const Backward& task) {
           prefetch_of<dim, second_level>(f.table + f.clipped[clipped + f.ahead] * dim);
         const Row<dim> sum = sum_up(u);
         const Row<dim> row = Row<dim>::read(f.table + f.clipped[clipped] * dim);
-        const float square = row.dot(row), along = row.dot(sum);
-        const float factor = f.max_norm / std::sqrt(square);
+        const float norm = f.norms[clipped], factor = f.max_norm / norm;
         Row<dim> gradient{};
         gradient.add(sum, factor);
-        gradient.add(row, -factor * along / square);
-        if (stores == Stores::kCached)
-          gradient.template write<stores>(f.out + u * dim);
+        gradient.add(row, -factor * row.dot(sum) / (norm * norm));
+        if (writes == Writes::kCached)
+          gradient.template write<writes>(f.out + u * dim);
         else
           together[u - first] = gradient;
       }
-      for (int64_t i = 0; stores != Stores::kCached && i < u - first; ++i)
-        together[i].template write<stores>(f.out + (first + i) * dim);
+      for (int64_t i = 0; writes != Writes::kCached && i < u - first; ++i)
+        together[i].template write<writes>(f.out + (first + i) * dim);
     }
-    for (; u < end; ++u) sum_up(u).template write<stores>(f.out + u * dim);
+    for (; u < end; ++u) sum_up(u).template write<writes>(f.out + u * dim);
   }
 }
 
@@ -232,22 +232,22 @@ EMBERS_INLINE void forward_of(const Forward& f, const LookupFloor::Way& way) {
     run.template operator()<Norms::kOne>();
 }
 
-template <Stores streamed, int64_t dim, bool norms>
+template <Writes streamed, int64_t dim, bool norms>
 EMBERS_INLINE void backward_of(const Backward& f, const LookupFloor::Way& way) {
   if (way.second_level)
     way.streaming ? backward_of<dim, true, streamed, norms>(f)
-                  : backward_of<dim, true, Stores::kCached, norms>(f);
+                  : backward_of<dim, true, Writes::kCached, norms>(f);
   else
     way.streaming ? backward_of<dim, false, streamed, norms>(f)
-                  : backward_of<dim, false, Stores::kCached, norms>(f);
+                  : backward_of<dim, false, Writes::kCached, norms>(f);
 }
 
-template <Stores streamed, int64_t dim>
+template <Writes streamed, int64_t dim>
 EMBERS_INLINE void backward_of(const Backward& f, const LookupFloor::Way& way) {
   f.table == nullptr ? backward_of<streamed, dim, false>(f, way) : backward_of<streamed, dim, true>(f, way);
 }
 
-template <Stores streamed>
+template <Writes streamed>
 EMBERS_INLINE void backward_of(const Backward& f, int64_t dim, const LookupFloor::Way& way) {
   dim == 16   ? backward_of<streamed, 16>(f, way)
   : dim == 64 ? backward_of<streamed, 64>(f, way)
@@ -260,19 +260,20 @@ EMBERS_INSTRUCTION_SETS void run_forward(const Forward& f, int64_t dim, const Lo
 
 #if defined(EMBERS_AVX512)
 EMBERS_AVX512 void run_backward_avx512(const Backward& f, int64_t dim, const LookupFloor::Way& way) {
-  backward_of<Stores::kLine>(f, dim, way);
+  backward_of<Writes::kLine>(f, dim, way);
 }
-[[gnu::target("avx2")]] void run_backward_avx2(const Backward& f, int64_t dim, const LookupFloor::Way& way) {
-  backward_of<Stores::kFour>(f, dim, way);
+[[gnu::target("avx2,fma")]] void run_backward_avx2(const Backward& f, int64_t dim,
+                                                   const LookupFloor::Way& way) {
+  backward_of<Writes::kFour>(f, dim, way);
 }
 #endif
 
 void run_backward(const Backward& f, int64_t dim, const LookupFloor::Way& way) {
 #if defined(EMBERS_AVX512)
   if (has_avx512()) return run_backward_avx512(f, dim, way);
-  if (__builtin_cpu_supports("avx2")) return run_backward_avx2(f, dim, way);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_backward_avx2(f, dim, way);
 #endif
-  backward_of<Stores::kFour>(f, dim, way);
+  backward_of<Writes::kFour>(f, dim, way);
 }
 
 }  // namespace
@@ -312,11 +313,10 @@ LookupFloor::LookupFloor(std::span<const float> table, int64_t dim, const std::v
   gradient_ = FloatBuffer(rows * static_cast<size_t>(dim));
 }
 
-bool LookupFloor::is_clipped(int64_t row) const {
+float LookupFloor::norm_of(int64_t row) const {
   const auto width = static_cast<size_t>(dim_);
   const auto values = table_.subspan(static_cast<size_t>(row) * width, width);
-  return std::inner_product(values.begin(), values.end(), values.begin(), 0.0) >
-         double{*max_norm_} * *max_norm_;
+  return static_cast<float>(std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0)));
 }
 
 LookupFloor::Plan LookupFloor::plan_of(const LookupColumn& column, bool ascending) const {
@@ -329,8 +329,12 @@ LookupFloor::Plan LookupFloor::plan_of(const LookupColumn& column, bool ascendin
     const auto first = plan.rows.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto last =
         plan.rows.begin() + static_cast<std::ptrdiff_t>(std::min(begin + kBlock, plan.rows.size()));
-    const auto middle = std::stable_partition(first, last, [this](int64_t row) { return is_clipped(row); });
-    plan.clipped.insert(plan.clipped.end(), first, middle);
+    const auto middle =
+        std::stable_partition(first, last, [this](int64_t row) { return norm_of(row) > *max_norm_; });
+    for (auto row = first; row != middle; ++row) {
+      plan.clipped.push_back(*row);
+      plan.norms.push_back(norm_of(*row));
+    }
     plan.clipped_of.push_back(static_cast<uint32_t>(middle - first));
   }
   for (size_t u = 0; u < plan.rows.size(); ++u) place[plan.rows[u]] = static_cast<uint32_t>(u);
@@ -371,7 +375,7 @@ void LookupFloor::backward(std::span<const float> out_gradient) {
   gradient_.fit(plan.rows.size() * static_cast<size_t>(dim_));
   run_backward(
       {out_gradient.data(), plan.begin.data(), plan.bag.data(), static_cast<int64_t>(plan.rows.size()),
-       plan.share.data(), max_norm_ ? table_.data() : nullptr, plan.clipped.data(),
+       plan.share.data(), max_norm_ ? table_.data() : nullptr, plan.clipped.data(), plan.norms.data(),
        static_cast<int64_t>(plan.clipped.size()), plan.clipped_of.data(), max_norm_.value_or(0), way_.ahead,
        gradient_.data()},
       dim_, way_);

@@ -16,9 +16,9 @@ namespace embers {
 // or sorted: which bags have a row is known beforehand, and rows come in the order in which bags first have
 // them, so that gradients are read nearly one after another. With max_norm, there are weights, too: forward
 // finds the norm of each row that it reads; backward reads those rows again that are clipped, since their
-// gradient depends on them. Which ones that are is known beforehand, and of 32 rows that follow one another
-// they come first, so that no branch is guessed wrong. Compiled for each dim (16, 64, 128) and the
-// instruction sets that ours is compiled for.
+// gradient depends on them. Which ones those are, and how long, is known beforehand, and of 32 rows that
+// follow one another they come first, so that no branch is guessed wrong. Compiled for each dim (16, 64, 128)
+// and the instruction sets that ours is compiled for.
 class LookupFloor final : public LookupPeer {
  public:
   struct Way {
@@ -49,12 +49,13 @@ class LookupFloor final : public LookupPeer {
     std::vector<uint32_t> begin, bag;
     std::vector<float> share;  // of the gradient of bag[i]: 1 over the bag's size, or over its sum of weights
     std::vector<float> scale;  // of each bag
-    std::vector<int64_t> clipped;      // the rows that are clipped, in the same order ...
-    std::vector<uint32_t> clipped_of;  // ... and how many those are of each 32 rows
+    std::vector<int64_t> clipped;      // the rows that are clipped, in the same order,
+    std::vector<float> norms;          // how long they are,
+    std::vector<uint32_t> clipped_of;  // and how many those are of each 32 rows
   };
   Plan plan_of(const LookupColumn& column, bool ascending) const;
   const Plan& plan() const { return (way_.ascending ? ascending_ : plans_)[column_]; }
-  bool is_clipped(int64_t row) const;
+  float norm_of(int64_t row) const;
 
   const std::span<const float> table_;
   const int64_t dim_;

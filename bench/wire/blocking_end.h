@@ -20,8 +20,6 @@
 
 namespace embers {
 
-using Buffer = std::vector<uint64_t>;
-
 // One end of a connection whose calls wait.
 class BlockingEnd {
  public:
@@ -38,7 +36,7 @@ class BlockingEnd {
     return bytes == 0 ||
            ::recv(socket_.native_handle(), to, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
   }
-  Buffer& last_message() { return in_; }
+  std::vector<uint64_t>& last_message() { return in_; }
   // False if nothing came by then.
   bool wait_for_message(std::optional<BenchClock::time_point> until) {
     pollfd fd{socket_.native_handle(), POLLIN, 0};
@@ -79,7 +77,7 @@ class BlockingEnd {
     return parts;
   }
   Socket socket_;
-  Buffer in_;
+  std::vector<uint64_t> in_;
 };
 
 // A pair that passes rows in memory that both processes map, of the client's making (mapped_sockets.cc).

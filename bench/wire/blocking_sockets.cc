@@ -16,6 +16,8 @@
 namespace embers {
 namespace {
 
+using Buffer = std::vector<uint64_t>;
+
 constexpr size_t kRowBytes = kBenchDim * sizeof(float);
 
 class BlockingClient final : public SocketClient {

@@ -14,8 +14,12 @@ KnownRows::KnownRows() : pages_(kWireRows * kBenchDim * sizeof(float), true) {
     for (const int64_t key : keys[m]) places_.push_back(rows + key * kBenchDim);
 }
 
-void KnownRows::copy(size_t minibatch, size_t first, size_t count, float* to, Stores stores) {
-  copy_rows(places(minibatch).subspan(first, count), kBenchDim, to, found_.data(), stores);
+void KnownRows::copy(size_t minibatch, size_t first, size_t count, float* to) {
+  copy_rows(places(minibatch).subspan(first, count), kBenchDim, to, found_.data());
+}
+
+void KnownRows::copy(size_t minibatch, float* to, Stores stores) {
+  copy_rows(places(minibatch), kBenchDim, to, found_.data(), stores);
 }
 
 }  // namespace embers

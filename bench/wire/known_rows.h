@@ -22,7 +22,9 @@ class KnownRows {
                                                           kBenchKeys);
   }
   // Copies `count` of them from the first-th on.
-  void copy(size_t minibatch, size_t first, size_t count, float* to, Stores stores = Stores::kCached);
+  void copy(size_t minibatch, size_t first, size_t count, float* to);
+  // Copies all, so.
+  void copy(size_t minibatch, float* to, Stores stores);
 
  private:
   storage::Pages pages_;

@@ -1,6 +1,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -11,37 +12,66 @@
 namespace embers {
 namespace {
 
-constexpr size_t kFloats = kBenchKeys * kBenchDim;  // of a slot
-
 // What a client says first: where its memory is.
 struct Told {
-  pid_t process;
   SharedFile file;
-  size_t slots;
+  int64_t process = 0;
 };
 
-std::span<float> slot_of(const Mapping& memory, size_t slot) {
-  return std::span(reinterpret_cast<float*>(memory.data()) + slot * kFloats, kFloats);
-}
+// Memory of the client's making: a flag for each slot, and the slots.
+class Slots {
+ public:
+  explicit Slots(std::unique_ptr<Mapping> memory) : memory_(std::move(memory)) {}
+  static size_t bytes(size_t slots) { return kFlagBytes + slots * kSlotBytes; }
 
-// A request gives a slot that was read back: its header has one more than its number.
+  const Mapping& memory() const { return *memory_; }
+  // The server's: the first one that is free. So it uses as few as it can, which are still in a cache.
+  uint32_t take() {
+    const size_t slots = (memory_->size() - kFlagBytes) / kSlotBytes;
+    for (uint32_t slot = 0; slot < slots; ++slot)
+      if (taken(slot).exchange(1, std::memory_order_acquire) == 0) return slot;
+    broken_socket("no slot is free");
+  }
+  // The client's, once it has read it.
+  void give_back(uint32_t slot) { taken(slot).store(0, std::memory_order_release); }
+  std::span<float> operator[](uint32_t slot) {
+    return {reinterpret_cast<float*>(memory_->data() + kFlagBytes + slot * kSlotBytes),
+            kSlotBytes / sizeof(float)};
+  }
+
+ private:
+  static constexpr size_t kFlagBytes = 4096, kSlotBytes = kBenchKeys * kBenchDim * sizeof(float);
+  std::atomic_ref<uint32_t> taken(uint32_t slot) {
+    return std::atomic_ref(*reinterpret_cast<uint32_t*>(memory_->data() + slot * size_t{64}));
+  }
+
+  std::unique_ptr<Mapping> memory_;
+};
+
 class MappedClient final : public SocketClient {
  public:
   MappedClient(Socket socket, TripSize size)
       : end_(std::move(socket), 0),
         request_(size.request_words),
         outstanding_(size.outstanding),
-        memory_(Mapping::make("embers-bench", size.outstanding * kFloats * sizeof(float))) {
+        slots_(Mapping::make("embers-bench", Slots::bytes(size.outstanding))) {
     end_.buffer_all_requests();
-    Told told{::getpid(), memory_->file(), size.outstanding};
+    Told told;
+    told.file = slots_.memory().file();
+    told.process = ::getpid();
     iovec part{&told, sizeof told};
-    if (!end_.send({&part, 1})) broken_socket(std::strerror(errno));
+    std::byte answer;
+    if (!end_.send({&part, 1}) || !end_.receive(&answer, 1)) broken_socket(std::strerror(errno));
   }
   double trips(size_t count) override {
     const auto begin = BenchClock::now();
     double sum = 0;
     for (size_t i = 0; i < count + outstanding_; ++i) {
-      if (i >= outstanding_) sum += sum_of(receive());
+      if (i >= outstanding_) {
+        const uint32_t slot = receive();
+        sum += sum_of(slots_[slot]);
+        slots_.give_back(slot);
+      }
       if (i < count) send(i);
     }
     sum_ = sum;
@@ -49,33 +79,29 @@ class MappedClient final : public SocketClient {
   }
   std::span<const float> fetch(size_t minibatch) override {
     send(minibatch);
-    return receive();
+    const uint32_t slot = receive();
+    slots_.give_back(slot);
+    return slots_[slot];
   }
 
  private:
   void send(uint64_t correlation) {
     FrameHeader h = bare_header(request_.size(), correlation, 0);
-    if (!read_.empty()) {
-      h.reserved = read_.back() + 1;
-      read_.pop_back();
-    }
     iovec parts[] = {{&h, sizeof h}, {request_.data(), request_.size() * 8}};
     if (!end_.send(parts)) broken_socket(std::strerror(errno));
   }
-  std::span<const float> receive() {
+  // The slot of a reply.
+  uint32_t receive() {
     FrameHeader h;
     if (!end_.receive(h)) broken_socket("closed");
-    read_.push_back(h.reserved);
-    const std::span<const float> rows = slot_of(*memory_, h.reserved);
-    replies_.check(h.correlation, rows);
-    return rows;
+    replies_.check(h.correlation, slots_[h.reserved]);
+    return h.reserved;
   }
 
   BlockingEnd end_;
-  Buffer request_;
+  std::vector<uint64_t> request_;
   const size_t outstanding_;
-  const std::unique_ptr<Mapping> memory_;
-  std::vector<uint32_t> read_;  // slots that requests will give back, one each
+  Slots slots_;
   const WireReplies replies_;
   volatile double sum_ = 0;  // so that all that is read is needed
 };
@@ -86,21 +112,18 @@ std::unique_ptr<SocketClient> mapped_client(Socket socket, TripSize size) {
   return std::make_unique<MappedClient>(std::move(socket), size);
 }
 
-// Takes the slot that was given back last: it is still in a cache.
 void serve_mapped(BlockingEnd& end, Stores stores) {
   Told told;
   if (!end.receive(&told, sizeof told)) return;
-  const std::unique_ptr<Mapping> memory = Mapping::open(told.process, told.file, true);
-  std::vector<uint32_t> free;
-  for (size_t slot = told.slots; slot-- > 0;) free.push_back(static_cast<uint32_t>(slot));
+  Slots slots(Mapping::open(static_cast<pid_t>(told.process), told.file, true));
+  std::byte answer{};
+  iovec opened{&answer, 1};
+  if (!end.send({&opened, 1})) return;
   KnownRows rows;
   for (FrameHeader h; end.receive(h);) {
-    if (h.reserved > 0) free.push_back(h.reserved - 1);
-    if (free.empty()) broken_socket("no slot is free");
     FrameHeader reply = bare_header(0, h.correlation, FrameHeader::kReply);
-    reply.reserved = free.back();
-    free.pop_back();
-    rows.copy(h.correlation, 0, kBenchKeys, slot_of(*memory, reply.reserved).data(), stores);
+    reply.reserved = slots.take();
+    rows.copy(h.correlation, slots[reply.reserved].data(), stores);
     iovec part{&reply, sizeof reply};
     if (!end.send({&part, 1})) return;
   }

@@ -27,9 +27,9 @@
 //             in the nearest cache
 //   chunked2  the same, sending on a second thread, so that it goes on copying meanwhile
 //   gather    a blocking server that has the kernel collect the rows, a piece of a gather write for each
-// The sixth one does the same in memory that both processes share:
-//   mapped    a blocking server that copies all rows into the piece of it that the client has read last, and
-//             sends which piece that is; the client reads every float there
+// and one that does the same in memory that both processes share:
+//   mapped    a blocking server that copies all rows into a slot of it that the client has read, and sends
+//             which slot that is; the client reads every float there
 namespace embers {
 
 // Of a message behind its header, and how many trips are under way at a time.
@@ -53,7 +53,7 @@ void serve_sockets(const std::vector<std::string>& words);
 
 // The part "socket-client KIND ADDRESS REQUEST_WORDS REPLY_WORDS OUTSTANDING": answers "connect BUFFER_BYTES
 // CHUNK_BYTES cached|around" when it is connected anew, "pull N" with the seconds of N trips, "check" with
-// the checksums of the rows of each minibatch; if it is a blocking one, "pull-at RATE N SEED" with latencies
+// the checksums of the rows of each minibatch; if it is "blocking", "pull-at RATE N SEED" with latencies
 // in ms.
 void run_socket_client(const std::vector<std::string>& words);
 

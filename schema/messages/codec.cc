@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "base/floats/copy_floats.h"
-#include "schema/messages/timed_stores.h"
 
 namespace embers {
 namespace {
@@ -61,7 +60,9 @@ class FlatBuilder {
 
 // Whether the floats of a message of so many words begin at cache lines, so that they can be written around
 // the caches.
-constexpr bool is_large(size_t blob_words) { return blob_words * sizeof(capnp::word) >= kLargeFloats; }
+constexpr bool is_large(size_t blob_words) {
+  return blob_words * sizeof(capnp::word) >= StoreChoice::kLeastBytes;
+}
 
 // Words for the structs of a message with `tables` entries, roots and origin included; a generous bound.
 constexpr size_t structure_words(size_t tables) { return 48 + 10 * tables; }
@@ -151,9 +152,9 @@ void write(capnp::Data::Builder out, std::span<const T> items) {
 // Only for a message's own buffer, where blobs begin at word boundaries.
 uint16_t* halves_of(capnp::Data::Builder data) { return reinterpret_cast<uint16_t*>(data.begin()); }
 
-void write(capnp::Data::Builder out, NumberType type, std::span<const float> values, Stores stores) {
+void write(capnp::Data::Builder out, NumberType type, std::span<const float> values, StoreChoice* choice) {
   if (type == NumberType::kFloat32)
-    copy_floats(reinterpret_cast<float*>(padded(out).begin()), values.data(), values.size(), stores);
+    copy_many_floats(reinterpret_cast<float*>(padded(out).begin()), values.data(), values.size(), choice);
   else
     to_halves(type, values, halves_of(padded(out)));
 }
@@ -175,7 +176,7 @@ void write(wire::TableKeys::Builder entry, KeysView keys, const EntryKeys& as) {
 // `before_values` is called before those of each table.
 template <class Before>
 void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlices> tables,
-           std::span<const EntryKeys> keys, Stores stores, const Before& before_values) {
+           std::span<const EntryKeys> keys, StoreChoice* choice, const Before& before_values) {
   for (size_t i = 0; i < tables.size(); ++i) {
     const TableSlices& t = tables[i];
     wire::TableKeys::Builder entry = out[i];
@@ -186,21 +187,13 @@ void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlice
     if (t.values.empty()) continue;
     entry.setNumberType(static_cast<uint8_t>(t.number_type));
     before_values();
-    write(entry.initValues(t.values.size() * bytes_of(t.number_type)), t.number_type, t.values, stores);
+    write(entry.initValues(t.values.size() * bytes_of(t.number_type)), t.number_type, t.values, choice);
   }
 }
 
 void write(capnp::List<wire::TableKeys>::Builder out, std::span<const TableSlices> tables,
            std::span<const EntryKeys> keys) {
-  write(out, tables, keys, Stores::kCached, [] {});
-}
-
-// Of float32, as they are sent.
-size_t float_bytes(std::span<const TableSlices> tables) {
-  size_t bytes = 0;
-  for (const TableSlices& t : tables)
-    if (t.number_type == NumberType::kFloat32) bytes += t.values.size_bytes();
-  return bytes;
+  write(out, tables, keys, nullptr, [] {});
 }
 
 template <class T>
@@ -270,12 +263,12 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
   size_t blobs = 0;
   for (const RowsShape& s : shapes) blobs += words_of(s.keys * s.dim * bytes_of(s.number_type));
   const bool large = is_large(blobs);
-  FlatBuilder builder(structure_words(shapes.size()), blobs + (large ? kLineWords : 0), memory);
+  FlatBuilder builder(structure_words(shapes.size()), blobs + (large ? shapes.size() * kLineWords : 0),
+                      memory);
   auto root = builder.init_root<wire::PullReply>();
   root.setVersion(version);
   root.setOwnStep(own_step);
   auto tables = root.initTables(shapes.size());
-  if (large) builder.align_blob();
   for (size_t i = 0; i < shapes.size(); ++i) {
     const size_t floats = shapes[i].keys * shapes[i].dim;
     tables[i].setTable(shapes[i].table);
@@ -283,6 +276,7 @@ Message<wire::PullReply> make_pull_reply(uint64_t version, std::span<const RowsS
     const NumberType type = shapes[i].number_type;
     tables[i].setNumberType(static_cast<uint8_t>(type));
     if (floats == 0) continue;
+    if (large) builder.align_blob();
     auto rows = padded(tables[i].initRows(floats * bytes_of(type)));
     if (type == NumberType::kFloat32) {
       fill(i, {reinterpret_cast<float*>(rows.begin()), floats});
@@ -304,10 +298,10 @@ Message<wire::PushRequest> make_push(const Origin& origin, std::span<const Table
                       memory);
   auto root = builder.init_root<wire::PushRequest>();
   write(root.initOrigin(), origin);
-  const TimedStores stores(memory == nullptr ? nullptr : memory->store_choice(), float_bytes(tables));
-  write(root.initTables(tables.size()), tables, keys, stores, [&] {
-    if (large) builder.align_blob();
-  });
+  write(root.initTables(tables.size()), tables, keys, memory == nullptr ? nullptr : memory->store_choice(),
+        [&] {
+          if (large) builder.align_blob();
+        });
   return builder.finish<wire::PushRequest>();
 }
 

@@ -51,7 +51,7 @@ class WordsMemory {
   virtual ~WordsMemory() = default;
   // Uninitialised; of the heap where there is no room.
   virtual Words words(size_t words) = 0;
-  // How large messages are best written there; null: into caches.
+  // How what is large is best copied there; null: into caches.
   virtual StoreChoice* store_choice() { return nullptr; }
 };
 using WordsMemoryPtr = std::shared_ptr<WordsMemory>;

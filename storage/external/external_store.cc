@@ -52,7 +52,7 @@ class Impl final : public ExternalStore {
     });
   }
 
-  size_t gather(TableId id, KeysView keys, std::span<float> out, std::span<uint8_t> found, Stores) override {
+  size_t gather(TableId id, KeysView keys, std::span<float> out, std::span<uint8_t> found, ReadBy) override {
     const ExternalTable& table = tables_.at(id);
     check_kind(table.name, table.kind, keys);
     check_size(table.name, "room for rows", out.size(), keys.size(), table.dim);

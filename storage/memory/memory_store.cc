@@ -21,8 +21,8 @@ class MemoryStore final : public Store {
   }
 
   size_t gather(TableId table, KeysView keys, std::span<float> out, std::span<uint8_t> found,
-                Stores stores) override {
-    return at(table).gather(keys, out, found, stores);
+                ReadBy reader) override {
+    return at(table).gather(keys, out, found, reader);
   }
 
   size_t add_if_absent(TableId table, KeysView keys, std::span<const float> values,
@@ -31,8 +31,8 @@ class MemoryStore final : public Store {
   }
 
   size_t gather_or_create(TableId table, KeysView keys, const FirstValues& first_values, std::span<float> out,
-                          std::span<uint8_t> found, Stores stores) override {
-    return at(table).gather_or_create(keys, first_values, out, found, stores);
+                          std::span<uint8_t> found, ReadBy reader) override {
+    return at(table).gather_or_create(keys, first_values, out, found, reader);
   }
 
   void update_rows(TableId table, KeysView keys, std::span<const float> grads, const RowsKernel& kernel,

@@ -27,14 +27,15 @@ MemoryTable::MemoryTable(const TableSpec& spec, std::span<const float> slot_init
       index_(filler),
       slabs_(stride_, filler) {}
 
-size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_t> found, Stores stores) {
+size_t MemoryTable::gather(KeysView keys, std::span<float> out, std::span<uint8_t> found, ReadBy reader) {
   check_kind(name_, kind_, keys);
   check_size(name_, "room for rows", out.size(), keys.size(), dim_);
   check_size(name_, "found flags", found.size(), keys.size(), 1);
   find_all(keys);
   size_t count = 0;
   if (format_.is_float32()) {
-    count = copy_rows(places_, dim_, out.data(), found.data(), stores);
+    count = copy_rows(places_, dim_, out.data(), found.data(),
+                      reader == ReadBy::kOtherThread ? store_choice_.get() : nullptr);
     if (count == keys.size()) note_places(keys);
     return count;
   }
@@ -126,8 +127,8 @@ size_t MemoryTable::add_if_absent(KeysView keys, std::span<const float> values,
 
 // What gather() has found is not searched for again.
 size_t MemoryTable::gather_or_create(KeysView keys, const Store::FirstValues& first_values,
-                                     std::span<float> out, std::span<uint8_t> found, Stores stores) {
-  if (gather(keys, out, found, stores) == keys.size()) return keys.size();
+                                     std::span<float> out, std::span<uint8_t> found, ReadBy reader) {
+  if (gather(keys, out, found, reader) == keys.size()) return keys.size();
   first_values(out, found);
   add_absent(keys, out, found, places_);
   // As they are kept: rounded, or those of the key's first place among `keys`.

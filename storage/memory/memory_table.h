@@ -29,10 +29,10 @@ class MemoryTable {
   MemoryTable(const TableSpec& spec, std::span<const float> slot_init, PageFiller* filler = nullptr);
 
   size_t gather(KeysView keys, std::span<float> out, std::span<uint8_t> found,
-                Stores stores = Stores::kCached);
+                ReadBy reader = ReadBy::kSameThread);
   size_t add_if_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found);
   size_t gather_or_create(KeysView keys, const Store::FirstValues& first_values, std::span<float> out,
-                          std::span<uint8_t> found, Stores stores = Stores::kCached);
+                          std::span<uint8_t> found, ReadBy reader = ReadBy::kSameThread);
   void update_rows(KeysView keys, std::span<const float> grads, const RowsKernel& kernel, uint64_t step);
   void restore(KeysView keys, std::span<const float> values);
   uint64_t scan(uint64_t cursor, size_t limit, const Store::Visitor& visit);
@@ -115,6 +115,9 @@ class MemoryTable {
   RecentPlaces recent_;         // only of float32 rows with int64 keys
   std::vector<uint32_t> free_;  // rows whose keys were removed, taken again by new ones
   std::vector<bool> used_;      // of each row; empty until the first remove()
+
+  // How rows are written that another thread reads.
+  std::unique_ptr<StoreChoice> store_choice_ = std::make_unique<StoreChoice>();
 
   std::vector<uint64_t> hashes_;  // scratch of one call
   std::vector<uint32_t> rows_;

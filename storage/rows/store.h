@@ -6,7 +6,6 @@
 #include <span>
 
 #include "base/floats/prefetch.h"
-#include "base/floats/stores.h"
 #include "schema/ids.h"
 #include "schema/table_spec.h"
 
@@ -50,6 +49,9 @@ inline RowsKernel rows_kernel(UpdateKernel kernel) {
   };
 }
 
+// Who reads the rows that a store has copied, which may change how they are written.
+enum class ReadBy { kSameThread, kOtherThread };
+
 // Where the rows of a shard live. *Thread safety*: none; a store belongs to one shard actor.
 //
 // Invariants: (1) a key has at most one row; (2) a row's slots are created with it; (3) only add_if_absent,
@@ -65,10 +67,9 @@ class Store {
   virtual void add_table(const TableSpec& spec, std::span<const float> slot_init) = 0;
 
   // Copies the rows of `keys` (repeats allowed) to out[keys.size() x dim]; found[i] says whether key i has a
-  // row; out is left alone where it has none. Returns how many were found. `stores`: how out is to be
-  // written, where that makes a difference.
+  // row; out is left alone where it has none. Returns how many were found. `reader`: who reads `out` next.
   virtual size_t gather(TableId table, KeysView keys, std::span<float> out, std::span<uint8_t> found,
-                        Stores stores = Stores::kCached) = 0;
+                        ReadBy reader = ReadBy::kSameThread) = 0;
 
   // Creates rows for those `keys` that have none, from values[keys.size() x dim], slots at their first
   // values. found[i] != 0 means that the caller knows that key i exists; it is skipped. Returns how many were
@@ -82,11 +83,11 @@ class Store {
   using FirstValues = std::function<void(std::span<float> out, std::span<const uint8_t> found)>;
   virtual size_t gather_or_create(TableId table, KeysView keys, const FirstValues& first_values,
                                   std::span<float> out, std::span<uint8_t> found,
-                                  Stores stores = Stores::kCached) {
-    if (gather(table, keys, out, found, stores) == keys.size()) return keys.size();
+                                  ReadBy reader = ReadBy::kSameThread) {
+    if (gather(table, keys, out, found, reader) == keys.size()) return keys.size();
     first_values(out, found);
     add_if_absent(table, keys, out, found);
-    return gather(table, keys, out, found, stores);
+    return gather(table, keys, out, found, reader);
   }
 
   // Applies kernel to the row of each key with its gradient, grads[keys.size() x dim], in order. A key

@@ -122,57 +122,87 @@ void expect_checked_as_received(const Message<T>& message) {
   EXPECT_NO_THROW(received<T>(std::move(copy)));
 }
 
-// What another process reads may be written around the caches, a line at a time.
+// What another process reads may be written around the caches, a line at a time. Its memory begins at a line,
+// and is dirty.
 class AlignedMemory final : public WordsMemory {
  public:
   Words words(size_t words) override {
     auto buffer = std::make_shared<FloatBuffer>(2 * words);
+    std::memset(buffer->data(), pattern, words * sizeof(capnp::word));
     auto* const data = reinterpret_cast<capnp::word*>(buffer->data());
     return {data, words, std::move(buffer)};
   }
-  StoreChoice* store_choice() override {
-    ++asked;
-    return &choice_;
-  }
-  size_t asked = 0;
+  StoreChoice* store_choice() override { return &choice_; }
+  int pattern = 0xAA;
 
  private:
   StoreChoice choice_;
 };
 
-TEST(Codec, FloatsBeginAtCacheLinesInMemoryThatIsShared) {
+std::vector<std::byte> bytes_of(const Words& words) { return {words.bytes().begin(), words.bytes().end()}; }
+
+TEST(Codec, FloatsOfLargeMessagesBeginAtCacheLines) {
   const auto line = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 64; };
   AlignedMemory memory;
-  for (size_t n = 400; n < 3000; n = n * 5 / 4 + 1) {
-    std::vector<RowsShape> shapes;
-    std::vector<TableSlices> tables;
-    std::vector<int64_t> keys(n);
-    std::vector<float> values(n * 16);
-    std::iota(keys.begin(), keys.end(), 7);
-    std::iota(values.begin(), values.end(), 1.0f);
-    for (TableId t = 0; t < 3; ++t) {
-      shapes.push_back({t, 16, n});
-      tables.push_back({t, {KeyKind::kInt64, keys, {}, {}}, 16, values});
-    }
-    for (int again = 0; again < 3; ++again) {  // both ways
-      const auto reply = make_pull_reply(
-          9, shapes, [&](size_t, std::span<float> out) { std::ranges::copy(values, out.begin()); }, &memory);
-      const auto push = make_push(some_origin(), tables, &memory);
-      const auto slices = read_slices(push.get().getTables(), 3);
-      ASSERT_EQ(slices.size(), 3);
-      for (TableId t = 0; t < 3; ++t) {
-        const auto rows = read_rows(reply.get(), t, shapes[t]);
-        EXPECT_EQ(line(rows.data()), 0u);
-        EXPECT_TRUE(std::ranges::equal(rows, values));
-        EXPECT_EQ(line(slices[t].values.data()), 0u);
-        EXPECT_TRUE(std::ranges::equal(slices[t].values, values));
-        EXPECT_TRUE(std::ranges::equal(slices[t].keys.ints, keys));
+  const size_t n = 4099;
+  std::vector<int64_t> numbers(n), others(n);
+  std::vector<std::string> texts(n);
+  std::iota(numbers.begin(), numbers.end(), -7);
+  std::iota(others.begin(), others.end(), int64_t{1} << 40);
+  for (size_t i = 0; i < n; ++i) texts[i] = std::string(i % 5, 'x') + std::to_string(i);
+  const Keys words(texts);
+  const KeysView ints{KeyKind::kInt64, numbers, {}, {}}, wide{KeyKind::kInt64, others, {}, {}};
+  std::vector<float> values(n * 32);
+  std::iota(values.begin(), values.end(), 1.0f);
+  struct Table {
+    KeysView keys;
+    uint32_t dim;
+    NumberType type = NumberType::kFloat32;
+  };
+  const std::vector<Table> kinds{
+      {ints, 1},  {ints, 16}, {KeysView{KeyKind::kInt64, {}, {}, {}}, 8}, {wide, 3, NumberType::kFloat16},
+      {words, 4}, {ints, 32}, {wide, 5, NumberType::kBfloat16},           {words, 7}};
+  for (const size_t count : {1, 3, 20})
+    for (const KeysSent sent : {KeysSent::kAsTheyAre, KeysSent::kPacked}) {
+      std::vector<RowsShape> shapes;
+      std::vector<TableSlices> tables;
+      for (size_t t = 0; t < count; ++t) {
+        const Table& kind = kinds[(t + 1) % kinds.size()];
+        const auto id = static_cast<TableId>(t);
+        shapes.push_back({id, kind.dim, kind.keys.size(), kind.type});
+        tables.push_back(
+            {id, kind.keys, kind.dim, std::span(values).first(kind.keys.size() * kind.dim), kind.type});
       }
-      expect_checked_as_received(reply);
-      expect_checked_as_received(push);
+      const auto fill = [&](size_t, std::span<float> out) {
+        std::ranges::copy(std::span(values).first(out.size()), out.begin());
+      };
+      for (int again = 0; again < 12; ++again) {  // pushes go around the caches now and then
+        memory.pattern = again % 2 == 0 ? 0xAA : 0x55;
+        const auto reply = make_pull_reply(9, shapes, fill, &memory);
+        const auto push = make_push(some_origin(), tables, &memory, sent);
+        UnpackedKeys unpacked;
+        const auto slices = read_slices(push.get().getTables(), count, true, &unpacked);
+        ASSERT_EQ(slices.size(), count);
+        for (size_t t = 0; t < count; ++t) {
+          EXPECT_EQ(Keys(slices[t].keys), Keys(tables[t].keys));
+          if (tables[t].values.empty()) continue;
+          if (tables[t].number_type != NumberType::kFloat32) {
+            EXPECT_EQ(line(slices[t].halves.data()), 0u);
+            continue;
+          }
+          const auto rows = read_rows(reply.get(), t, shapes[t]);
+          EXPECT_EQ(line(rows.data()), 0u);
+          EXPECT_TRUE(std::ranges::equal(rows, tables[t].values));
+          EXPECT_EQ(line(slices[t].values.data()), 0u);
+          EXPECT_TRUE(std::ranges::equal(slices[t].values, tables[t].values));
+        }
+        expect_checked_as_received(reply);
+        expect_checked_as_received(push);
+        memory.pattern ^= 0xFF;
+        EXPECT_EQ(bytes_of(reply.words()), bytes_of(make_pull_reply(9, shapes, fill, &memory).words()));
+        EXPECT_EQ(bytes_of(push.words()), bytes_of(make_push(some_origin(), tables, &memory, sent).words()));
+      }
     }
-  }
-  EXPECT_GT(memory.asked, 0u);
 }
 
 TEST(Codec, ATypeOfNumbersThatIsNoneIsRefused) {
