@@ -153,6 +153,16 @@ const Float16Conversion& float16_conversion() {
   return best;
 }
 
+#if defined(__x86_64__)
+bool has_f16c() {
+#if defined(__clang__)
+  return true;  // clang 14 does not know the name; no processor has AVX2 without it
+#else
+  return __builtin_cpu_supports("f16c");
+#endif
+}
+#endif
+
 }  // namespace
 
 std::string_view name(NumberType type) {
@@ -172,8 +182,7 @@ const std::vector<Float16Conversion>& ways_to_convert_float16() {
   static const std::vector<Float16Conversion> ways = [] {
     std::vector<Float16Conversion> ways{{to_float16_portable, from_float16_portable}};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
-      ways.push_back({to_float16_f16c, from_float16_f16c});
+    if (__builtin_cpu_supports("avx2") && has_f16c()) ways.push_back({to_float16_f16c, from_float16_f16c});
 #endif
     return ways;
   }();
