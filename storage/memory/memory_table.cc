@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "base/floats/copy_floats.h"
 #include "storage/memory/key_of_hash.h"
@@ -10,7 +11,8 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kKeysAhead = 24;  // how far ahead insertions prefetch buckets
+constexpr size_t kKeysAhead = 24;  // how far ahead removals prefetch buckets
+constexpr size_t kBlock = 64;      // keys whose rows are created together
 
 }  // namespace
 
@@ -60,8 +62,8 @@ EMBERS_INLINE MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, co
   }
   slabs_.reserve();
   const uint32_t row = kind_ == KeyKind::kInt64
-                           ? index_.find_or_insert<matches>(hash, next, [](uint32_t) { return true; })
-                           : index_.find_or_insert<matches>(hash, next, [&](uint32_t older) {
+                           ? index_.find_or_add<matches>(hash, next, [](uint32_t) { return true; })
+                           : index_.find_or_add<matches>(hash, next, [&](uint32_t older) {
                                return key_bytes_.at(older) == keys.bytes_at(i);
                              });
   if (row != next) return {row, Created::kNo};
@@ -82,21 +84,49 @@ EMBERS_INLINE MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, co
   return {row, Created::kNew};
 }
 
+template <auto matches, class Write>
+EMBERS_INLINE void MemoryTable::find_or_create_all(KeysView keys, const Write& write) {
+  const size_t n = absent_.size();
+  Created made[kBlock];
+  const auto prefetch_block = [&](size_t begin) {
+    for (size_t t = begin; t < std::min(n, begin + kBlock); ++t) index_.prefetch(hashes_[absent_[t]]);
+  };
+  prefetch_block(0);
+  for (size_t begin = 0; begin < n; begin += kBlock) {
+    const std::span block(absent_.data() + begin, std::min(n - begin, kBlock));
+    prefetch_block(begin + kBlock);
+    for (const uint32_t i : block) index_.prefetch_node(hashes_[i]);
+    index_.make_room(block.size());
+    size_t done = 0;
+    const auto write_done = [&] {
+      for (size_t t = 0; t < done; ++t) write(block[t], made[t]);
+    };
+    try {
+      for (; done < block.size(); ++done)
+        made[done] = find_or_create<matches>(hashes_[block[done]], keys, block[done]);
+    } catch (...) {
+      write_done();
+      throw;
+    }
+    write_done();
+  }
+}
+
 template <auto matches>
 EMBERS_INLINE void MemoryTable::add_absent_by(KeysView keys, std::span<const float> values,
                                               std::span<const uint8_t> found, std::span<float*> places) {
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
-    if (!found.empty() && found[i]) continue;
-    const auto [row, created] = find_or_create<matches>(hashes_[i], keys, i);
-    float* const floats = slabs_.row(row);
+  absent_.clear();
+  for (uint32_t i = 0; i < keys.size(); ++i)
+    if (found.empty() || !found[i]) absent_.push_back(i);
+  find_or_create_all<matches>(keys, [&](uint32_t i, Created made) {
+    float* const floats = slabs_.row(made.row);
     if (!places.empty()) places[i] = floats;
-    if (created == Created::kNo) continue;
+    if (made.created == Created::kNo) return;
     prefetch_new_row(floats);
     format_.write(floats, &values[i * dim_]);
-    if (created == Created::kAgain || !zero_slots_)
+    if (made.created == Created::kAgain || !zero_slots_)
       copy_floats(floats + format_.floats(), slot_init_.data(), slot_init_.size());
-  }
+  });
 }
 
 #if defined(EMBERS_AVX512)
@@ -174,12 +204,13 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
   check_kind(name_, kind_, keys);
   check_size(name_, "rows with slots", values.size(), keys.size(), width_);
   hash_all(keys);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kKeysAhead < keys.size()) index_.prefetch(hashes_[i + kKeysAhead]);
-    float* const row = slabs_.row(find_or_create(hashes_[i], keys, i).row);
+  absent_.resize(keys.size());
+  std::iota(absent_.begin(), absent_.end(), 0);
+  find_or_create_all<&RowBucket::matches>(keys, [&](uint32_t i, Created made) {
+    float* const row = slabs_.row(made.row);
     format_.write(row, &values[i * width_]);
     copy_floats(row + format_.floats(), values.data() + i * width_ + dim_, width_ - dim_);
-  }
+  });
 }
 
 size_t MemoryTable::remove(KeysView keys) {
@@ -262,9 +293,9 @@ void MemoryTable::list_keys() {
 uint64_t MemoryTable::resident_bytes() const {
   return index_.resident_bytes() + slabs_.resident_bytes() + key_bytes_.resident_bytes() +
          recent_.resident_bytes() + places_.capacity() * sizeof(float*) +
-         (rows_.capacity() + free_.capacity()) * sizeof(uint32_t) + hashes_.capacity() * sizeof(uint64_t) +
-         ints_.capacity() * sizeof(int64_t) + (shown_.capacity() + row_.capacity()) * sizeof(float) +
-         used_.capacity() / 8;
+         (rows_.capacity() + free_.capacity() + absent_.capacity()) * sizeof(uint32_t) +
+         hashes_.capacity() * sizeof(uint64_t) + ints_.capacity() * sizeof(int64_t) +
+         (shown_.capacity() + row_.capacity()) * sizeof(float) + used_.capacity() / 8;
 }
 
 void MemoryTable::find_all(KeysView keys) {

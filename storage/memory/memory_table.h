@@ -63,8 +63,14 @@ class MemoryTable {
     uint32_t row;
     enum : uint8_t { kNo, kNew, kAgain } created;
   };
-  template <auto matches = &RowBucket::matches>
+  // The caller has made room for it in the index.
+  template <auto matches>
   Created find_or_create(uint64_t hash, const KeysView& keys, size_t i);
+  // Of all keys whose numbers are in absent_, once hashes_ has the hashes: write(i, created) follows for each
+  // i, in order, also before an error is passed on. Some keys at a time: loops that do nothing else ask for
+  // what they will need, then their rows are created, then written.
+  template <auto matches, class Write>
+  void find_or_create_all(KeysView keys, const Write& write);
   // add_if_absent() once hashes_ has the hashes. places[i], unless `places` is empty, becomes the place of
   // key i, where it is not known to exist.
   void add_absent(KeysView keys, std::span<const float> values, std::span<const uint8_t> found,
@@ -121,6 +127,7 @@ class MemoryTable {
 
   std::vector<uint64_t> hashes_;  // scratch of one call
   std::vector<uint32_t> rows_;
+  std::vector<uint32_t> absent_;  // numbers of keys that may have no row
   std::vector<float*> places_;
   std::vector<int64_t> ints_;   // int64 keys of all rows, only while a scan goes on
   std::vector<uint32_t> ends_;  // of the keys that a scan shows

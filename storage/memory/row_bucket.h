@@ -52,8 +52,13 @@ struct alignas(64) RowBucket {
   EMBERS_AVX512 uint32_t matches_avx512(uint64_t hash) const;
 #endif
   uint32_t row_at(uint32_t k) const { return row[k] & ~hash_bits(); }
-  // The k-th cell. `first`: the least lower half of a hash whose home this is.
-  RowCell cell(uint32_t k, uint32_t first) const;
+  // The k-th cell, or all six, of which those from count() on mean nothing. `first`: the least lower half of
+  // a hash whose home this is.
+  RowCell cell(uint32_t k, uint32_t first) const { return cell(k, first, hash_bits()); }
+  void cells(uint32_t first, RowCell* to) const {
+    const uint32_t bits = hash_bits();
+    for (uint32_t k = 0; k < kCells; ++k) to[k] = cell(k, first, bits);
+  }
   // The least lower half of a hash that belongs to bucket `home` of `buckets`.
   static uint32_t first_of(uint64_t home, uint64_t buckets) {
     return static_cast<uint32_t>(((home << 32) + buckets - 1) / buckets);
@@ -75,6 +80,7 @@ struct alignas(64) RowBucket {
   }
 
  private:
+  RowCell cell(uint32_t k, uint32_t first, uint32_t bits) const;
   static uint32_t shifted(uint64_t hash) { return static_cast<uint32_t>(hash) << 3; }
   // The bits of row[] that belong to the hash.
   uint32_t hash_bits() const { return -(state / kSmall & 1) & ~(kSmallRows - 1); }
@@ -137,8 +143,7 @@ EMBERS_AVX512 inline uint32_t RowBucket::matches_avx512(uint64_t hash) const {
 }
 #endif
 
-inline RowCell RowBucket::cell(uint32_t k, uint32_t first) const {
-  const uint32_t bits = hash_bits();
+inline RowCell RowBucket::cell(uint32_t k, uint32_t first, uint32_t bits) const {
   // What is known of the lower half: its lowest 16 or 29 bits.
   const uint32_t known = low[k] | (row[k] & bits) >> 3;
   const uint32_t lower = first + ((known - first) & (0xffff | bits >> 3));

@@ -1,6 +1,7 @@
 #include "storage/memory/row_index.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace embers::storage {
 
@@ -9,7 +10,6 @@ constinit RowBucket RowBucket::kNoBucket{};
 namespace {
 
 constexpr size_t kAhead = kLinesAhead;  // keys between prefetching a bucket, or a node, and looking into it
-constexpr uint64_t kMovesAhead = 16;    // buckets between prefetching a bucket's nodes and moving it
 
 }  // namespace
 
@@ -115,7 +115,7 @@ void RowIndex::erase(uint64_t hash, uint32_t row) {
 void RowIndex::begin_growth() {
   const uint64_t percent = size_ < kSmall ? 200 : kGrowth;
   // At least as many as there will be when the last bucket has moved.
-  const uint64_t rows = std::max(size_ * percent / 100, size_ + buckets_ / kMovesAtOnce + 1);
+  const uint64_t rows = std::max(size_ * percent / 100, size_ + buckets_ / kMovesForEach + 1);
   const uint64_t buckets = std::max({kFewest, buckets_, rows * 100 / (kFull * kCells) + 1});
   const size_t bytes = buckets * sizeof(RowBucket);
   const size_t before = pages_.size();
@@ -125,32 +125,49 @@ void RowIndex::begin_growth() {
   before_ = left_ = buckets_;
   buckets_ = buckets;
   limit_ = buckets_ * kCells * kFull / 100;
-  if (left_ != 0) move(kMovesAtOnce);
+  if (left_ != 0) move(kMovesForEach);
 }
 
 void RowIndex::move(uint64_t buckets) {
-  for (const uint64_t until = left_ - std::min(left_, buckets); left_ > until;) move_bucket();
+  for (const uint64_t until = left_ - std::min(left_, buckets); left_ > until;)
+    move_at_once(std::min(left_ - until, kMovesAtOnce));
 }
 
-void RowIndex::move_bucket() {
-  const uint64_t number = left_ - 1;
-  if (number >= kMovesAhead) nodes_.prefetch(data_[number - kMovesAhead].node());
-  RowBucket& last = data_[number];
-  uint32_t cells = last.count();
-  for (uint32_t n = last.node(); n != 0; n = nodes_[n].next) cells += nodes_[n].count;
-  nodes_.reserve(cells);
-  on_move_.clear();
-  on_move_.reserve(cells);  // from here on nothing throws
-  while (last.node() != 0) on_move_.push_back(take_from_node(last));
-  const RowBucket bucket = last;
-  last = {};
-  --left_;
-  const auto put_again = [this](const RowCell& cell) {
-    put(RowBucket::home(cell.hash, buckets_), cell.hash, cell.row);
+// All cells are taken from their buckets before the first one is put into its new place, each by a plain
+// loop. Meanwhile it is asked for what comes next: buckets, their nodes, where cells will go.
+void RowIndex::move_at_once(uint64_t buckets) {
+  const uint64_t begin = left_ - buckets;
+  const auto before = [&](uint64_t turns) { return begin - std::min(begin, turns * kMovesAtOnce); };
+  for (uint64_t at = before(4); at < before(3); ++at) prefetch_line(data_ + at);
+  for (uint64_t at = before(2); at < before(1); ++at) nodes_.prefetch(data_[at].node());
+  for (uint64_t at = before(1); at < begin; ++at)
+    if (const uint32_t node = data_[at].node(); node != 0) nodes_.prefetch(nodes_[node].next);
+  for (uint64_t at = before(1) * buckets_ / before_; at < begin * buckets_ / before_; ++at)
+    __builtin_prefetch(data_ + at, 1);
+
+  size_t most = buckets * kCells;
+  for (uint64_t at = begin; at < left_; ++at)
+    for (uint32_t n = data_[at].node(); n != 0; n = nodes_[n].next) most += nodes_[n].count;
+  if (on_move_.size() < most) on_move_.resize(most);
+  nodes_.reserve(static_cast<uint32_t>(most));  // from here on nothing throws
+  RowCell* end = on_move_.data();
+  for (uint64_t at = begin; at < left_; ++at) {
+    RowBucket& bucket = data_[at];
+    bucket.cells(RowBucket::first_of(at, before_), end);  // a division
+    end += bucket.count();
+    for (uint32_t n = bucket.node(); n != 0; n = nodes_.give_back(n))
+      for (uint32_t k = 0; k < nodes_[n].count; ++k) *end++ = {nodes_[n].hash[k], nodes_[n].row[k]};
+    bucket = {};
+  }
+  left_ = begin;
+  const auto put_all = [&](auto small) {
+    for (const RowCell* cell = on_move_.data(); cell != end; ++cell)
+      put(RowBucket::home(cell->hash, buckets_), cell->hash, cell->row, small);
   };
-  const uint32_t first = RowBucket::first_of(number, before_);  // a division
-  for (uint32_t k = 0; k < bucket.count(); ++k) put_again(bucket.cell(k, first));
-  for (const RowCell& cell : on_move_) put_again(cell);
+  if (buckets_ < RowBucket::kLarge)
+    put_all(std::true_type());
+  else
+    put_all(std::false_type());
 }
 
 // Counts only what has been written to of the new layout, though its pages may be there already.

@@ -39,7 +39,11 @@ class RowIndex {
   RowIndex(const RowIndex&) = delete;
   RowIndex& operator=(const RowIndex&) = delete;
 
-  EMBERS_PREFETCHES void prefetch(uint64_t hash) const { __builtin_prefetch(data_ + home(hash)); }
+  // Asks for the hash's bucket; once that is there, for the bucket's first node.
+  EMBERS_PREFETCHES void prefetch(uint64_t hash) const { prefetch_line(data_ + home(hash)); }
+  EMBERS_PREFETCHES void prefetch_node(uint64_t hash) const {
+    if (const uint32_t node = data_[home(hash)].node(); node != 0) nodes_.prefetch(node);
+  }
 
   // Writes rows[i], the row of hashes[i] or kNone; of several cells with a byte string's hash it is the
   // first. Faster than find() for each, because requests to memory go out ahead.
@@ -60,11 +64,24 @@ class RowIndex {
   }
   // The row of this hash that same(row) accepts, which becomes `row` if there is none. Throws std::bad_alloc,
   // and then nothing was inserted.
-  template <auto matches = &RowBucket::matches, class Same>
-  uint32_t find_or_insert(uint64_t hash, uint32_t row, const Same& same);
+  template <class Same>
+  uint32_t find_or_insert(uint64_t hash, uint32_t row, const Same& same) {
+    make_room(1);
+    return find_or_add(hash, row, same);
+  }
   uint32_t find_or_insert(uint64_t hash, uint32_t row) {
     return find_or_insert(hash, row, [](uint32_t) { return true; });
   }
+  // The same in two parts: before each few calls of find_or_add(), make_room() for so many. Throws
+  // std::bad_alloc.
+  void make_room(uint64_t keys) {
+    if (left_ != 0)
+      move(kMovesForEach * keys);
+    else if (size_ >= limit_)
+      begin_growth();
+  }
+  template <auto matches = &RowBucket::matches, class Same>
+  uint32_t find_or_add(uint64_t hash, uint32_t row, const Same& same);
   // Continues a growth that is under way, so that lookups do not have to deal with two layouts for long.
   void settle(uint64_t buckets) {
     if (left_ != 0) move(buckets);
@@ -85,7 +102,8 @@ class RowIndex {
   static constexpr uint64_t kSmall = 5'000'000;  // rows below which it doubles: 50 MB more, and fewer moves
   static constexpr uint64_t kGrowth = 133;       // percent, from there on
   static constexpr uint64_t kFull = 74;          // percent of the cells; from here on it grows
-  static constexpr uint64_t kMovesAtOnce = 4;    // buckets
+  static constexpr uint64_t kMovesForEach = 4;   // buckets, for each new key
+  static constexpr uint64_t kMovesAtOnce = 32;   // buckets
 
   // While growing, one of two places, chosen without a branch, which could not be predicted.
   uint64_t home(uint64_t hash) const {
@@ -119,26 +137,20 @@ class RowIndex {
   template <class Same>
   uint32_t find_in_nodes(uint32_t node, uint64_t hash, const Same& same) const;
   // The caller has reserved a node.
-  void put(uint64_t bucket, uint64_t hash, uint32_t row) {
+  void put(uint64_t bucket, uint64_t hash, uint32_t row, bool small) {
     if (data_[bucket].count() < kCells) [[likely]]
-      data_[bucket].add(hash, row, small_at(bucket));
+      data_[bucket].add(hash, row, small);
     else
       put_in_node(data_[bucket], hash, row);
   }
   void put_in_node(RowBucket& home, uint64_t hash, uint32_t row);
   // A cell of the bucket's nodes, which has some.
   RowCell take_from_node(RowBucket& home);
-  void make_room() {
-    if (left_ != 0)
-      move(kMovesAtOnce);
-    else if (size_ >= limit_)
-      begin_growth();
-  }
   // Begins to grow to what fits size_, but never to less than now.
   void begin_growth();
   // Moves this many buckets of the old layout.
   void move(uint64_t buckets);
-  void move_bucket();
+  void move_at_once(uint64_t buckets);
 
   PageFiller* const filler_;
   Pages pages_;
@@ -172,9 +184,7 @@ uint32_t RowIndex::find_in_nodes(uint32_t node, uint64_t hash, const Same& same)
 }
 
 template <auto matches, class Same>
-[[gnu::always_inline]] inline uint32_t RowIndex::find_or_insert(uint64_t hash, uint32_t row,
-                                                                const Same& same) {
-  make_room();
+[[gnu::always_inline]] inline uint32_t RowIndex::find_or_add(uint64_t hash, uint32_t row, const Same& same) {
   const uint64_t at = home(hash);
   const RowBucket& bucket = data_[at];
   for (uint32_t hits = (bucket.*matches)(hash); hits != 0; hits &= hits - 1) {
@@ -183,7 +193,7 @@ template <auto matches, class Same>
   }
   if (const uint32_t found = find_in_nodes(bucket.node(), hash, same); found != kNone) return found;
   nodes_.reserve(1);
-  put(at, hash, row);
+  put(at, hash, row, small_at(at));
   ++size_;
   return row;
 }

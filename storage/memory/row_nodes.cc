@@ -13,7 +13,7 @@ void RowNodes::grow(uint32_t nodes) {
   const size_t least = (size_t{end_} + nodes) * sizeof(RowNode);
   const size_t bytes = std::max({kSmallPage, least, pages_.size() + pages_.size() / 8});
   pages_.grow(bytes, bytes >= kHuge);
-  data_ = reinterpret_cast<RowNode*>(pages_.data());
+  data_ = reinterpret_cast<Place*>(pages_.data());
   room_ = static_cast<uint32_t>(
       std::min<size_t>(pages_.size() / sizeof(RowNode), UINT32_MAX >> RowBucket::kNodeShift));
 }

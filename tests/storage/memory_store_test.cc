@@ -15,6 +15,7 @@
 #include "tests/storage/store_contract.h"
 #include "tests/storage/store_testing.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/memory_limit.h"
 
 namespace embers::storage {
 namespace {
@@ -234,7 +235,10 @@ TEST(RowIndex, KeepsItsCellsWhileItBecomesLarge) {
   RowIndex index;
   std::vector<uint64_t> hash_of_row;
   std::vector<uint32_t> free, used;
+  uint64_t room = 0;  // for so many keys, which move no others then
   const auto insert = [&] {
+    if (room == 0) index.make_room(room = 1 + random() % 100);
+    --room;
     const uint32_t row = free.empty() ? static_cast<uint32_t>(hash_of_row.size()) : free.back();
     if (free.empty())
       hash_of_row.push_back(0);
@@ -242,7 +246,7 @@ TEST(RowIndex, KeepsItsCellsWhileItBecomesLarge) {
       free.pop_back();
     hash_of_row[row] = random();
     used.push_back(row);
-    ASSERT_EQ(index.find_or_insert(hash_of_row[row], row), row);
+    ASSERT_EQ(index.find_or_add(hash_of_row[row], row, [](uint32_t) { return true; }), row);
   };
   const auto check = [&] {
     size_t visited = 0;
@@ -383,6 +387,49 @@ TEST(MemoryTable, GathersBatchesOfAllSizesAndDims) {
         }
       }
     }
+}
+
+// A batch that ends in the middle of a slab, and of the keys that are created together.
+TEST(MemoryTable, RowsAreWholeWhenMemoryEndsInTheMiddleOfABatch) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers reserve more addresses than any limit allows";
+#endif
+  EXPECT_TRUE(testing_support::succeeds_within(size_t{100} << 20, [] {
+    constexpr uint32_t kDim = 1000;
+    constexpr size_t kKeys = 500;
+    MemoryTable table(spec("t", kDim), std::vector<float>{7});
+    std::vector<int64_t> keys(kKeys);
+    std::vector<float> values(kKeys * kDim), out(kKeys * kDim);
+    std::vector<uint8_t> found(kKeys);
+    const auto set_batch = [&](int64_t first) {
+      std::iota(keys.begin(), keys.end(), first);
+      for (size_t i = 0; i < kKeys; ++i)
+        std::fill_n(values.begin() + static_cast<ptrdiff_t>(i * kDim), kDim, static_cast<float>(keys[i]));
+    };
+    const KeysView view{KeyKind::kInt64, keys, {}, {}};
+    int64_t begun = 0;
+    try {
+      for (; begun < 100'000; begun += kKeys) {
+        set_batch(begun);
+        table.add_if_absent(view, values, {});
+      }
+      ADD_FAILURE() << "memory did not end";
+    } catch (const std::bad_alloc&) {
+    }
+    EXPECT_NE(table.rows() % 64, 0u);
+    size_t count = 0;
+    for (int64_t first = 0; first <= begun; first += kKeys) {
+      set_batch(first);
+      count += table.gather(view, out, found);
+      for (size_t i = 0; i < kKeys; ++i)
+        for (size_t k = 0; found[i] && k < kDim; ++k) ASSERT_EQ(out[i * kDim + k], values[i * kDim + k]);
+    }
+    EXPECT_EQ(count, table.rows());
+    for (uint64_t cursor = 0; cursor != Store::kScanEnd;)
+      cursor = table.scan(cursor, 100, [&](KeysView some, std::span<const float> floats) {
+        for (size_t i = 0; i < some.size(); ++i) ASSERT_EQ(floats[i * (kDim + 1) + kDim], 7);
+      });
+  }));
 }
 
 TEST(RecentPlaces, KnowTheLastListsOnce) {
