@@ -11,8 +11,9 @@
 namespace embers::storage {
 namespace {
 
-constexpr size_t kKeysAhead = 24;  // how far ahead removals prefetch buckets
-constexpr size_t kBlock = 64;      // keys whose rows are created together
+constexpr size_t kKeysAhead = 24;                 // how far ahead removals prefetch buckets
+constexpr size_t kBlock = RowIndex::kMostAtOnce;  // keys whose rows are created together
+constexpr size_t kRowsAhead = 4;                  // between prefetching a row and writing it
 
 }  // namespace
 
@@ -86,20 +87,23 @@ EMBERS_INLINE MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, co
 
 template <auto matches, class Write>
 EMBERS_INLINE void MemoryTable::find_or_create_all(KeysView keys, const Write& write) {
-  const size_t n = absent_.size();
+  const size_t n = wanted_.size();
   Created made[kBlock];
-  const auto prefetch_block = [&](size_t begin) {
-    for (size_t t = begin; t < std::min(n, begin + kBlock); ++t) index_.prefetch(hashes_[absent_[t]]);
+  const auto prefetch_block = [&](size_t begin) __attribute__((always_inline)) {
+    for (size_t t = begin; t < std::min(n, begin + kBlock); ++t) index_.prefetch(hashes_[wanted_[t]]);
   };
   prefetch_block(0);
   for (size_t begin = 0; begin < n; begin += kBlock) {
-    const std::span block(absent_.data() + begin, std::min(n - begin, kBlock));
+    const std::span block(wanted_.data() + begin, std::min(n - begin, kBlock));
     prefetch_block(begin + kBlock);
     for (const uint32_t i : block) index_.prefetch_node(hashes_[i]);
     index_.make_room(block.size());
     size_t done = 0;
     const auto write_done = [&] {
-      for (size_t t = 0; t < done; ++t) write(block[t], made[t]);
+      for (size_t t = 0; t < done; ++t) {
+        if (t + kRowsAhead < done) prefetch_to_write(slabs_.row(made[t + kRowsAhead].row));
+        write(block[t], made[t]);
+      }
     };
     try {
       for (; done < block.size(); ++done)
@@ -115,14 +119,13 @@ EMBERS_INLINE void MemoryTable::find_or_create_all(KeysView keys, const Write& w
 template <auto matches>
 EMBERS_INLINE void MemoryTable::add_absent_by(KeysView keys, std::span<const float> values,
                                               std::span<const uint8_t> found, std::span<float*> places) {
-  absent_.clear();
+  wanted_.clear();
   for (uint32_t i = 0; i < keys.size(); ++i)
-    if (found.empty() || !found[i]) absent_.push_back(i);
+    if (found.empty() || !found[i]) wanted_.push_back(i);
   find_or_create_all<matches>(keys, [&](uint32_t i, Created made) {
     float* const floats = slabs_.row(made.row);
     if (!places.empty()) places[i] = floats;
     if (made.created == Created::kNo) return;
-    prefetch_new_row(floats);
     format_.write(floats, &values[i * dim_]);
     if (made.created == Created::kAgain || !zero_slots_)
       copy_floats(floats + format_.floats(), slot_init_.data(), slot_init_.size());
@@ -204,8 +207,8 @@ void MemoryTable::restore(KeysView keys, std::span<const float> values) {
   check_kind(name_, kind_, keys);
   check_size(name_, "rows with slots", values.size(), keys.size(), width_);
   hash_all(keys);
-  absent_.resize(keys.size());
-  std::iota(absent_.begin(), absent_.end(), 0);
+  wanted_.resize(keys.size());
+  std::iota(wanted_.begin(), wanted_.end(), 0);
   find_or_create_all<&RowBucket::matches>(keys, [&](uint32_t i, Created made) {
     float* const row = slabs_.row(made.row);
     format_.write(row, &values[i * width_]);
@@ -293,7 +296,7 @@ void MemoryTable::list_keys() {
 uint64_t MemoryTable::resident_bytes() const {
   return index_.resident_bytes() + slabs_.resident_bytes() + key_bytes_.resident_bytes() +
          recent_.resident_bytes() + places_.capacity() * sizeof(float*) +
-         (rows_.capacity() + free_.capacity() + absent_.capacity()) * sizeof(uint32_t) +
+         (rows_.capacity() + free_.capacity() + wanted_.capacity()) * sizeof(uint32_t) +
          hashes_.capacity() * sizeof(uint64_t) + ints_.capacity() * sizeof(int64_t) +
          (shown_.capacity() + row_.capacity()) * sizeof(float) + used_.capacity() / 8;
 }

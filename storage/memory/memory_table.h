@@ -66,9 +66,10 @@ class MemoryTable {
   // The caller has made room for it in the index.
   template <auto matches>
   Created find_or_create(uint64_t hash, const KeysView& keys, size_t i);
-  // Of all keys whose numbers are in absent_, once hashes_ has the hashes: write(i, created) follows for each
-  // i, in order, also before an error is passed on. Some keys at a time: loops that do nothing else ask for
-  // what they will need, then their rows are created, then written.
+  // Finds or creates the rows of the keys whose numbers are in wanted_ (hashes_ has the hashes), and calls
+  // write(i, created) for each number i, in order; if an error ends it, also for those that it came to. Some
+  // keys at a time: loops that do nothing else prefetch what they need, then their rows are created, then
+  // written.
   template <auto matches, class Write>
   void find_or_create_all(KeysView keys, const Write& write);
   // add_if_absent() once hashes_ has the hashes. places[i], unless `places` is empty, becomes the place of
@@ -90,11 +91,10 @@ class MemoryTable {
     for (size_t next = i == 0 ? 1 : last; next <= last && next < places_.size(); ++next)
       if (places_[next] != nullptr) prefetch_row(places_[next], floats);
   }
-  // Prefetches what lies some rows after a new one: rows in between that stay untouched defeat the
-  // processor's prefetcher.
-  EMBERS_PREFETCHES void prefetch_new_row(const float* row) const {
+  // Slots in between that stay untouched defeat the processor's own prefetcher.
+  EMBERS_PREFETCHES void prefetch_to_write(const float* row) const {
     for (size_t f = 0; f < std::min<size_t>(dim_, 16 * kLineFloats); f += kLineFloats)
-      __builtin_prefetch(row + 4 * stride_ + f, 1);
+      __builtin_prefetch(row + f, 1);
   }
   // Whether the row has no key; a scan leaves such rows out.
   bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }
@@ -127,7 +127,7 @@ class MemoryTable {
 
   std::vector<uint64_t> hashes_;  // scratch of one call
   std::vector<uint32_t> rows_;
-  std::vector<uint32_t> absent_;  // numbers of keys that may have no row
+  std::vector<uint32_t> wanted_;  // numbers of keys that must have a row
   std::vector<float*> places_;
   std::vector<int64_t> ints_;   // int64 keys of all rows, only while a scan goes on
   std::vector<uint32_t> ends_;  // of the keys that a scan shows

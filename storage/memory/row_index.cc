@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 namespace embers::storage {
 
@@ -134,15 +135,20 @@ void RowIndex::move(uint64_t buckets) {
 }
 
 // All cells are taken from their buckets before the first one is put into its new place, each by a plain
-// loop. Meanwhile it is asked for what comes next: buckets, their nodes, where cells will go.
+// loop. What later turns need is prefetched: buckets, their nodes, and where their cells will go.
 void RowIndex::move_at_once(uint64_t buckets) {
   const uint64_t begin = left_ - buckets;
-  const auto before = [&](uint64_t turns) { return begin - std::min(begin, turns * kMovesAtOnce); };
-  for (uint64_t at = before(4); at < before(3); ++at) prefetch_line(data_ + at);
-  for (uint64_t at = before(2); at < before(1); ++at) nodes_.prefetch(data_[at].node());
-  for (uint64_t at = before(1); at < begin; ++at)
+  // As many as are moved now, so that each bucket has its turn once.
+  const auto ahead = [&](uint64_t distance) {
+    const uint64_t end = begin - std::min(begin, distance);
+    return std::pair(end - std::min(end, buckets), end);
+  };
+  for (auto [at, end] = ahead(96); at < end; ++at) prefetch_line(data_ + at);
+  for (auto [at, end] = ahead(40); at < end; ++at) nodes_.prefetch(data_[at].node());
+  const auto [next, next_end] = ahead(8);
+  for (uint64_t at = next; at < next_end; ++at)
     if (const uint32_t node = data_[at].node(); node != 0) nodes_.prefetch(nodes_[node].next);
-  for (uint64_t at = before(1) * buckets_ / before_; at < begin * buckets_ / before_; ++at)
+  for (uint64_t at = next * buckets_ / before_; at < next_end * buckets_ / before_; ++at)
     __builtin_prefetch(data_ + at, 1);
 
   size_t most = buckets * kCells;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cassert>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -33,14 +35,16 @@ class RowIndex {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr size_t kCells = RowBucket::kCells;
+  static constexpr uint64_t kMostAtOnce = 64;
 
   // `filler` must outlive it; without one, pages are made when they are touched.
   explicit RowIndex(PageFiller* filler = nullptr) : filler_(filler) {}
   RowIndex(const RowIndex&) = delete;
   RowIndex& operator=(const RowIndex&) = delete;
 
-  // Asks for the hash's bucket; once that is there, for the bucket's first node.
+  // Prefetches the hash's bucket.
   EMBERS_PREFETCHES void prefetch(uint64_t hash) const { prefetch_line(data_ + home(hash)); }
+  // Prefetches the first node of that bucket, which should be there by now.
   EMBERS_PREFETCHES void prefetch_node(uint64_t hash) const {
     if (const uint32_t node = data_[home(hash)].node(); node != 0) nodes_.prefetch(node);
   }
@@ -72,9 +76,10 @@ class RowIndex {
   uint32_t find_or_insert(uint64_t hash, uint32_t row) {
     return find_or_insert(hash, row, [](uint32_t) { return true; });
   }
-  // The same in two parts: before each few calls of find_or_add(), make_room() for so many. Throws
-  // std::bad_alloc.
+  // The same in two parts: make_room() for up to kMostAtOnce keys, then as many calls of find_or_add(), which
+  // move nothing. Throws std::bad_alloc.
   void make_room(uint64_t keys) {
+    assert(keys <= kMostAtOnce);
     if (left_ != 0)
       move(kMovesForEach * keys);
     else if (size_ >= limit_)
@@ -83,8 +88,13 @@ class RowIndex {
   template <auto matches = &RowBucket::matches, class Same>
   uint32_t find_or_add(uint64_t hash, uint32_t row, const Same& same);
   // Continues a growth that is under way, so that lookups do not have to deal with two layouts for long.
+  // Without memory for that, it does not: lookups need none.
   void settle(uint64_t buckets) {
-    if (left_ != 0) move(buckets);
+    if (left_ == 0) return;
+    try {
+      move(buckets);
+    } catch (const std::bad_alloc&) {
+    }
   }
   // Removes the cell of this row, which must be there.
   void erase(uint64_t hash, uint32_t row);

@@ -46,9 +46,9 @@ class RowNodes {
   uint64_t resident_bytes() const;
 
  private:
-  // A free node. It has the numbers of other ones, so that these can be asked for before they are taken.
+  // A free node. It also lists other free nodes, so that these can be prefetched before they are taken.
   struct List {
-    static constexpr uint32_t kMost = 6, kNextAt = 4;  // with so many left, the next list is asked for
+    static constexpr uint32_t kMost = 6;
 
     uint32_t numbers[kMost];
     uint32_t count;
@@ -67,10 +67,12 @@ class RowNodes {
     if (list.count == 0) {
       const uint32_t number = std::exchange(free_, list.next);
       const List& others = data_[free_].list;
-      for (uint32_t k = 0; free_ != 0 && k < others.count; ++k) prefetch(others.numbers[k]);
+      if (free_ != 0) {
+        for (uint32_t k = 0; k < others.count; ++k) prefetch(others.numbers[k]);
+        prefetch(others.next);
+      }
       return number;
     }
-    if (list.count == List::kNextAt) prefetch(list.next);
     return list.numbers[--list.count];
   }
 

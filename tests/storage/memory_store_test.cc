@@ -235,9 +235,9 @@ TEST(RowIndex, KeepsItsCellsWhileItBecomesLarge) {
   RowIndex index;
   std::vector<uint64_t> hash_of_row;
   std::vector<uint32_t> free, used;
-  uint64_t room = 0;  // for so many keys, which move no others then
+  uint64_t room = 0;  // insertions until room must be made again
   const auto insert = [&] {
-    if (room == 0) index.make_room(room = 1 + random() % 100);
+    if (room == 0) index.make_room(room = 1 + random() % RowIndex::kMostAtOnce);
     --room;
     const uint32_t row = free.empty() ? static_cast<uint32_t>(hash_of_row.size()) : free.back();
     if (free.empty())
@@ -416,7 +416,7 @@ TEST(MemoryTable, RowsAreWholeWhenMemoryEndsInTheMiddleOfABatch) {
       ADD_FAILURE() << "memory did not end";
     } catch (const std::bad_alloc&) {
     }
-    EXPECT_NE(table.rows() % 64, 0u);
+    EXPECT_NE(table.rows() % kKeys % RowIndex::kMostAtOnce, 0u);
     size_t count = 0;
     for (int64_t first = 0; first <= begun; first += kKeys) {
       set_batch(first);
@@ -430,6 +430,75 @@ TEST(MemoryTable, RowsAreWholeWhenMemoryEndsInTheMiddleOfABatch) {
         for (size_t i = 0; i < some.size(); ++i) ASSERT_EQ(floats[i * (kDim + 1) + kDim], 7);
       });
   }));
+}
+
+// Batches of several blocks, with keys twice, of both kinds, after rows were removed: some rows are new, some
+// take the place of removed ones, some exist. Slots do not begin with zeros.
+TEST(MemoryTable, BehavesAsAMapWhenBatchesAreLargeAndRowsAreRemoved) {
+  std::mt19937_64 random(23);
+  for (const KeyKind kind : {KeyKind::kInt64, KeyKind::kBytes}) {
+    MemoryTable table(spec("t", 2, kind), std::vector<float>{9});
+    std::map<int64_t, std::vector<float>> wanted;  // rows with their slot
+    const auto some_keys = [&](size_t n) {
+      std::vector<int64_t> keys(n);
+      for (int64_t& key : keys) key = static_cast<int64_t>(random() % 3000);
+      return keys;
+    };
+    const auto as_keys = [&](const std::vector<int64_t>& numbers) {
+      if (kind == KeyKind::kInt64) return Keys(numbers);
+      std::vector<std::string> texts;
+      for (const int64_t n : numbers) texts.push_back("key " + std::to_string(n));
+      return Keys(texts);
+    };
+    float next = 0;
+    for (int round = 0; round < 60; ++round) {
+      table.remove(as_keys([&] {
+        const std::vector<int64_t> gone = some_keys(random() % 300);
+        for (const int64_t key : gone) wanted.erase(key);
+        return gone;
+      }()));
+      const std::vector<int64_t> keys = some_keys(random() % 400);
+      std::vector<float> values;
+      if (round % 3 == 0) {
+        for (const int64_t key : keys) {
+          wanted[key] = {next, next + 1, next + 2};
+          values.insert(values.end(), wanted[key].begin(), wanted[key].end());
+          next += 3;
+        }
+        table.restore(as_keys(keys), values);
+      } else {
+        for (size_t i = 0; i < keys.size(); ++i, next += 2) values.insert(values.end(), {next, next + 1});
+        for (size_t i = 0; i < keys.size(); ++i)
+          wanted.try_emplace(keys[i], std::vector<float>{values[2 * i], values[2 * i + 1], 9});
+        if (round % 3 == 1) {
+          table.add_if_absent(as_keys(keys), values, {});
+        } else {
+          std::vector<float> out(values.size());
+          std::vector<uint8_t> found(keys.size());
+          const auto fill = [&](std::span<float> rows, std::span<const uint8_t> has) {
+            for (size_t i = 0; i < keys.size(); ++i)
+              if (!has[i]) std::copy_n(&values[2 * i], 2, &rows[2 * i]);
+          };
+          ASSERT_EQ(table.gather_or_create(as_keys(keys), fill, out, found), keys.size());
+          for (size_t i = 0; i < keys.size(); ++i) {
+            ASSERT_EQ(out[2 * i], wanted[keys[i]][0]);
+            ASSERT_EQ(out[2 * i + 1], wanted[keys[i]][1]);
+          }
+        }
+      }
+      ASSERT_EQ(table.rows(), wanted.size());
+    }
+    std::map<std::string, std::vector<float>> expected, scanned;
+    for (const auto& [key, row] : wanted) expected[to_string(as_keys({key}), 0)] = row;
+    for (uint64_t cursor = 0; cursor != Store::kScanEnd;)
+      cursor = table.scan(cursor, 100, [&](KeysView k, std::span<const float> values) {
+        for (size_t i = 0; i < k.size(); ++i) {
+          const auto row = values.subspan(3 * i, 3);
+          scanned[to_string(k, i)] = {row.begin(), row.end()};
+        }
+      });
+    EXPECT_EQ(scanned, expected);
+  }
 }
 
 TEST(RecentPlaces, KnowTheLastListsOnce) {
