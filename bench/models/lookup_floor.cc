@@ -49,8 +49,11 @@ EMBERS_INLINE void store(const Line& line, float* to) {
   std::memcpy(to, &line, sizeof line);
 }
 
-constexpr int64_t kNorms = static_cast<int64_t>(kLineFloats);  // that are found at once
-constexpr size_t kBlock = 32;                                  // rows of which the clipped ones come first
+constexpr int64_t kNorms = static_cast<int64_t>(kLineFloats);  // that are added up at once
+// Rows whose norms are found before any of them is added up: few enough for the first cache.
+template <int64_t dim>
+constexpr int64_t kNormsTogether = dim <= 64 ? 64 : 32;
+constexpr size_t kBlock = 32;  // rows of which the clipped ones come first
 
 // Adds each of sixteen lines up, into the floats of the first one.
 template <int count = 16>
@@ -124,39 +127,44 @@ struct Forward {
   float* out;
 };
 
-enum class Norms { kNone, kOne, kSixteen };
+enum class Norms { kNone, kOne, kTogether };
 
 template <int64_t dim, bool second_level, Norms norms>
 EMBERS_INLINE void forward_of(const Forward& task) {
   const Forward f = task;  // so that what it says stays in registers: stores may be to anywhere
   const float most = f.max_norm * f.max_norm;
-  float times[kNorms];  // of the ids from `found` - kNorms on
-  int64_t found = 0;
+  float times[kNormsTogether<dim>];  // of the ids from `group` on
+  int64_t group = 0, found = 0;
   const auto ask = [&](int64_t p) __attribute__((always_inline)) {
     if (p < f.count) prefetch_of<dim, second_level>(f.table + f.ids[p] * dim);
+  };
+  const auto find_norms = [&](int64_t first) __attribute__((always_inline)) {
+    Line squares[kNorms];
+    for (int64_t i = 0; i < kNorms; ++i) {
+      ask(first + i + f.ahead);
+      const Row<dim> row = Row<dim>::read(f.table + f.ids[std::min(first + i, f.count - 1)] * dim);
+      row.multiply(row, squares[i]);
+    }
+    sums_of(squares);
+    Line& norm = squares[0];
+    for (int64_t i = 0; i < kNorms; ++i) norm[i] = std::sqrt(std::max(norm[i], most));
+    const Line factor = f.max_norm / norm;
+    for (int64_t i = 0; i < kNorms; ++i)
+      times[first - group + i] = factor[i] * f.weights[std::min(first + i, f.count - 1)];
   };
   for (int64_t b = 0; b < f.bags; ++b) {
     Row<dim> sum{};
     for (int64_t p = f.offsets[b]; p < f.offsets[b + 1]; ++p) {
-      if (norms == Norms::kSixteen && p == found) {
-        Line squares[kNorms];
-        for (int64_t i = 0; i < kNorms; ++i) {
-          ask(p + i + f.ahead);
-          const Row<dim> row = Row<dim>::read(f.table + f.ids[std::min(p + i, f.count - 1)] * dim);
-          row.multiply(row, squares[i]);
-        }
-        sums_of(squares);
-        Line& norm = squares[0];
-        for (int64_t i = 0; i < kNorms; ++i) norm[i] = std::sqrt(std::max(norm[i], most));
-        const Line factor = f.max_norm / norm;
-        found += kNorms;
-        for (int64_t i = 0; i < kNorms; ++i) times[i] = factor[i] * f.weights[std::min(p + i, f.count - 1)];
+      if (norms == Norms::kTogether && p == found) {
+        group = p;
+        for (found = p; found < std::min(p + kNormsTogether<dim>, f.count); found += kNorms)
+          find_norms(found);
       }
-      if (norms != Norms::kSixteen) ask(p + f.ahead);
+      if (norms != Norms::kTogether) ask(p + f.ahead);
       const Row<dim> row = Row<dim>::read(f.table + f.ids[p] * dim);
       float by = 1;
       if (norms == Norms::kOne) by = f.weights[p] * f.max_norm / std::sqrt(std::max(row.dot(row), most));
-      if (norms == Norms::kSixteen) by = times[p - (found - kNorms)];
+      if (norms == Norms::kTogether) by = times[p - group];
       sum.add(row, by);
     }
     Row<dim> mean{};
@@ -180,7 +188,7 @@ struct Backward {
   float* out;
 };
 
-template <int64_t dim, bool second_level, Writes writes, bool norms>
+template <int64_t dim, bool second_level, Writes writes, bool norms, bool asked_together>
 EMBERS_INLINE void backward_of(const Backward& task) {
   const Backward f = task;  // as above
   const int64_t count = f.begin[f.rows];
@@ -192,14 +200,19 @@ EMBERS_INLINE void backward_of(const Backward& task) {
     }
     return sum;
   };
+  const auto ask = [&](int64_t i) __attribute__((always_inline)) {
+    if (i + f.ahead < f.clipped_count) prefetch_of<dim, second_level>(f.table + f.clipped[i + f.ahead] * dim);
+  };
   int64_t clipped = 0;
   for (int64_t u = 0; u < f.rows;) {
     const int64_t first = u, end = norms ? std::min(u + int64_t{kBlock}, f.rows) : f.rows;
     if (norms) {
       Row<dim> together[kBlock];  // written after the last row is read
-      for (const int64_t last = u + f.clipped_of[u / int64_t{kBlock}]; u < last; ++u, ++clipped) {
-        if (clipped + f.ahead < f.clipped_count)
-          prefetch_of<dim, second_level>(f.table + f.clipped[clipped + f.ahead] * dim);
+      const int64_t last = u + f.clipped_of[u / int64_t{kBlock}];
+      if (asked_together)
+        for (int64_t i = clipped; i < clipped + last - u; ++i) ask(i);
+      for (; u < last; ++u, ++clipped) {
+        if (!asked_together) ask(clipped);
         const Row<dim> sum = sum_up(u);
         const Row<dim> row = Row<dim>::read(f.table + f.clipped[clipped] * dim);
         const float norm = f.norms[clipped], factor = f.max_norm / norm;
@@ -226,20 +239,21 @@ EMBERS_INLINE void forward_of(const Forward& f, const LookupFloor::Way& way) {
   };
   if (f.weights == nullptr)
     run.template operator()<Norms::kNone>();
-  else if (way.by_sixteen)
-    run.template operator()<Norms::kSixteen>();
+  else if (way.norms_together)
+    run.template operator()<Norms::kTogether>();
   else
     run.template operator()<Norms::kOne>();
 }
 
-template <Writes streamed, int64_t dim, bool norms>
+template <Writes streamed, int64_t dim, bool norms, bool asked_together = false>
 EMBERS_INLINE void backward_of(const Backward& f, const LookupFloor::Way& way) {
+  if (norms && !asked_together && way.asked_together) return backward_of<streamed, dim, norms, norms>(f, way);
   if (way.second_level)
-    way.streaming ? backward_of<dim, true, streamed, norms>(f)
-                  : backward_of<dim, true, Writes::kCached, norms>(f);
+    way.streaming ? backward_of<dim, true, streamed, norms, asked_together>(f)
+                  : backward_of<dim, true, Writes::kCached, norms, asked_together>(f);
   else
-    way.streaming ? backward_of<dim, false, streamed, norms>(f)
-                  : backward_of<dim, false, Writes::kCached, norms>(f);
+    way.streaming ? backward_of<dim, false, streamed, norms, asked_together>(f)
+                  : backward_of<dim, false, Writes::kCached, norms, asked_together>(f);
 }
 
 template <Writes streamed, int64_t dim>
@@ -285,16 +299,19 @@ std::vector<LookupFloor::Way> LookupFloor::ways(bool with_norms) {
       for (const int ahead : {4, 8, 16, 24, 32, 48, 64, 96})
         if (!with_norms) ways.push_back({ahead, second_level, streaming});
       for (const int ahead : {16, 32, 64})
-        for (const bool by_sixteen : {false, true})
-          for (const bool ascending : {false, true})
-            if (with_norms) ways.push_back({ahead, second_level, streaming, by_sixteen, ascending});
+        for (const bool together : {false, true})
+          for (const bool asked_together : {false, true})
+            for (const bool ascending : {false, true})
+              if (with_norms)
+                ways.push_back({ahead, second_level, streaming, together, asked_together, ascending});
     }
   return ways;
 }
 
 std::string LookupFloor::Way::name() const {
-  return fmt::format("{} ahead, into the {} cache{}{}{}", ahead, second_level ? "second" : "first",
-                     streaming ? ", streaming" : "", by_sixteen ? ", norms by sixteen" : "",
+  return fmt::format("{} ahead, into the {} cache{}{}{}{}", ahead, second_level ? "second" : "first",
+                     streaming ? ", streaming" : "", norms_together ? ", norms together" : "",
+                     asked_together ? ", clipped rows asked for together" : "",
                      ascending ? ", rows ascending" : "");
 }
 

@@ -116,8 +116,8 @@ class LookupWorkspace {
   // Used by the gradient; its result lives here.
   struct Memory {
     Scratch<uint64_t> sorted, other;
-    Scratch<IdShare> shares;
-    Scratch<uint32_t> begin, counts;
+    Scratch<IdShare> shares, sorted_shares;
+    Scratch<uint32_t> begin, clipped, kept, counts;
     Scratch<int64_t> rows, places;
     Scratch<float> values;
     std::vector<size_t> part_begin;

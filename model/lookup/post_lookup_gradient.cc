@@ -53,21 +53,40 @@ void pack_ids(const LookupPass& pass, std::span<const Row> row, Packing packing,
   }
 }
 
-// Writes where each unique row begins, and its number; both arrays have room for one more than there are ids.
-// What is written for an id that is not the first of its row is overwritten by the next one that is.
-size_t find_unique(std::span<const uint64_t> sorted, unsigned shift, uint32_t* begin, int64_t* rows) {
-  size_t unique = 0;
-  uint64_t before = ~uint64_t{0};
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    const uint64_t row = sorted[i] >> shift;
-    begin[unique] = static_cast<uint32_t>(i);
-    rows[unique] = static_cast<int64_t>(row);
-    unique += row != before;
-    before = row;
+// The unique rows of sorted ids. Arrays have room for one more than there are ids.
+struct UniqueRows {
+  uint32_t* begin;  // where each begins
+  int64_t* rows;    // their numbers
+  IdShare* shares;  // of the ids
+  uint32_t *clipped, *kept;
+  size_t count = 0, clipped_count = 0;
+
+  // What is written for an id that is not the first of its row is overwritten by the next one that is.
+  template <bool kClips, class ShareOf>
+  void find(std::span<const uint64_t> sorted, const Packing packing, const ShareOf& share_of) {
+    UniqueRows to = *this;  // a copy, so that it stays in registers
+    const uint64_t low_bits = packing.low_bits();
+    uint64_t before = ~uint64_t{0};
+    size_t kept_count = 0;
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      const uint64_t row = sorted[i] >> packing.shift();
+      to.shares[i] = share_of(sorted[i] & low_bits);
+      to.begin[to.count] = static_cast<uint32_t>(i);
+      to.rows[to.count] = static_cast<int64_t>(row);
+      const bool is_new = row != before;
+      if (kClips) {
+        const auto is_clipped = static_cast<size_t>(sorted[i] >> packing.low & 1);
+        to.clipped[to.clipped_count] = to.kept[kept_count] = static_cast<uint32_t>(to.count);
+        to.clipped_count += is_new & is_clipped;
+        kept_count += is_new & ~is_clipped;
+      }
+      to.count += is_new;
+      before = row;
+    }
+    to.begin[to.count] = static_cast<uint32_t>(sorted.size());
+    *this = to;
   }
-  begin[unique] = static_cast<uint32_t>(sorted.size());
-  return unique;
-}
+};
 
 // Where the rows of each partition begin among ascending ones.
 void find_partitions(const LocalTable& table, std::span<const int64_t> rows,
@@ -119,9 +138,22 @@ RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float>
   const auto row_bits = static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(pass.table->rows())));
   const std::span<const uint64_t> sorted =
       radix_sort(packed, memory.other.take(ids), memory.counts, packing.shift(), packing.shift() + row_bits);
-  uint32_t* begin = memory.begin.take(ids + 1).data();
+  const bool clips = pass.norm != nullptr;
   const std::span<int64_t> all_rows = memory.rows.take(ids + 1);
-  const size_t unique = find_unique(sorted, packing.shift(), begin, all_rows.data());
+  UniqueRows found{memory.begin.take(ids + 1).data(), all_rows.data(), memory.sorted_shares.take(ids).data(),
+                   memory.clipped.take(clips ? ids + 1 : 0).data(),
+                   memory.kept.take(clips ? ids + 1 : 0).data()};
+  const auto find = [&](const auto& share_of) {
+    clips ? found.find<true>(sorted, packing, share_of) : found.find<false>(sorted, packing, share_of);
+  };
+  const float* const scale = pass.scale;
+  if (shares != nullptr)
+    find([shares](uint64_t p) { return shares[p]; });
+  else if (scale != nullptr)
+    find([scale](uint64_t b) { return IdShare{static_cast<int32_t>(b), scale[b]}; });
+  else
+    find([](uint64_t b) { return IdShare{static_cast<int32_t>(b), 1}; });
+  const size_t unique = found.count;
   const std::span<int64_t> rows = all_rows.first(unique);
   find_partitions(*pass.table, rows, memory.part_begin);
   const bool one_partition = pass.table->partitions() == 1;
@@ -132,16 +164,17 @@ RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float>
     place = places.data();
   }
   const std::span<float> values = memory.values.take(unique * dim);
-  const GradientTask task{sorted.data(),
-                          packing.low_bits(),
-                          begin,
-                          shares,
-                          pass.scale,
+  const GradientTask task{found.shares,
+                          found.begin,
                           out_gradient.data(),
                           pass.table->origin(),
                           one_partition ? pass.table->dim() : 1,
                           place,
-                          pass.norm == nullptr ? 0 : pass.max_norm,
+                          pass.max_norm,
+                          found.clipped,
+                          found.kept,
+                          static_cast<int64_t>(found.clipped_count),
+                          static_cast<int64_t>(clips ? unique - found.clipped_count : 0),
                           pass.table->dim(),
                           values.data(),
                           dim % 16 == 0 && values.size() >= kStreamingFloats};

@@ -38,16 +38,17 @@ struct IdShare {
 // out[u] = sum over the ids p of unique row u of factor[p] * gradient[bag[p]], carried back through the
 // clipping of the row. Ids are added in their order.
 struct GradientTask {
-  const uint64_t* sorted;  // low bits: id p if shares are given, else its bag; the bit above: row was clipped
-  uint64_t low_bits;       // mask of these, without that bit
-  const uint32_t* begin;   // unique row u owns sorted[begin[u], begin[u+1])
-  const IdShare* shares;   // of each id; null: the bag is in `sorted`, the factor is the bag's scale
-  const float* scale;      // of each bag; null: 1
-  const float* gradient;   // bags x dim
-  const float* origin;     // of the table; this and the next two are used only if max_norm > 0
+  const IdShare* shares;  // of the ids, by row
+  const uint32_t* begin;  // unique row u owns shares[begin[u], begin[u+1])
+  const float* gradient;  // bags x dim
+  const float* origin;    // of the table; this and the next three are used only if rows were clipped
   int64_t stride;
   const int64_t* place;  // of each unique row: it begins at origin + stride * place[u]
-  float max_norm;        // 0: no row was clipped
+  float max_norm;
+  // Unique rows, ascending: those that were clipped, and the others. These may be left out where nothing was
+  // clipped.
+  const uint32_t *clipped, *kept;
+  int64_t clipped_count, kept_count;
   int64_t dim;
   float* out;      // unique rows x dim
   bool streaming;  // write around the caches; needs dim % 16 == 0 and 64-byte alignment
