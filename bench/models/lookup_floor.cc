@@ -247,7 +247,8 @@ EMBERS_INLINE void forward_of(const Forward& f, const LookupFloor::Way& way) {
 
 template <Writes streamed, int64_t dim, bool norms, bool asked_together = false>
 EMBERS_INLINE void backward_of(const Backward& f, const LookupFloor::Way& way) {
-  if (norms && !asked_together && way.asked_together) return backward_of<streamed, dim, norms, norms>(f, way);
+  if constexpr (norms && !asked_together)
+    if (way.asked_together) return backward_of<streamed, dim, norms, true>(f, way);
   if (way.second_level)
     way.streaming ? backward_of<dim, true, streamed, norms, asked_together>(f)
                   : backward_of<dim, true, Writes::kCached, norms, asked_together>(f);

@@ -12,7 +12,7 @@ constexpr int64_t kRowsPerRange = 512;
 constexpr size_t kStreamingFloats = size_t{1} << 18;  // from here on a result is written around the caches
 
 // Each id as one word: its row in the high bits, then whether that was clipped, which is the same for all ids
-// of a row, and in the low bits what the kernel needs to find its gradient.
+// of a row, and in the low bits the number of its bag; or its own, where ids have weights.
 struct Packing {
   unsigned low;  // number of low bits
   unsigned shift() const { return low + 1; }

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "model/lookup/coordinates.h"
 #include "model/lookup/operators/lookup_operators.h"
@@ -303,10 +304,14 @@ struct Large {
   std::vector<float> values;
   std::vector<int64_t> ids, offsets{0};
   std::vector<float> weights, gradient;
-  explicit Large(int64_t dim, int64_t rows = 5000, int64_t bags = 3000)
+  explicit Large(int64_t dim, int64_t rows = 5000, int64_t bags = 3000, bool long_bags = false)
       : dim(dim), rows(rows), bags(bags), values(random.values(rows * dim)) {
+    constexpr std::array kLong{63, 64, 65, 130, 1000};  // norms are found 64 or 32 at a time
     for (int64_t b = 0; b < bags; ++b) {
-      for (int64_t i = random.upto(6); i > 0; --i) ids.push_back(random.upto(rows - 1) * random.upto(1));
+      int64_t count = b == 0 || b + 1 == bags ? 0 : random.upto(6);
+      const bool is_long = long_bags && b % 100 == 50;
+      if (is_long) count = kLong[static_cast<size_t>(b / 100) % kLong.size()];
+      for (; count > 0; --count) ids.push_back(random.upto(rows - 1) * (is_long ? 1 : random.upto(1)));
       offsets.push_back(static_cast<int64_t>(ids.size()));
     }
     for (size_t i = 0; i < ids.size(); ++i) weights.push_back(random.value());
@@ -326,8 +331,8 @@ class SlowClips {
     return std::abs(norms_[static_cast<size_t>(row)] / max_norm_ - 1) < 1e-5;
   }
 
-  // sqrtn.
-  void check(const RowKernels& kernels, bool weighted, size_t partitions) const {
+  // sqrtn. Returns the share of unique rows that are clipped.
+  double check(const RowKernels& kernels, bool weighted, size_t partitions) const {
     SCOPED_TRACE(testing::Message() << kernels.instructions << ", dim " << batch_.dim << ", weights "
                                     << weighted << ", partitions " << partitions);
     const LocalTable table(divided(partitions), batch_.dim);
@@ -342,24 +347,49 @@ class SlowClips {
     pre_lookup(table, ids, options, pass);
     post_lookup(options.combiner, options.max_norm, pass, workspace, out, kernels);
     const RowGradients found = post_lookup_gradient(pass, batch_.gradient, workspace, kernels);
-    const std::map<int64_t, std::vector<double>> wanted = gradients(weighted);
-    ASSERT_EQ(found.rows.size(), wanted.size());
-    size_t clipped = 0, u = 0, part = 0;
-    for (const auto& [row, want] : wanted) {
-      while (u >= found.part_begin[part + 1]) ++part;
-      ASSERT_EQ(found.rows[u] + table.first_row(part), row);
-      clipped += is_clipped(row);
-      const double farther = row == 0 ? 1e-3 : 1e-4;  // half of all ids are 0
-      for (size_t k = 0; k < want.size() && !on_an_edge(row); ++k)
-        ASSERT_NEAR(found.values[u * want.size() + k], want[k], farther * (1 + std::abs(want[k])))
-            << "row " << row << ", column " << k;
-      ++u;
-    }
-    EXPECT_GT(clipped, wanted.size() / 4);
-    EXPECT_LT(clipped, wanted.size() * 3 / 4);
+    check_outputs(weighted, out);
+    return check_gradients(table, gradients(weighted), found);
   }
 
  private:
+  void check_outputs(bool weighted, std::span<const float> out) const {
+    const auto dim = static_cast<size_t>(batch_.dim);
+    for (size_t b = 0; b + 1 < batch_.offsets.size(); ++b) {
+      std::vector<double> want(dim);
+      double squares = 0;
+      for (auto p = static_cast<size_t>(batch_.offsets[b]); p < static_cast<size_t>(batch_.offsets[b + 1]);
+           ++p) {
+        const double weight = weighted ? batch_.weights[p] : 1;
+        const double by =
+            weight * std::min(1.0, max_norm_ / std::max(norms_[static_cast<size_t>(batch_.ids[p])], 1e-30));
+        squares += weight * weight;
+        for (size_t k = 0; k < dim; ++k) want[k] += by * row_of(batch_.ids[p])[k];
+      }
+      for (size_t k = 0; k < dim; ++k)
+        ASSERT_NEAR(out[b * dim + k], squares == 0 ? 0 : want[k] / std::sqrt(squares), 1e-3)
+            << "bag " << b << ", column " << k;
+    }
+  }
+  double check_gradients(const LocalTable& table, const std::map<int64_t, std::vector<double>>& wanted,
+                         const RowGradients& found) const {
+    EXPECT_EQ(found.rows.size(), wanted.size());
+    if (found.rows.size() != wanted.size()) return -1;
+    size_t clipped = 0, u = 0, part = 0;
+    for (const auto& [row, want] : wanted) {
+      while (u >= found.part_begin[part + 1]) ++part;
+      EXPECT_EQ(found.rows[u] + table.first_row(part), row);
+      clipped += is_clipped(row);
+      const double farther = row == 0 ? 1e-3 : 1e-4;  // half of all ids are 0
+      for (size_t k = 0; k < want.size() && !on_an_edge(row); ++k)
+        if (const double off = std::abs(found.values[u * want.size() + k] - want[k]);
+            !(off <= farther * (1 + std::abs(want[k])))) {
+          ADD_FAILURE() << "row " << row << ", column " << k << ": off by " << off;
+          return -1;
+        }
+      ++u;
+    }
+    return static_cast<double>(clipped) / static_cast<double>(wanted.size());
+  }
   const float* row_of(int64_t row) const { return batch_.values.data() + row * batch_.dim; }
   template <class Number>
   double dot(int64_t row, const Number* other) const {
@@ -405,20 +435,44 @@ class SlowClips {
 
 // Half of the rows; blocks of them, streamed where a dim allows it, and dims that registers do not hold.
 TEST(LookupOperators, ClipAboutHalfOfManyRows) {
-  for (const int64_t dim : {16, 64, 70, 128, 200}) {
-    const Large batch(dim, 20000, 5000);
+  for (const int64_t dim : {16, 64, 70, 128, 200, 256}) {
+    const Large batch(dim, 20000, 5000, true);
     const SlowClips slow(batch, std::sqrt(4.0f / 3 * static_cast<float>(dim)));
     for (const RowKernels* kernels : all_kernels())
       for (const bool weighted : {false, true})
-        for (const size_t partitions : {1, 3}) slow.check(*kernels, weighted, partitions);
+        for (const size_t partitions : {1, 3}) {
+          const double share = slow.check(*kernels, weighted, partitions);
+          EXPECT_GT(share, 0.25);
+          EXPECT_LT(share, 0.75);
+        }
   }
+}
+
+// Clipped rows are worked on 4, 8 or 16 at a time.
+TEST(LookupOperators, ClipNoneAFewOrAllOfManyRows) {
+  for (const int64_t dim : {16, 128, 256})
+    for (const int64_t few : {0, 1, 16, 17}) {
+      Large batch(dim, 20000, 5000, true);
+      const std::set<int64_t> rows(batch.ids.begin(), batch.ids.end());
+      auto row =
+          few % 2 == 0 ? std::next(rows.begin(), 40) : std::prev(rows.end(), few);  // the last one, too
+      for (int64_t i = 0; i < few; ++i, ++row)
+        for (int64_t k = 0; k < dim; ++k) batch.values[static_cast<size_t>(*row * dim + k)] *= 100;
+      const SlowClips slow(batch, 10 * std::sqrt(static_cast<float>(dim)));
+      for (const RowKernels* kernels : all_kernels())
+        EXPECT_NEAR(slow.check(*kernels, true, 1) * static_cast<double>(rows.size()), few, 1e-6);
+    }
+  const Large batch(64);
+  for (const RowKernels* kernels : all_kernels())
+    EXPECT_EQ(SlowClips(batch, 0.01f).check(*kernels, true, 1), 1);
 }
 
 TEST(LookupOperators, GiveTheSameBitsOnAnyNumberOfThreads) {
   for (const int64_t dim : {1, 16, 64, 200}) {
     const Large batch(dim);
     const LocalTable table({batch.values}, dim);
-    for (const auto& max_norm : {std::optional<float>(), std::optional<float>(2)}) {
+    const float half = std::sqrt(4.0f / 3 * static_cast<float>(dim));  // of the rows are longer
+    for (const auto& max_norm : {std::optional<float>(), std::optional<float>(2), std::optional(half)}) {
       std::vector<std::vector<float>> outs, grads;
       for (const int threads : {1, 2, 3}) {
         LookupWorkspace workspace(threads);
