@@ -36,6 +36,8 @@ EMBERS_INLINE void copy_row(float* to, const float* from, size_t dim) {
   }
 }
 
+constexpr size_t kLong = 64;  // floats from which on a call of memcpy pays
+
 constexpr size_t kPiece = 4;  // floats that are written around the caches at once
 
 #if defined(__x86_64__)
@@ -89,7 +91,12 @@ size_t copy_rows_around(std::span<const float* const> rows, size_t dim, float* o
 
 }  // namespace
 
-EMBERS_INSTRUCTION_SETS void copy_floats(float* to, const float* from, size_t n) { copy(to, from, n); }
+EMBERS_INSTRUCTION_SETS void copy_floats(float* to, const float* from, size_t n) {
+  if (n < kLong)
+    copy(to, from, n);
+  else
+    std::memcpy(to, from, n * sizeof(float));
+}
 
 void copy_many_floats(float* to, const float* from, size_t n, StoreChoice* choice) {
   const size_t pieces = can_go_around(0, to) ? n / kPiece * kPiece : 0;

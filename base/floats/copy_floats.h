@@ -8,7 +8,8 @@
 
 namespace embers {
 
-// Rows are short: a call of memcpy takes longer than the copying itself. The floats must not overlap.
+// Most rows are short: a call of memcpy would take longer than the copying itself. The floats must not
+// overlap.
 void copy_floats(float* to, const float* from, size_t n);
 
 // Copies rows[i], of `dim` floats, to out + i * dim, prefetching the rows that follow, and sets found[i];

@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kKeysAhead = 24;                 // how far ahead removals prefetch buckets
 constexpr size_t kBlock = RowIndex::kMostAtOnce;  // keys whose rows are created together
-constexpr size_t kRowsAhead = 4;                  // between prefetching a row and writing it
 
 }  // namespace
 
@@ -88,7 +87,6 @@ EMBERS_INLINE MemoryTable::Created MemoryTable::find_or_create(uint64_t hash, co
 template <auto matches, class Write>
 EMBERS_INLINE void MemoryTable::find_or_create_all(KeysView keys, const Write& write) {
   const size_t n = wanted_.size();
-  Created made[kBlock];
   const auto prefetch_block = [&](size_t begin) __attribute__((always_inline)) {
     for (size_t t = begin; t < std::min(n, begin + kBlock); ++t) index_.prefetch(hashes_[wanted_[t]]);
   };
@@ -97,22 +95,10 @@ EMBERS_INLINE void MemoryTable::find_or_create_all(KeysView keys, const Write& w
     const std::span block(wanted_.data() + begin, std::min(n - begin, kBlock));
     prefetch_block(begin + kBlock);
     for (const uint32_t i : block) index_.prefetch_node(hashes_[i]);
+    for (size_t k = 1; k <= std::min(free_.size(), block.size()); ++k)
+      prefetch_row(slabs_.row(free_[free_.size() - k]), stride_);
     index_.make_room(block.size());
-    size_t done = 0;
-    const auto write_done = [&] {
-      for (size_t t = 0; t < done; ++t) {
-        if (t + kRowsAhead < done) prefetch_to_write(slabs_.row(made[t + kRowsAhead].row));
-        write(block[t], made[t]);
-      }
-    };
-    try {
-      for (; done < block.size(); ++done)
-        made[done] = find_or_create<matches>(hashes_[block[done]], keys, block[done]);
-    } catch (...) {
-      write_done();
-      throw;
-    }
-    write_done();
+    for (const uint32_t i : block) write(i, find_or_create<matches>(hashes_[i], keys, i));
   }
 }
 

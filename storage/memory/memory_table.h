@@ -67,9 +67,8 @@ class MemoryTable {
   template <auto matches>
   Created find_or_create(uint64_t hash, const KeysView& keys, size_t i);
   // Finds or creates the rows of the keys whose numbers are in wanted_ (hashes_ has the hashes), and calls
-  // write(i, created) for each number i, in order; if an error ends it, also for those that it came to. Some
-  // keys at a time: loops that do nothing else prefetch what they need, then their rows are created, then
-  // written.
+  // write(i, created) for each number i, in order. Some keys at a time: loops that do nothing else prefetch
+  // what they need, then each row is created and written.
   template <auto matches, class Write>
   void find_or_create_all(KeysView keys, const Write& write);
   // add_if_absent() once hashes_ has the hashes. places[i], unless `places` is empty, becomes the place of
@@ -90,11 +89,6 @@ class MemoryTable {
     const size_t last = i + rows_ahead(floats);
     for (size_t next = i == 0 ? 1 : last; next <= last && next < places_.size(); ++next)
       if (places_[next] != nullptr) prefetch_row(places_[next], floats);
-  }
-  // Slots in between that stay untouched defeat the processor's own prefetcher.
-  EMBERS_PREFETCHES void prefetch_to_write(const float* row) const {
-    for (size_t f = 0; f < std::min<size_t>(dim_, 16 * kLineFloats); f += kLineFloats)
-      __builtin_prefetch(row + f, 1);
   }
   // Whether the row has no key; a scan leaves such rows out.
   bool is_free(uint32_t row) const { return !used_.empty() && !used_[row]; }

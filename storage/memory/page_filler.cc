@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <exception>
 
 #include "storage/memory/pages.h"
@@ -32,6 +33,10 @@ void run_anywhere() {
   if (get_mask_of_process(mask)) sched_setaffinity(0, sizeof mask, mask.data());
 }
 
+using Clock = std::chrono::steady_clock;
+constexpr auto kRest = std::chrono::milliseconds(10);          // after each page,
+constexpr auto kThereAlready = std::chrono::microseconds(20);  // unless it took less than this
+
 std::atomic<int> pauses = 0;
 
 // On a single CPU, this thread would only take it from the one that needs the pages.
@@ -52,6 +57,7 @@ PageFiller::~PageFiller() {
   {
     const MutexLock lock(mutex_);
     over_ = true;
+    asked_.notify_all();
     changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
@@ -67,7 +73,7 @@ void PageFiller::fill(std::byte* data, size_t bytes) {
   } catch (const std::exception&) {  // no thread, or no memory for the list
     cannot_ = true;
   }
-  changed_.notify_all();
+  asked_.notify_all();
 }
 
 void PageFiller::leave(const std::byte* data, size_t bytes) {
@@ -85,7 +91,7 @@ void PageFiller::run() {
   run_anywhere();
   MutexLock lock(mutex_);
   for (;;) {
-    while (!over_ && ranges_.empty()) lock.wait(changed_);
+    while (!over_ && ranges_.empty()) lock.wait(asked_);
     if (over_) return;
     if (const int now = pauses; now > 0) {
       lock.unlock();
@@ -100,7 +106,9 @@ void PageFiller::run() {
     const Range mine = at_hand_ = {next.data + next.bytes, piece};
     if (next.bytes == 0) ranges_.pop_back();
     lock.unlock();
+    const auto begin = Clock::now();
     const bool filled = madvise(mine.data, mine.bytes, MADV_POPULATE_WRITE) == 0;
+    const auto end = Clock::now();
     lock.lock();
     at_hand_ = {nullptr, 0};
     if (!filled) {
@@ -108,6 +116,9 @@ void PageFiller::run() {
       ranges_.clear();
     }
     changed_.notify_all();
+    if (end - begin < kThereAlready) continue;
+    // Nobody who asks wakes it up meanwhile.
+    while (!over_ && Clock::now() < end + kRest) lock.wait_until(changed_, end + kRest);
   }
 }
 

@@ -11,9 +11,10 @@ namespace embers::storage {
 
 // Makes pages resident before they are needed, on a thread of its own, which starts with the first request. A
 // huge page takes the kernel a third of a millisecond, or five to ten milliseconds if a hypervisor has to
-// find the memory first: without this thread, the first thread to touch it waits for that. Stores of one
-// process share a filler, so that their threads do not fight over CPUs and the kernel's lock on the process's
-// memory.
+// find the memory first: without this thread, the first thread to touch it waits for that. It rests after
+// each page, so it keeps up with a table that grows by some hundred MB a second. Whoever creates rows faster
+// makes most pages, which costs less than pages that lie in the caches of another core. Stores of one process
+// share a filler, so that their threads do not fight over CPUs and the kernel's lock on the process's memory.
 //
 // *Thread safety*: all members may be called from any thread.
 class PageFiller {
@@ -54,8 +55,8 @@ class PageFiller {
   void run();
 
   Mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);     // to be filled, oldest first
+  std::condition_variable asked_, changed_;            // when there is a range; when at_hand_ or over_ is new
+  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);  // to be filled, oldest first
   Range at_hand_ ABSL_GUARDED_BY(mutex_) = {nullptr, 0};  // what is being filled
   bool cannot_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
