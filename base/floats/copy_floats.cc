@@ -36,7 +36,7 @@ EMBERS_INLINE void copy_row(float* to, const float* from, size_t dim) {
   }
 }
 
-constexpr size_t kLong = 64;  // floats from which on a call of memcpy pays
+constexpr size_t kLong = 64;  // from this many floats on, a call of memcpy pays
 
 constexpr size_t kPiece = 4;  // floats that are written around the caches at once
 

@@ -12,7 +12,7 @@ namespace embers::storage {
 namespace {
 
 constexpr size_t kKeysAhead = 24;                 // how far ahead removals prefetch buckets
-constexpr size_t kBlock = RowIndex::kMostAtOnce;  // keys whose rows are created together
+constexpr size_t kBlock = RowIndex::kMostAtOnce;  // keys that are looked at together
 
 }  // namespace
 
@@ -91,12 +91,13 @@ EMBERS_INLINE void MemoryTable::find_or_create_all(KeysView keys, const Write& w
     for (size_t t = begin; t < std::min(n, begin + kBlock); ++t) index_.prefetch(hashes_[wanted_[t]]);
   };
   prefetch_block(0);
+  size_t not_asked = free_.size();  // how many of those places have not been prefetched; taken from the end
   for (size_t begin = 0; begin < n; begin += kBlock) {
     const std::span block(wanted_.data() + begin, std::min(n - begin, kBlock));
     prefetch_block(begin + kBlock);
     for (const uint32_t i : block) index_.prefetch_node(hashes_[i]);
-    for (size_t k = 1; k <= std::min(free_.size(), block.size()); ++k)
-      prefetch_row(slabs_.row(free_[free_.size() - k]), stride_);
+    while (not_asked > 0 && free_.size() - not_asked < block.size())
+      prefetch_row(slabs_.row(free_[--not_asked]), stride_);
     index_.make_room(block.size());
     for (const uint32_t i : block) write(i, find_or_create<matches>(hashes_[i], keys, i));
   }

@@ -35,7 +35,7 @@ void run_anywhere() {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kRest = std::chrono::milliseconds(10);          // after each page,
-constexpr auto kThereAlready = std::chrono::microseconds(20);  // unless it took less than this
+constexpr auto kThereAlready = std::chrono::microseconds(50);  // unless it took less than this
 
 std::atomic<int> pauses = 0;
 
@@ -99,12 +99,14 @@ void PageFiller::run() {
       lock.lock();
       continue;
     }
-    // The one that will be needed last: who needs the first ones is often about to make them itself.
-    Range& next = ranges_.back();
+    // One page of each range in turn, the one that will be needed last: who needs the first ones is often
+    // about to make them itself.
+    Range next = ranges_.front();
+    ranges_.erase(ranges_.begin());
     const size_t piece = std::min(next.bytes, kHugePage);
     next.bytes -= piece;
     const Range mine = at_hand_ = {next.data + next.bytes, piece};
-    if (next.bytes == 0) ranges_.pop_back();
+    if (next.bytes != 0) ranges_.push_back(next);
     lock.unlock();
     const auto begin = Clock::now();
     const bool filled = madvise(mine.data, mine.bytes, MADV_POPULATE_WRITE) == 0;

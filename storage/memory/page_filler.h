@@ -10,11 +10,11 @@
 namespace embers::storage {
 
 // Makes pages resident before they are needed, on a thread of its own, which starts with the first request. A
-// huge page takes the kernel a third of a millisecond, or five to ten milliseconds if a hypervisor has to
-// find the memory first: without this thread, the first thread to touch it waits for that. It rests after
-// each page, so it keeps up with a table that grows by some hundred MB a second. Whoever creates rows faster
-// makes most pages, which costs less than pages that lie in the caches of another core. Stores of one process
-// share a filler, so that their threads do not fight over CPUs and the kernel's lock on the process's memory.
+// huge page takes the kernel 0.1 to 0.3 ms, or five to ten milliseconds if a hypervisor has to find the
+// memory first: without this thread, the first thread to touch it waits for that. It rests after each page,
+// so that it makes 200 MB a second at most. A thread that creates rows faster makes most pages itself, which
+// costs it less than pages that lie in the caches of another core. Stores of one process share a filler, so
+// that their threads do not fight over CPUs and the kernel's lock on the process's memory.
 //
 // *Thread safety*: all members may be called from any thread.
 class PageFiller {
@@ -22,7 +22,7 @@ class PageFiller {
   PageFiller() = default;
   ~PageFiller();  // all memory that was given to it must have been forgotten
 
-  // Fills pages of this anonymous memory soon, the last ones first, before what was asked for earlier; their
+  // Fills pages of this anonymous memory, the last ones first, in turns with what else was asked for; their
   // contents stay. Does nothing where the kernel cannot do this (before Linux 5.14), where the process has a
   // single CPU, or where no thread can be started: then the first use of a page fills it.
   void fill(std::byte* data, size_t bytes);
@@ -33,8 +33,7 @@ class PageFiller {
   void forget(const std::byte* data, size_t bytes);
 
   // While one of these lives, no filler of this process begins a page. For calls that map, unmap or move
-  // memory: whoever fills page after page gets the kernel's lock on the process's memory again and again, and
-  // such a call waited for 4 ms.
+  // memory, and would wait for the kernel's lock on the process's memory until the page is there.
   class Pause {
    public:
     Pause();
@@ -55,8 +54,9 @@ class PageFiller {
   void run();
 
   Mutex mutex_;
-  std::condition_variable asked_, changed_;            // when there is a range; when at_hand_ or over_ is new
-  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);  // to be filled, oldest first
+  std::condition_variable asked_;                         // there is a range, or this is over
+  std::condition_variable changed_;                       // at_hand_ or over_ is new
+  std::vector<Range> ranges_ ABSL_GUARDED_BY(mutex_);     // to be filled, in turns
   Range at_hand_ ABSL_GUARDED_BY(mutex_) = {nullptr, 0};  // what is being filled
   bool cannot_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;

@@ -99,6 +99,18 @@ TEST(CopyBy, AsksOnlyForLargeCopies) {
   EXPECT_EQ(copies, 600u);
 }
 
+TEST(CopyFloats, CopiesAllAndNothingElse) {
+  for (const size_t n : {0, 1, 15, 16, 17, 63, 64, 65, 128, 1000})
+    for (const size_t begin : {1, 4, 16}) {
+      std::vector<float> from(n);
+      for (size_t i = 0; i < n; ++i) from[i] = static_cast<float>(i + 1);
+      std::vector<float> to(begin + n + 20, -1), wanted = to;
+      std::ranges::copy(from, wanted.begin() + static_cast<ptrdiff_t>(begin));
+      copy_floats(to.data() + begin, from.data(), n);
+      EXPECT_EQ(to, wanted) << n << ", " << begin;
+    }
+}
+
 TEST(CopyRows, WritesTheSameAroundTheCaches) {
   for (const size_t dim : {1, 3, 4, 8, 12, 16, 20, 64, 100, 128, 1000})
     for (const size_t begin : {0, 1, 4, 16}) {  // also where going around is not possible

@@ -80,6 +80,25 @@ std::string cpus_of_thread(const std::string& name) {
   return "";
 }
 
+bool has_one_cpu() {
+  cpu_set_t all;
+  return sched_getaffinity(getpid(), sizeof all, &all) == 0 && CPU_COUNT(&all) < 2;
+}
+
+bool is_resident(const Pages& pages, size_t at) {
+  unsigned char there = 0;
+  EXPECT_EQ(mincore(pages.data() + at, kSmallPage, &there), 0);
+  return (there & 1) != 0;
+}
+
+// Within 20 seconds.
+bool becomes_resident(const Pages& pages, size_t at) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!is_resident(pages, at) && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return is_resident(pages, at);
+}
+
 TEST(Pages, HugeOnesAreAlignedAndZeroed) {
   std::vector<Pages> all;
   for (int i = 0; i < 5; ++i) {
@@ -178,26 +197,55 @@ TEST(Pages, TakeNoMoreAddressesThanTheyNeedWhereTheseAreLimited) {
 }
 
 TEST(PageFiller, BeginsNoPageDuringAPause) {
-  cpu_set_t all;
-  ASSERT_EQ(sched_getaffinity(getpid(), sizeof all, &all), 0);
-  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one CPU: nothing is filled";
+  if (has_one_cpu()) GTEST_SKIP() << "one CPU: nothing is filled";
   PageFiller filler;
   Pages pages(kHugePage, true);
-  const auto resident = [&] {
-    unsigned char there = 0;
-    EXPECT_EQ(mincore(pages.data(), kSmallPage, &there), 0);
-    return (there & 1) != 0;
-  };
   {
     const PageFiller::Pause pause;
     pages.fill_soon(filler, 0, pages.size());
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_FALSE(resident());
+    EXPECT_FALSE(is_resident(pages, 0));
   }
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!resident() && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_TRUE(resident());
+  EXPECT_TRUE(becomes_resident(pages, 0));
+}
+
+TEST(PageFiller, FillsAllThatIsAskedForAndGoesOnLater) {
+  if (has_one_cpu()) GTEST_SKIP() << "one CPU: nothing is filled";
+  PageFiller filler;
+  for (int again = 0; again < 2; ++again) {
+    Pages first(3 * kHugePage, true), second(2 * kHugePage, true);
+    first.fill_soon(filler, 0, first.size());
+    second.fill_soon(filler, 0, second.size());
+    EXPECT_TRUE(becomes_resident(first, 0)) << "the one that is filled last";
+    EXPECT_TRUE(becomes_resident(second, 0));
+    for (size_t at = 0; at < first.size(); at += kHugePage) EXPECT_TRUE(is_resident(first, at));
+  }
+}
+
+TEST(PageFiller, LeavesAloneWhatIsTaken) {
+  if (has_one_cpu()) GTEST_SKIP() << "one CPU: nothing is filled";
+  PageFiller filler;
+  Pages pages(2 * kHugePage, true);
+  {
+    const PageFiller::Pause pause;
+    pages.fill_soon(filler, 0, kHugePage);
+    pages.fill_soon(filler, kHugePage, kHugePage);
+    pages.take(0, kHugePage);
+  }
+  EXPECT_TRUE(becomes_resident(pages, kHugePage));
+  EXPECT_FALSE(is_resident(pages, 0));
+}
+
+TEST(PageFiller, MayGoWithItsPagesAtAnyTime) {
+  for (int round = 0; round < 40; ++round) {
+    PageFiller filler;
+    Pages pages(4 * kHugePage, true);
+    pages.fill_soon(filler, 0, pages.size());
+    if (round % 2 == 1 && !has_one_cpu()) ASSERT_TRUE(becomes_resident(pages, 3 * kHugePage));
+    Pages other = std::move(pages);
+    if (round % 4 >= 2) other.grow(200 * kHugePage, true);
+    other.data()[0] = std::byte{1};
+  }
 }
 
 TEST(PageFiller, RunsWhereverTheProcessMayThoughItsStarterIsBound) {
