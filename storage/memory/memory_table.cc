@@ -91,7 +91,7 @@ EMBERS_INLINE void MemoryTable::find_or_create_all(KeysView keys, const Write& w
     for (size_t t = begin; t < std::min(n, begin + kBlock); ++t) index_.prefetch(hashes_[wanted_[t]]);
   };
   prefetch_block(0);
-  size_t not_asked = free_.size();  // how many of those places have not been prefetched; taken from the end
+  size_t not_asked = free_.size();  // of the places of removed rows, which are taken from the last one on
   for (size_t begin = 0; begin < n; begin += kBlock) {
     const std::span block(wanted_.data() + begin, std::min(n - begin, kBlock));
     prefetch_block(begin + kBlock);
