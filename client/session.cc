@@ -122,6 +122,8 @@ bool Session::settle_for(std::chrono::duration<double> time) {
   return impl_->core->settle(after(time));
 }
 
+bool Session::begins_ahead() const { return impl_->core->asks_ahead; }
+
 void Session::give_back_undrawn() {
   check_worker(*impl_->core, true);
   impl_->core->give_back_undrawn();

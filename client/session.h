@@ -269,6 +269,9 @@ class Session {
   // need not wait. This gives it back: for a program that will not draw for a while, so that others may have
   // it.
   void give_back_undrawn();
+  // With a window: whether Minibatch::ask_to_begin() may be called while others of this program are computed.
+  // So in async jobs; elsewhere the answer may wait for what they change.
+  bool begins_ahead() const;
 
   // Waits, this long at most, until the shards have acknowledged all that this program has pushed: what it
   // pulls then is computed on it. Returns whether they have.

@@ -128,8 +128,8 @@ class Minibatch:
         with keys that it has not had yet. False: as wait()."""
     def wait(self) -> bool:
         """Waits until they are there. False: it was refused as stale, and is over."""
-    def rows(self, i: int) -> Floats:
-        """Of the i-th list: (keys, dim), a read-only view."""
+    def rows(self, first: int) -> List[Floats]:
+        """Of each list from the first-th on: (keys, dim), a read-only view."""
     def parameter(self, i: int) -> Floats:
         """In its shape, a read-only view."""
     def push(self, rows: Sequence[Optional[Floats]], parameters: Sequence[Optional[Floats]], *, examples: int, loss_sum: float,
@@ -151,6 +151,7 @@ class Session:
 
     job: str
     tables: List[TableSpec]
+    begins_ahead: bool  # whether ask_to_begin() may be called while other minibatches of this program are computed
     @staticmethod
     def join_as_reader(master: str = "", job_dir: str = "", secret_file: str = "", insecure: bool = False,
                        connect_timeout: float = 20, timeout: float = 60, version: str = ...) -> Session:

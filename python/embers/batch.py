@@ -199,8 +199,8 @@ class Batch:
             raise StaleVersion(f"{self.name} was refused, because it is stale or a shard has moved; the master leases it "
                                "again: go on with the next one (except embers.Refresh: continue)")
         self._is_pulled = True
-        for table, keys in lists:
-            self._pulled[table].add(self._lists, keys, self._minibatch.rows(self._lists))
+        for (table, keys), rows in zip(lists, self._minibatch.rows(self._lists)):
+            self._pulled[table].add(self._lists, keys, rows)
             self._lists += 1
 
     def lookup(self, table: str, keys: Any, out: Optional[np.ndarray]) -> np.ndarray:

@@ -4,6 +4,8 @@ A loader with worker processes draws ahead: A = prefetch_factor * num_workers ba
 on batch j is returned only after draw A + j. So the loop
 
   - holds a window of leases, and pairs batches with them in the order in which they were drawn;
+  - asks, while one minibatch trains, whether the work on the next one may begin, where the session says that this may be asked
+    ahead (async);
   - never waits in the sampler for what may wait for the leases that it holds: session.lease() then says "later". The
     sampler says that it has no more, the loop finishes what it holds, waits for more, and iterates the loader again;
   - gives back what it has not begun when begin() says so (sync mode, after a worker was lost), and draws anew, lowest
@@ -56,6 +58,7 @@ class EpochLoop:
         self._open: Deque[Step] = collections.deque()  # begun and pulled, in order
         self._unbegun: Optional[Step] = None  # taken from the loader
         self._is_announced = False  # and asked to begin
+        self._asked: Any = None  # the job's next lease, if it was asked to begin
         self._is_closed = False
         workers = getattr(loader, "num_workers", 0)
         self._drawn_ahead = workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
@@ -116,22 +119,25 @@ class EpochLoop:
         self._open.clear()
         self._unbegun = None
         _give_back(left)
+        self._drop_asked()
         if job._worker_session is not None:
             with contextlib.suppress(Error):
                 job._worker_session.give_back_undrawn()
 
     def give_back_begun(self) -> None:
-        """What was pulled ahead: a checkpoint waits for what is begun. What was only drawn stays."""
-        begun = [step.minibatch for step in self._open]
+        """What was pulled ahead or asked to begin: a checkpoint waits for what is begun. What was only drawn stays."""
+        begun = [s.minibatch for s in (*self._open, self._unbegun) if s is not None]
         self._open.clear()
+        self._unbegun = None
         _give_back(begun)
+        self._drop_asked()
 
     def _draw(self) -> Any:
         job = self._job
         minibatch = job._peek()
         if minibatch is None or minibatch.epoch != self._epoch:
             return None
-        job._next = None
+        job._next = self._asked = None
         if self._begins_drawn and self._is_of_open_version(minibatch):
             minibatch.ask_to_begin()  # the answer is on its way while its batch is made
         return minibatch
@@ -185,7 +191,22 @@ class EpochLoop:
                 self._job._worker_session.settle()
             step.rows.pull()
             self._open.append(step)
+        self._ask_next()
         return False
+
+    def _ask_next(self) -> None:
+        """So that nobody waits for the master's answer when its turn comes."""
+        job = self._job
+        if self._begins_drawn and job._worker_session.begins_ahead:
+            minibatch = job._peek(0)
+            if minibatch is not None and minibatch.epoch == self._epoch:
+                minibatch.ask_to_begin()
+                self._asked = minibatch
+
+    def _drop_asked(self) -> None:
+        asked, self._asked = self._asked, None
+        if asked is not None and asked is self._job._next:
+            self._drop_next()
 
     def _drop_next(self) -> None:
         """What was drawn to look at it goes back, too: lower ones come first."""

@@ -194,12 +194,12 @@ class Training:
             self._host_embeddings.joined()
         return self._worker_session
 
-    def _peek(self) -> Any:
+    def _peek(self, timeout: Optional[float] = None) -> Any:
         """The next lease, which stays the next. None when the job has no more work; or if there is none before leases that
-        this worker holds are stepped."""
+        this worker holds are stepped, or within so many seconds."""
         if self._next is None and not self._is_over:
             try:
-                self._next = self._joined().lease()
+                self._next = self._joined().lease(timeout)
                 self._is_over = self._next is None
             except Timeout:
                 pass

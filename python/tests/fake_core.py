@@ -294,6 +294,7 @@ class Session:
         self.cluster, self.window = cluster, window
         self.is_closed = self.is_killed = False
         self.is_settled = True  # nothing was pushed since settle()
+        self.begins_ahead = cluster.mode == "async"
 
     def kill(self):
         """As SIGKILL: whoever is in a call of this session gets no answer, and what it holds is leased again."""
@@ -436,9 +437,9 @@ class Minibatch:
             assert len(set(plain)) == len(plain), "keys of a pull must be unique"
             self.arrays.append(self.session.cluster.read(table, keys, create=True))
 
-    def rows(self, i):
+    def rows(self, first):
         self._expect("pulled")
-        return self.arrays[i]
+        return self.arrays[first:]
 
     def parameter(self, i):
         self._expect("pulled")

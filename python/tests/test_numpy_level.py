@@ -249,7 +249,7 @@ def test_rows_and_parameters_are_views_that_outlive_their_minibatch(job):
     kept = []
     for batch in job.minibatches(3, 1):
         batch.pull(user=KEYS)
-        one, two = batch._minibatch.rows(0), batch._minibatch.rows(0)
+        (one,), (two,) = batch._minibatch.rows(0), batch._minibatch.rows(0)
         assert one.ctypes.data == two.ctypes.data and not one.flags.writeable
         assert w.value.ctypes.data == w.value.ctypes.data and not w.value.flags.writeable
         kept.append((one, w.value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -167,11 +167,41 @@ class _Unchanged:
             return False
 
 
+class _UnchangedParts:
+    """The same for all parts of an input."""
+
+    def __init__(self, parts: List[Any]):
+        self._each = [_Unchanged(part) for part in parts]
+
+    def are_still(self, parts: List[Any]) -> bool:
+        return len(parts) == len(self._each) and all(known.is_still(part) for known, part in zip(self._each, parts))
+
+
+class _UnchangedTensors:
+    """The same for tensors of one shape, by one call for all of them."""
+
+    def __init__(self, parts: List[torch.Tensor]):
+        self._parts = parts
+        self._shape = parts[0].shape
+        self._copy = torch.cat(parts)
+
+    @staticmethod
+    def fits(parts: List[Any]) -> bool:
+        if not parts or type(parts[0]) is not torch.Tensor or parts[0].dim() == 0:
+            return False
+        shape, dtype, device = parts[0].shape, parts[0].dtype, parts[0].device
+        return all(type(p) is torch.Tensor and p.shape == shape and p.dtype is dtype and p.device == device for p in parts)
+
+    def are_still(self, parts: List[Any]) -> bool:
+        return (len(parts) == len(self._parts) and all(p is known and p.shape == self._shape for p, known in zip(parts, self._parts))
+                and torch.equal(torch.cat(parts), self._copy))
+
+
 class _Announced(NamedTuple):
     """An input that keys() was given."""
 
     features: Any
-    parts: List[_Unchanged]
+    parts: Union[_UnchangedTensors, _UnchangedParts]
     found: _Input
 
 
@@ -229,7 +259,9 @@ class EmbeddingBagCollection(TableLayer):
     def keys(self, features: Any) -> Dict[str, Any]:
         """The ids of each table, for job.train(loader, keys=...): lambda batch: model.bags.keys(batch.features)."""
         given = self._of_features(features)
-        self._announced.append(_Announced(features, [_Unchanged(part) for part in self._parts(features)], given))
+        parts = self._parts(features)
+        known = _UnchangedTensors(parts) if _UnchangedTensors.fits(parts) else _UnchangedParts(parts)
+        self._announced.append(_Announced(features, known, given))
         ids: Dict[str, Any] = {}
         for feature in self._features:
             of = given[feature.name]
@@ -276,8 +308,7 @@ class EmbeddingBagCollection(TableLayer):
         for i, announced in enumerate(self._announced):
             if announced.features is features:
                 del self._announced[i]
-                parts = self._parts(features)
-                if len(parts) == len(announced.parts) and all(known.is_still(part) for known, part in zip(announced.parts, parts)):
+                if announced.parts.are_still(self._parts(features)):
                     return announced.found
                 break
         kinds = {f.name: f.table for f in self._features}

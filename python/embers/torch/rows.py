@@ -334,11 +334,12 @@ class StepRows(RowSource):
         return lists
 
     def _append_rows(self, first: int) -> None:
-        for place in range(first, len(self._lists)):
-            pulled, begin, end = self._lists[place]
-            # Of a stale minibatch nothing will count; the user's code goes on to its end, with zeros.
-            pulled.append(np.zeros((end - begin, pulled.table.dim), np.float32) if self.is_stale
-                          else self._minibatch.rows(place))
+        lists = self._lists[first:]
+        # Of a stale minibatch nothing will count; the user's code goes on to its end, with zeros.
+        rows = ([np.zeros((end - begin, pulled.table.dim), np.float32) for pulled, begin, end in lists] if self.is_stale
+                else self._minibatch.rows(first))
+        for (pulled, _, _), its_rows in zip(lists, rows):
+            pulled.append(its_rows)
 
 
 class ReadRows(RowSource):

@@ -89,10 +89,13 @@ class Minibatch {
     return minibatch_->wait();
   }
 
-  py::array rows(size_t i) {
+  py::list rows(size_t first) {
     const Use use(*this);
-    const std::span<const float> rows = minibatch_->rows(i);
-    return view(rows, {sizes_.at(i), dims_.at(i)}, minibatch_->hold(), false);
+    const auto hold = minibatch_->hold();
+    py::list rows;
+    for (size_t i = first; i < sizes_.size(); ++i)
+      rows.append(view(minibatch_->rows(i), {sizes_[i], dims_[i]}, hold, false));
+    return rows;
   }
 
   py::array parameter(size_t i) {
@@ -333,8 +336,9 @@ void define_minibatch(py::module_& module) {
            "wait() -> bool\n\nWaits until they are there. False: it was refused as stale, and is over; the "
            "master leases "
            "it again.")
-      .def("rows", &Minibatch::rows, py::arg("i"),
-           "rows(i) -> float32 (keys, dim), read-only\n\nRows of the i-th list of the pull, without a copy.")
+      .def("rows", &Minibatch::rows, py::arg("first"),
+           "rows(first) -> list of float32 (keys, dim), read-only\n\nRows of each list of the pulls from the "
+           "first-th on, without a copy.")
       .def("parameter", &Minibatch::parameter, py::arg("i"),
            "parameter(i) -> float32 of the parameter's shape, read-only\n\nWithout a copy.")
       .def("push", &Minibatch::push, py::arg("rows"), py::arg("parameters"), py::kw_only(),

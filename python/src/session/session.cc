@@ -219,6 +219,8 @@ class Session {
     if (joined_->window > 0) joined_->session->give_back_undrawn();
   }
 
+  bool begins_ahead() const { return Call(joined_->generation), joined_->session->begins_ahead(); }
+
   void settle() {
     const Call call(joined_->generation);
     wait_in_slices(std::nullopt, [&](auto slice) { return joined_->session->settle_for(slice); });
@@ -418,6 +420,8 @@ void define_session(py::module_& module) {
       .def("give_back_undrawn", &Session::give_back_undrawn,
            "Gives back the minibatch that is asked for ahead of lease(), for when that will not be called "
            "for a while.")
+      .def_property_readonly("begins_ahead", &Session::begins_ahead,
+                             "Whether ask_to_begin() may be called while other minibatches of this program are computed.")
       .def("stop_job", &Session::stop_job,
            "Of an owner: asks the master to save and end the job, and returns at once.")
       .def("settle", &Session::settle,

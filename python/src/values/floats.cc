@@ -40,7 +40,7 @@ py::array view(std::span<const float> values, const Shape& shape, std::shared_pt
   const py::capsule base(new std::shared_ptr<const void>(std::move(owner)),
                          [](void* kept) { delete static_cast<std::shared_ptr<const void>*>(kept); });
   py::array array(py::dtype::of<float>(), shape, values.data(), base);
-  if (!writeable) array.attr("flags").attr("writeable") = false;
+  if (!writeable) py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
   return array;
 }
 
