@@ -138,7 +138,7 @@ class Killed(BaseException):
 
 
 class Cluster:
-    """Master and owners. mode: "async" or "sync"; a version then takes grads_to_wait minibatches."""
+    """Master and owners. mode: "async", "bounded" (the same here) or "sync"; a version then takes grads_to_wait minibatches."""
 
     def __init__(self, mode="async", grads_to_wait=1, reduction="mean", learning_rate=0.1):
         self.mode, self.grads_to_wait, self.reduction, self.learning_rate = mode, grads_to_wait, reduction, learning_rate

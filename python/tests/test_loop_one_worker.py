@@ -10,8 +10,8 @@ from embers.errors import UsageError
 from test_loop import BATCH, KEYS, RECORDS, Records, Worker, each_counted_once, model, result, run
 
 
-def one_worker(accumulate=1, num_workers=0, **records):
-    cluster = fake_core.Cluster()
+def one_worker(accumulate=1, num_workers=0, mode="async", **records):
+    cluster = fake_core.Cluster(mode)
     job = fake_core.FakeJob(cluster)
     net = model()
     opt = et.Optimizer(net, job)
@@ -55,6 +55,33 @@ def test_a_minibatch_sees_all_that_was_pushed_unless_it_is_pulled_ahead(keys, ah
     for batch in job.train(loader, keys=KEYS[keys], ahead=ahead):
         train_one(net, opt, batch)
     assert (cluster.unsettled_pulls > 0) is overtake
+    each_counted_once(cluster, epochs=1)
+
+
+@pytest.mark.parametrize("mode, num_workers, ahead, known", [("async", 0, 1, 2), ("async", 0, 0, 1), ("async", 2, 1, 1),
+                                                             ("bounded", 0, 1, 1), ("sync", 0, 1, 0)])
+def test_the_master_is_asked_ahead_whether_a_minibatch_may_begin(monkeypatch, mode, num_workers, ahead, known):
+    """`known`: how many later ones it was asked for while one trains."""
+    cluster, job, net, opt, loader = one_worker(num_workers=num_workers, mode=mode)
+    asked = set()
+    ask = fake_core.Minibatch.ask_to_begin
+    monkeypatch.setattr(fake_core.Minibatch, "ask_to_begin", lambda m: (asked.add(m.number), ask(m)))
+    last = -(-RECORDS // BATCH) - 1
+    for batch in job.train(loader, keys=KEYS["known"], ahead=ahead):
+        number = job._current_step().minibatch.number
+        assert asked == set(range(min(number + known, last) + 1))
+        train_one(net, opt, batch)
+    each_counted_once(cluster, epochs=1)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_nothing_that_has_begun_or_was_asked_to_holds_up_a_checkpoint(num_workers):
+    cluster, job, net, opt, loader = one_worker(num_workers=num_workers)
+    for i, batch in enumerate(job.train(loader, keys=KEYS["known"])):
+        train_one(net, opt, batch)
+        if i % 5 == 1:
+            job._run.give_back_begun()  # as job.save() does
+            assert len(cluster.leased) == len(job._sampler.drawn)
     each_counted_once(cluster, epochs=1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -168,40 +168,36 @@ class _Unchanged:
 
 
 class _UnchangedParts:
-    """The same for all parts of an input."""
+    """The same for all parts of an input: by one call for tensors of one shape."""
 
     def __init__(self, parts: List[Any]):
-        self._each = [_Unchanged(part) for part in parts]
-
-    def are_still(self, parts: List[Any]) -> bool:
-        return len(parts) == len(self._each) and all(known.is_still(part) for known, part in zip(self._each, parts))
-
-
-class _UnchangedTensors:
-    """The same for tensors of one shape, by one call for all of them."""
-
-    def __init__(self, parts: List[torch.Tensor]):
         self._parts = parts
-        self._shape = parts[0].shape
-        self._copy = torch.cat(parts)
-
-    @staticmethod
-    def fits(parts: List[Any]) -> bool:
-        if not parts or type(parts[0]) is not torch.Tensor or parts[0].dim() == 0:
-            return False
-        shape, dtype, device = parts[0].shape, parts[0].dtype, parts[0].device
-        return all(type(p) is torch.Tensor and p.shape == shape and p.dtype is dtype and p.device == device for p in parts)
+        self._together = torch.cat(parts) if _are_alike(parts) else None
+        self._each = [_Unchanged(part) for part in parts] if self._together is None else []
 
     def are_still(self, parts: List[Any]) -> bool:
-        return (len(parts) == len(self._parts) and all(p is known and p.shape == self._shape for p, known in zip(parts, self._parts))
-                and torch.equal(torch.cat(parts), self._copy))
+        if len(parts) != len(self._parts):
+            return False
+        if self._together is None:
+            return all(known.is_still(part) for known, part in zip(self._each, parts))
+        return (all(part is known for part, known in zip(parts, self._parts)) and _are_alike(parts)
+                and torch.equal(torch.cat(parts), self._together))
+
+
+def _are_alike(parts: List[Any]) -> bool:
+    """Whether these are tensors of one shape and type."""
+    first = parts[0]
+    if type(first) is not torch.Tensor or first.dim() == 0:
+        return False
+    shape, dtype, device = first.shape, first.dtype, first.device
+    return all(type(p) is torch.Tensor and p.shape == shape and p.dtype is dtype and p.device == device for p in parts)
 
 
 class _Announced(NamedTuple):
     """An input that keys() was given."""
 
     features: Any
-    parts: Union[_UnchangedTensors, _UnchangedParts]
+    parts: _UnchangedParts
     found: _Input
 
 
@@ -259,9 +255,7 @@ class EmbeddingBagCollection(TableLayer):
     def keys(self, features: Any) -> Dict[str, Any]:
         """The ids of each table, for job.train(loader, keys=...): lambda batch: model.bags.keys(batch.features)."""
         given = self._of_features(features)
-        parts = self._parts(features)
-        known = _UnchangedTensors(parts) if _UnchangedTensors.fits(parts) else _UnchangedParts(parts)
-        self._announced.append(_Announced(features, known, given))
+        self._announced.append(_Announced(features, _UnchangedParts(self._parts(features)), given))
         ids: Dict[str, Any] = {}
         for feature in self._features:
             of = given[feature.name]

@@ -420,8 +420,9 @@ void define_session(py::module_& module) {
       .def("give_back_undrawn", &Session::give_back_undrawn,
            "Gives back the minibatch that is asked for ahead of lease(), for when that will not be called "
            "for a while.")
-      .def_property_readonly("begins_ahead", &Session::begins_ahead,
-                             "Whether ask_to_begin() may be called while other minibatches of this program are computed.")
+      .def_property_readonly(
+          "begins_ahead", &Session::begins_ahead,
+          "Whether ask_to_begin() may be called while other minibatches of this program are computed.")
       .def("stop_job", &Session::stop_job,
            "Of an owner: asks the master to save and end the job, and returns at once.")
       .def("settle", &Session::settle,
