@@ -13,8 +13,8 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -79,7 +79,7 @@ struct LogWriter::State {
     try {
       std::thread(run, self).detach();
       started = true;
-    } catch (const std::system_error&) {  // there are too many threads, which may be what is being said
+    } catch (const std::exception&) {  // too many threads, or no memory for one: it may be what is being said
       for (const Entry& entry : std::exchange(waiting, {})) write_all(fd, render(entry));
       bytes = 0;
       count();

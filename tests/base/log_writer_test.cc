@@ -395,7 +395,7 @@ TEST_F(LastWordsDeath, AreSaidWithoutAThreadToo) {
 #endif
   EXPECT_EXIT(
       {
-        ::free(::malloc(size_t{64} << 10));  // what little it takes is there
+        ::free(::malloc(size_t{64} << 10));  // what little it needs is there
         rlimit little{};
         ::setrlimit(RLIMIT_AS, &little);
         say_error("why");
