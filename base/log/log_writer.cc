@@ -80,7 +80,8 @@ struct LogWriter::State {
       std::thread(run, self).detach();
       started = true;
     } catch (const std::exception&) {  // too many threads, or no memory for one: it may be what is being said
-      for (const Entry& entry : std::exchange(waiting, {})) write_all(fd, render(entry));
+      for (const Entry& entry : waiting) write_all(fd, render(entry));
+      waiting.clear();
       bytes = 0;
       count();
     }

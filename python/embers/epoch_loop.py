@@ -4,8 +4,8 @@ A loader with worker processes draws ahead: A = prefetch_factor * num_workers ba
 on batch j is returned only after draw A + j. So the loop
 
   - holds a window of leases, and pairs batches with them in the order in which they were drawn;
-  - asks, while one minibatch trains, whether the work on the next one may begin, where the session says that this may be asked
-    ahead (async);
+  - asks, while one minibatch trains and the next is pulled, whether the work on the one after that may begin, where the session
+    says that this may be asked ahead (async);
   - never waits in the sampler for what may wait for the leases that it holds: session.lease() then says "later". The
     sampler says that it has no more, the loop finishes what it holds, waits for more, and iterates the loader again;
   - gives back what it has not begun when begin() says so (sync mode, after a worker was lost), and draws anew, lowest
@@ -58,7 +58,8 @@ class EpochLoop:
         self._open: Deque[Step] = collections.deque()  # begun and pulled, in order
         self._unbegun: Optional[Step] = None  # taken from the loader
         self._is_announced = False  # and asked to begin
-        self._asked: Any = None  # the job's next lease, if it was asked to begin
+        self._asked: Any = None  # the minibatch after those, if it was asked to begin: drawn, or the job's next lease
+        self._void: Any = None  # a minibatch that was drawn and given back since: its batches are left out
         self._is_closed = False
         workers = getattr(loader, "num_workers", 0)
         self._drawn_ahead = workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
@@ -116,28 +117,31 @@ class EpochLoop:
             job._the_trainer().end(step)
         left = self._sampler.stop()
         left += [s.minibatch for s in (step, *self._open, self._unbegun) if s is not None and not s.is_taken]
+        left += self._take_asked()
         self._open.clear()
         self._unbegun = None
         _give_back(left)
-        self._drop_asked()
         if job._worker_session is not None:
             with contextlib.suppress(Error):
                 job._worker_session.give_back_undrawn()
 
     def give_back_begun(self) -> None:
-        """What was pulled ahead or asked to begin: a checkpoint waits for what is begun. What was only drawn stays."""
-        begun = [s.minibatch for s in (*self._open, self._unbegun) if s is not None]
+        """What was pulled ahead, or asked to begin: a checkpoint waits for what is begun. What was only drawn stays."""
+        begun = [step.minibatch for step in self._open]
         self._open.clear()
-        self._unbegun = None
-        _give_back(begun)
-        self._drop_asked()
+        if self._unbegun is not None and (self._is_announced or self._begins_drawn):
+            begun.append(self._unbegun.minibatch)
+            self._unbegun = None
+        if self._asked is not None and self._asked is not self._job._next:
+            self._void = self._asked
+        _give_back(begun + self._take_asked())
 
     def _draw(self) -> Any:
         job = self._job
         minibatch = job._peek()
         if minibatch is None or minibatch.epoch != self._epoch:
             return None
-        job._next = self._asked = None
+        job._next = None
         if self._begins_drawn and self._is_of_open_version(minibatch):
             minibatch.ask_to_begin()  # the answer is on its way while its batch is made
         return minibatch
@@ -185,6 +189,7 @@ class EpochLoop:
                 self._unbegun = None
                 _give_back([step.minibatch, *self._sampler.forget()])
                 self._drop_next()
+                self._asked = None
                 return True
             self._unbegun = None
             if self._settles:
@@ -197,16 +202,23 @@ class EpochLoop:
     def _ask_next(self) -> None:
         """So that nobody waits for the master's answer when its turn comes."""
         job = self._job
-        if self._begins_drawn and job._worker_session.begins_ahead:
-            minibatch = job._peek(0)
-            if minibatch is not None and minibatch.epoch == self._epoch:
-                minibatch.ask_to_begin()
-                self._asked = minibatch
+        # Not with ahead=0: then nothing has begun between a step and the next batch, whatever the program does there.
+        if self._ahead == 0 or not job._worker_session.begins_ahead:
+            return
+        drawn = self._sampler.drawn
+        if drawn:
+            self._asked = drawn[0].minibatch
+        else:
+            following = job._peek(0) if self._begins_drawn else None
+            self._asked = None if following is None or following.epoch != self._epoch else following
+        if self._asked is not None:
+            self._asked.ask_to_begin()
 
-    def _drop_asked(self) -> None:
+    def _take_asked(self) -> List[Any]:
         asked, self._asked = self._asked, None
-        if asked is not None and asked is self._job._next:
-            self._drop_next()
+        if asked is self._job._next:
+            self._job._next = None
+        return [] if asked is None else [asked]
 
     def _drop_next(self) -> None:
         """What was drawn to look at it goes back, too: lower ones come first."""
@@ -223,9 +235,13 @@ class EpochLoop:
                 batch = next(batches)
             except StopIteration:
                 return None
-            parts.append(self._sampler.drawn.popleft())
+            part = self._sampler.drawn.popleft()
+            if part.minibatch is self._void:
+                continue
+            parts.append(part)
             taken.append(batch)
         minibatch = parts[0].minibatch
+        self._asked = None
         return Step(minibatch, self._job._the_trainer().open(minibatch), taken, parts)
 
     def _train(self, step: Step, bar: Progress) -> Iterator[Any]:

@@ -200,7 +200,7 @@ class Training:
         if self._next is None and not self._is_over:
             try:
                 self._next = self._joined().lease(timeout)
-                self._is_over = self._next is None
+                self._is_over = self._next is None and timeout is None  # else there may be a loop that goes on
             except Timeout:
                 pass
         return self._next

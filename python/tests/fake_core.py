@@ -295,6 +295,7 @@ class Session:
         self.is_closed = self.is_killed = False
         self.is_settled = True  # nothing was pushed since settle()
         self.begins_ahead = cluster.mode == "async"
+        self.asked = set()  # numbers that it asked to begin, and has not stepped or given back: they hold up checkpoints
 
     def kill(self):
         """As SIGKILL: whoever is in a call of this session gets no answer, and what it holds is leased again."""
@@ -371,6 +372,7 @@ class Minibatch:
 
     def ask_to_begin(self):
         self._expect("leased")
+        self.session.asked.add(self.number)
 
     def begin(self, timeout=None):
         c = self.session.cluster
@@ -455,6 +457,7 @@ class Minibatch:
             for spec, value in zip(c.specs, parameters):
                 assert value is None or (value.shape == tuple(spec.shape) and value.dtype == np.float32)
             self.state = "over"
+            self.session.asked.discard(self.number)
             self.session.is_settled = False
             if self._is_mine():
                 c.finish(self.number, dict(rows=[None if r is None else r.copy() for r in rows], lists=self.lists,
@@ -469,6 +472,7 @@ class Minibatch:
                 heapq.heappush(c.free, self.number)
                 c.changed.notify_all()
             self.session.begun.discard(self.number)
+            self.session.asked.discard(self.number)
             self.state = "over"
 
 

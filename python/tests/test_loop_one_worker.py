@@ -58,31 +58,35 @@ def test_a_minibatch_sees_all_that_was_pushed_unless_it_is_pulled_ahead(keys, ah
     each_counted_once(cluster, epochs=1)
 
 
-@pytest.mark.parametrize("mode, num_workers, ahead, known", [("async", 0, 1, 2), ("async", 0, 0, 1), ("async", 2, 1, 1),
-                                                             ("bounded", 0, 1, 1), ("sync", 0, 1, 0)])
-def test_the_master_is_asked_ahead_whether_a_minibatch_may_begin(monkeypatch, mode, num_workers, ahead, known):
+@pytest.mark.parametrize("mode, num_workers, ahead, known", [("async", 0, 1, 2), ("async", 0, 2, 3), ("async", 0, 0, 0),
+                                                             ("async", 2, 1, 2), ("bounded", 0, 1, 1), ("sync", 0, 1, 0)])
+def test_the_master_is_asked_ahead_whether_a_minibatch_may_begin(mode, num_workers, ahead, known):
     """`known`: how many later ones it was asked for while one trains."""
     cluster, job, net, opt, loader = one_worker(num_workers=num_workers, mode=mode)
-    asked = set()
-    ask = fake_core.Minibatch.ask_to_begin
-    monkeypatch.setattr(fake_core.Minibatch, "ask_to_begin", lambda m: (asked.add(m.number), ask(m)))
     last = -(-RECORDS // BATCH) - 1
     for batch in job.train(loader, keys=KEYS["known"], ahead=ahead):
         number = job._current_step().minibatch.number
-        assert asked == set(range(min(number + known, last) + 1))
+        assert job._worker_session.asked == set(range(number, min(number + known, last) + 1))
         train_one(net, opt, batch)
     each_counted_once(cluster, epochs=1)
 
 
+@pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_nothing_that_has_begun_or_was_asked_to_holds_up_a_checkpoint(num_workers):
-    cluster, job, net, opt, loader = one_worker(num_workers=num_workers)
-    for i, batch in enumerate(job.train(loader, keys=KEYS["known"])):
-        train_one(net, opt, batch)
-        if i % 5 == 1:
-            job._run.give_back_begun()  # as job.save() does
-            assert len(cluster.leased) == len(job._sampler.drawn)
-    each_counted_once(cluster, epochs=1)
+def test_nothing_that_was_asked_to_begin_holds_up_a_checkpoint(num_workers, accumulate):
+    cluster, job, net, opt, loader = one_worker(num_workers=num_workers, accumulate=accumulate)
+    steps = 0
+    for batch in job.train(loader, keys=KEYS["known"]):
+        net(batch).sum().backward()
+        if not job.step_due:
+            continue
+        opt.step()
+        steps += 1
+        if steps % 3 == 2:
+            for _ in range(2):
+                job._run.give_back_begun()  # as job.save() does
+                assert not job._worker_session.asked
+    each_counted_once(cluster, epochs=1, minibatches=-(-RECORDS // (BATCH * accumulate)))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -395,7 +395,8 @@ TEST_F(LastWordsDeath, AreSaidWithoutAThreadToo) {
 #endif
   EXPECT_EXIT(
       {
-        ::free(::malloc(size_t{64} << 10));  // what little it needs is there
+        void* volatile room = ::malloc(size_t{64} << 10);  // for what little it needs
+        ::free(room);
         rlimit little{};
         ::setrlimit(RLIMIT_AS, &little);
         say_error("why");

@@ -338,6 +338,9 @@ class StepRows(RowSource):
         # Of a stale minibatch nothing will count; the user's code goes on to its end, with zeros.
         rows = ([np.zeros((end - begin, pulled.table.dim), np.float32) for pulled, begin, end in lists] if self.is_stale
                 else self._minibatch.rows(first))
+        if len(rows) != len(lists):
+            raise UsageError("an earlier lookup of this minibatch was interrupted, and its rows are not there: leave the loop, and begin "
+                             "another one")
         for (pulled, _, _), its_rows in zip(lists, rows):
             pulled.append(its_rows)
 
