@@ -153,8 +153,8 @@ class Probe(torch.nn.Module):
         return -self.counts(records).sum()
 
 
-def probe_loader(job, records=100, batch=7, seed=0):
-    return DataLoader(torch.arange(records), batch_sampler=job.batches(records, batch, seed=seed))
+def probe_loader(job, records=100, batch=7, seed=0, num_workers=0):
+    return DataLoader(torch.arange(records), batch_sampler=job.batches(records, batch, seed=seed), num_workers=num_workers)
 
 
 def test_a_local_job_counts_each_record_once():
@@ -172,13 +172,14 @@ def test_a_local_job_counts_each_record_once():
         assert sorted(keys) == list(range(100)) and (rows == 3).all()
 
 
-def test_a_job_is_saved_after_a_step_though_rows_are_pulled_ahead(tmp_path):
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_job_is_saved_after_a_step_though_rows_are_pulled_ahead(tmp_path, num_workers):
     options = dict(shards=2, optimizer=embers.SGD(1.0))
     saved = []
     with embers.local(**options) as job:
         net = Probe()
         opt = et.Optimizer(net, job)
-        loader = probe_loader(job)
+        loader = probe_loader(job, num_workers=num_workers)
         for epoch in job.epochs(2):
             for i, records in enumerate(job.train(loader, keys=lambda records: {"counts": records}, ahead=3)):
                 with pytest.raises(UsageError, match="is under way.* after opt.step()"):
