@@ -77,14 +77,9 @@ void JobState::take(const Event::Begin& e) {
   worker.last_seen = now_;
   idle_.erase(e.incarnation);
   goes_on(e.incarnation);
+  deadlines_.waits(e.incarnation);
   wait(waiting_begins_, {e.ticket, e.incarnation, now_});
   begins_[e.incarnation] = e;
-  check_waits_to_begin(e.incarnation);
-}
-
-// It may ask while it computes what it has begun before: for that, it has no more time.
-void JobState::check_waits_to_begin(uint64_t worker) {
-  if (waiting_begins_.contains(worker) && !book().works(worker)) deadlines_.waits(worker);
 }
 
 // Sync: a minibatch of a later version waits for the one at hand. If that waits for this worker in turn,

@@ -127,7 +127,6 @@ void JobState::take(const Event::Done& e) {
     }
   }
   if (held) worker.began_at = finished_;
-  check_waits_to_begin(e.incarnation);
   if (!accepted || e.returned) serve_all_again();  // it may have more room than before
   effect(Effect::Answer{e.ticket, Reply::Done{accepted}});
 }

@@ -241,7 +241,6 @@ class JobState {
   // --- leases ahead (job_ahead.cc) ---------------------------------------------------------------
   void serve_draws();
   void serve_begins();
-  void check_waits_to_begin(uint64_t worker);
   std::vector<uint64_t> drawing() const;
   static LeaseBook::Stripe stripe_of(uint64_t worker, const std::vector<uint64_t>& drawing);
   void find_away(uint64_t below, uint64_t asker, Time since);

@@ -60,10 +60,6 @@ std::optional<uint64_t> LeaseBook::lowest_not_begun(uint64_t worker) const {
   return std::nullopt;
 }
 
-bool LeaseBook::works(uint64_t worker) const {
-  return std::ranges::any_of(held_.keys_of(worker), [this](uint64_t m) { return held_.find(m)->begun; });
-}
-
 template <class Key>
 void LeaseBook::Holdings<Key>::erase(const Key& key) {
   const auto found = all_.find(key);

@@ -86,7 +86,6 @@ class LeaseBook {
   bool idle() const { return held_.empty(); }
   // Somebody works on something that it holds.
   bool works() const { return held_.begun() > 0; }
-  bool works(uint64_t worker) const;
   // A late worker has begun something that others have not done yet: what it does may still count.
   bool contested() const;
   size_t held() const { return held_.size(); }
