@@ -80,8 +80,7 @@ struct LogWriter::State {
       std::thread(run, self).detach();
       started = true;
     } catch (const std::exception&) {  // too many threads, or no memory for one: it may be what is being said
-      for (const Entry& entry : waiting) write_all(fd, render(entry));
-      waiting.clear();
+      for (; !waiting.empty(); waiting.pop_front()) write_all(fd, render(waiting.front()));
       bytes = 0;
       count();
     }

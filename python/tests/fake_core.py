@@ -467,7 +467,9 @@ class Minibatch:
     def give_back(self):
         c = self.session.cluster
         with c.changed:
-            if self.state != "over" and self._is_mine():
+            if self.state == "over":
+                return  # another one may have its number by now
+            if self._is_mine():
                 del c.leased[self.number]
                 heapq.heappush(c.free, self.number)
                 c.changed.notify_all()

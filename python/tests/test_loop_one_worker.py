@@ -86,6 +86,8 @@ def test_nothing_that_was_asked_to_begin_holds_up_a_checkpoint(num_workers, accu
             for _ in range(2):
                 job._run.give_back_begun()  # as job.save() does
                 assert not job._worker_session.asked
+                drawn = {part.minibatch.number for part in job._sampler.drawn if part.minibatch.state != "over"}
+                assert set(cluster.leased) == drawn
     each_counted_once(cluster, epochs=1, minibatches=-(-RECORDS // (BATCH * accumulate)))
 
 
