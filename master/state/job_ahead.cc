@@ -12,13 +12,6 @@ constexpr auto kDrawsWithin = std::chrono::seconds(1);
 
 }  // namespace
 
-// A worker that had become late is heard of again.
-void JobState::goes_on(uint64_t worker) {
-  const bool was_late = deadlines_.is_late(worker);
-  deadlines_.goes_on(worker, now_);
-  if (was_late) no_longer_late(worker);
-}
-
 // Sync: workers of whom each draws its own stripe, and so has a share of every version, however fast others
 // draw. In order; those that draw nothing, as far as is known, have none.
 std::vector<uint64_t> JobState::drawing() const {
@@ -76,8 +69,9 @@ void JobState::take(const Event::Begin& e) {
   Member& worker = member(e.incarnation);
   worker.last_seen = now_;
   idle_.erase(e.incarnation);
-  goes_on(e.incarnation);
-  deadlines_.waits(e.incarnation);
+  const bool was_late = deadlines_.is_late(e.incarnation);
+  deadlines_.asks(e.incarnation, now_);
+  if (was_late) no_longer_late(e.incarnation);
   wait(waiting_begins_, {e.ticket, e.incarnation, now_});
   begins_[e.incarnation] = e;
 }
@@ -103,7 +97,7 @@ void JobState::serve_begins() {
         return false;
     }
     if (begun) book().begin(b.lease, b.minibatch, b.attempt);
-    deadlines_.goes_on(w.incarnation, now_);
+    deadlines_.answered(w.incarnation, b.lease, b.minibatch, begun, now_);
     effect(Effect::Answer{w.ticket, Reply::Begin{begun}});
     begins_.erase(w.incarnation);
     return true;

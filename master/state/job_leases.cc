@@ -166,6 +166,10 @@ void JobState::check_late() {
                     deadlines_.limit().count(), minibatches(late.held)));
   }
   find_idle();
+  // For a checkpoint others finish what a late worker has begun. Those who wait for the checkpoint do nothing
+  // meanwhile, and hold nobody up (bounded).
+  if (bounded() && checkpoint_ && trains() && train_book_.contested())
+    for (const auto& [worker, since] : idle_) clocks_.remove(worker);
   const auto late = deadlines_.late(now_);
   const size_t workers = members_.workers();
   if (workers == 0 || late.size() + idle_.size() < workers) return;  // somebody computes, or waits for work

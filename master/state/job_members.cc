@@ -84,7 +84,7 @@ void JobState::disconnected(Member& member, const Event::LinkDown& e) {
   const Error unheard(ErrorCode::kUnavailable, e.why);
   for (WaitingList* list : {&waiting_leases_, &waiting_owners_, &waiting_draws_, &waiting_begins_})
     refuse_waiting(*list, member.incarnation, unheard);
-  deadlines_.goes_on(member.incarnation, now_);
+  deadlines_.disconnected(member.incarnation, now_);
   if (over_or_failed()) return;
   const size_t opened = member.worker() ? lease_to_others(member.incarnation) : 0;
   say(fmt::format(

@@ -246,7 +246,6 @@ class JobState {
   void find_away(uint64_t below, uint64_t asker, Time since);
   std::optional<LeaseBook::Lease> draw(const Member& worker);
   Reply::Lease leased(LeaseBook::Lease lease) const;
-  void goes_on(uint64_t worker);
 
   // --- owners (job_owners.cc) --------------------------------------------------------------------
   size_t owners_there() const;

@@ -120,6 +120,71 @@ TEST_F(Deadlines, WhatIsGivenBackSaysNothingAboutTheTimeThatWorkTakes) {
   EXPECT_EQ(late(deadlines, now_ + 56), std::vector<uint64_t>{2});
 }
 
+TEST_F(Deadlines, AWorkerThatWaitsToBeginIsLateOnlyForWhatItHasBegun) {
+  LeaseDeadlines deadlines(Duration(5));
+  deadlines.granted(1, lease(3), at(0));
+  deadlines.asks(1, at(1));
+  EXPECT_TRUE(late(deadlines, 100).empty());
+  deadlines.answered(1, 1, 0, true, at(100));
+  deadlines.asks(1, at(101));  // it computes minibatch 0, and wants to begin 1
+  EXPECT_TRUE(late(deadlines, 106).empty());
+  EXPECT_EQ(late(deadlines, 107), std::vector<uint64_t>{1});
+  deadlines.answered(1, 1, 1, false, at(108));
+  ASSERT_TRUE(deadlines.is_late(1)) << "the answer says nothing about it";
+  EXPECT_EQ(deadlines.late(at(108))[0].taken, Duration(7));
+  deadlines.finished(1, 1, 0, true, at(109));
+  EXPECT_FALSE(deadlines.is_late(1));
+  deadlines.asks(1, at(110));
+  EXPECT_TRUE(late(deadlines, 200).empty()) << "it has begun nothing";
+  deadlines.answered(1, 1, 1, true, at(200));
+  deadlines.asks(1, at(201));
+  deadlines.finished(1, 1, 1, true, at(202));
+  EXPECT_TRUE(late(deadlines, 300).empty()) << "the question alone is left";
+  deadlines.disconnected(1, at(300));
+  EXPECT_TRUE(late(deadlines, 304).empty());
+  EXPECT_EQ(late(deadlines, 306), std::vector<uint64_t>{1}) << "it asks for nothing any more";
+}
+
+TEST_F(Deadlines, AnAnswerGivesWhatIsUnderWayNoMoreTime) {
+  LeaseDeadlines deadlines(Duration(5));
+  deadlines.granted(1, lease(3), at(0));
+  deadlines.asks(1, at(0));
+  deadlines.answered(1, 1, 0, true, at(0));
+  deadlines.asks(1, at(1));
+  deadlines.answered(1, 1, 1, true, at(4));
+  EXPECT_TRUE(late(deadlines, 5).empty());
+  EXPECT_EQ(late(deadlines, 7), std::vector<uint64_t>{1});
+}
+
+// Whether it asks while it computes, or its questions overtake the word that what it computed is done.
+TEST_F(Deadlines, QuestionsMakeNoMinibatchShorter) {
+  for (const double ahead : {4.0, -0.01}) {
+    LeaseDeadlines deadlines;
+    deadlines.granted(1, lease(31), at(0));
+    deadlines.asks(1, at(0));
+    deadlines.answered(1, last_lease_, 0, true, at(0));
+    for (uint64_t m = 0; m < 30; ++m) {
+      const double end = static_cast<double>(m + 1) * 5;
+      deadlines.asks(1, at(end - ahead));
+      deadlines.answered(1, last_lease_, m + 1, true, at(end - ahead));
+      deadlines.finished(1, last_lease_, m, true, at(end + 0.02));
+    }
+    EXPECT_NEAR(deadlines.limit().count(), 50, 0.5) << ahead;
+  }
+}
+
+// A pause between two minibatches is no work.
+TEST_F(Deadlines, AMinibatchBeginsWhenItsWorkerSaysSo) {
+  LeaseDeadlines deadlines;
+  deadlines.granted(1, lease(20), at(0));
+  for (uint64_t m = 0; m < 20; ++m) {
+    deadlines.asks(1, at(now_ += 60));
+    deadlines.answered(1, 1, m, true, at(now_));
+    deadlines.finished(1, 1, m, true, at(now_ += 1));
+  }
+  EXPECT_EQ(deadlines.limit(), LeaseDeadlines::kLeast);
+}
+
 TEST_F(Deadlines, AWorkerThatIsForgottenIsNeverLate) {
   LeaseDeadlines deadlines(Duration(5));
   deadlines.granted(1, lease(3), at(0));

@@ -27,6 +27,7 @@ struct Options {
   bool greedy = false;        // the first worker goes on for as long as it can, then the next
   bool evaluates = false;     // the second worker draws nothing for a long while, again and again
   bool saves = false;         // workers want checkpoints between two minibatches, and wait for them
+  bool hangs = false;         // the first worker computes one for ever, and asks to begin the next meanwhile
 };
 
 class Simulated {
@@ -44,6 +45,7 @@ class Simulated {
     job.training.grads_to_wait = options.grads_to_wait;
     job.training.staleness_bound = 2;
     job.job.worker_timeout = 600;
+    if (options.hangs) job.job.lease_timeout = 5;
     config->workers = static_cast<uint32_t>(options.workers);
     config->train_minibatches = options.minibatches;
     state_.emplace(config, 1, false, now_);
@@ -84,9 +86,20 @@ class Simulated {
   size_t versions() const { return workers_of_.size(); }
   uint64_t restarts() const { return restarts_; }
   uint64_t saved() const { return saved_; }
+  bool asked_while_hanging() const { return workers_[0].asks; }
 
  private:
-  enum class At : uint8_t { kJoining, kNext, kDrawing, kBeginning, kComputing, kEvaluating, kSaving, kOver };
+  enum class At : uint8_t {
+    kJoining,
+    kNext,
+    kDrawing,
+    kBeginning,
+    kComputing,
+    kEvaluating,
+    kSaving,
+    kHanging,
+    kOver
+  };
   struct Lease {
     bool evaluation;
     uint32_t epoch;
@@ -101,6 +114,7 @@ class Simulated {
     std::deque<Lease> pipeline;
     std::optional<Lease> computing;
     uint64_t received = 0, steps = 0, wish = 0;
+    bool asks = false;  // while it hangs
   };
 
   void give(decltype(Event::what) what) {
@@ -159,6 +173,8 @@ class Simulated {
   void save(Worker& w) {
     w.ticket = ++last_ticket_;
     give(Event::Checkpoint{w.ticket, w.wish, "there"});
+    if (Worker& first = workers_[0]; first.at == At::kHanging && !std::exchange(first.asks, true))
+      ask_to_begin(first);
   }
 
   void draw(Worker& w) {
@@ -174,6 +190,11 @@ class Simulated {
       return compute(w, head);
     }
     w.at = At::kBeginning;
+    ask_to_begin(w);
+  }
+
+  void ask_to_begin(Worker& w) {
+    const Lease head = w.pipeline.front();
     w.ticket = ++last_ticket_;
     give(Event::Begin{w.ticket, w.incarnation, head.lease, head.minibatch, head.attempt});
   }
@@ -184,6 +205,9 @@ class Simulated {
     w.computing = lease;
     w.at = At::kComputing;
     w.steps = options_.greedy ? 0 : random_() % 4;
+    if (options_.hangs && &w == &workers_[0] && !w.pipeline.empty() &&
+        done_.size() > options_.minibatches / 4)
+      w.at = At::kHanging;
   }
 
   void tell(Worker& w, const Lease& lease, bool returned) {
@@ -217,6 +241,10 @@ class Simulated {
     }
     for (Worker& w : workers_) {
       if (w.ticket != e.ticket || w.at == At::kOver) continue;
+      if (w.at == At::kHanging) {
+        EXPECT_FALSE(std::get<Reply::Begin>(e.reply).begun) << "others do what it holds";
+        continue;
+      }
       if (const auto* joined = std::get_if<Reply::Join>(&e.reply)) {
         w.incarnation = joined->incarnation;
         w.at = At::kNext;
@@ -375,6 +403,23 @@ TEST(LeasesAhead, DoNotHoldUpCheckpoints) {
     saved += job.saved();
   }
   EXPECT_GT(saved, 300u);
+}
+
+// It is late though it waits for something, too: others do what it has begun, and are saved.
+TEST(LeasesAhead, DoNotHideThatAWorkerHangs) {
+  uint64_t saved = 0, asked = 0;
+  for (uint64_t seed = 0; seed < 200 && !testing::Test::HasFailure(); ++seed) {
+    Simulated job({.mode = seed % 2 == 0 ? job::Mode::kAsync : job::Mode::kBounded,
+                   .seed = seed,
+                   .workers = 3,
+                   .saves = true,
+                   .hangs = true});
+    job.run();
+    saved += job.saved();
+    asked += job.asked_while_hanging();
+  }
+  EXPECT_GT(saved, 100u);
+  EXPECT_GT(asked, 50u);
 }
 
 TEST(LeasesAhead, SurviveKills) {

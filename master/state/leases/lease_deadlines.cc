@@ -13,36 +13,55 @@ std::vector<LeaseDeadlines::Late> in_order(std::vector<LeaseDeadlines::Late> lat
 
 }  // namespace
 
+bool LeaseDeadlines::Working::computes() const {
+  return std::ranges::any_of(held, [](const auto& h) { return h.second.has_value(); });
+}
+
 void LeaseDeadlines::granted(uint64_t worker, const LeaseBook::Lease& lease, Time now) {
   if (lease.parts.empty()) return;
   Working& working = working_[worker];
-  if (working.held.empty()) working.since = now;
-  for (const LeaseBook::Part& part : lease.parts) working.held.insert({lease.id, part.minibatch});
+  if (working.held.empty()) working.restart(now);
+  for (const LeaseBook::Part& part : lease.parts) working.held.try_emplace({lease.id, part.minibatch});
 }
 
-void LeaseDeadlines::waits(uint64_t worker) {
-  if (const auto found = working_.find(worker); found != working_.end()) {
-    found->second.waits = true;
-    found->second.late = false;
-  }
+void LeaseDeadlines::asks(uint64_t worker, Time now) {
+  const auto found = working_.find(worker);
+  if (found == working_.end()) return;
+  Working& working = found->second;
+  working.since = now;
+  working.late = false;
+  working.asks = true;
 }
 
-void LeaseDeadlines::goes_on(uint64_t worker, Time now) {
-  if (const auto found = working_.find(worker); found != working_.end()) {
-    found->second.since = now;
-    found->second.late = found->second.waits = false;
-  }
+void LeaseDeadlines::answered(uint64_t worker, uint64_t lease, uint64_t minibatch, bool begins, Time now) {
+  const auto found = working_.find(worker);
+  if (found == working_.end()) return;
+  Working& working = found->second;
+  working.asks = false;
+  if (!working.computes()) working.since = now;
+  if (const auto held = working.held.find({lease, minibatch}); begins && held != working.held.end())
+    held->second = now;
+}
+
+void LeaseDeadlines::disconnected(uint64_t worker, Time now) {
+  const auto found = working_.find(worker);
+  if (found == working_.end()) return;
+  found->second.restart(now);
+  found->second.late = found->second.asks = false;
 }
 
 bool LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now) {
   const auto found = working_.find(worker);
-  if (found == working_.end() || found->second.held.erase({lease, minibatch}) == 0) return false;
+  if (found == working_.end()) return false;
   Working& working = found->second;
+  const auto held = working.held.find({lease, minibatch});
+  if (held == working.held.end()) return false;
   if (computed) {
-    recent_.push_back(now - working.since);
+    recent_.push_back(now - std::max(working.from, held->second.value_or(working.from)));
     if (recent_.size() > kRecent) recent_.pop_front();
   }
-  working.since = now;
+  working.held.erase(held);
+  working.restart(now);
   working.late = false;
   if (working.held.empty()) working_.erase(found);
   return true;
@@ -52,19 +71,19 @@ void LeaseDeadlines::revoked(uint64_t worker, uint64_t received, Time now) {
   const auto found = working_.find(worker);
   if (found == working_.end()) return;
   Working& working = found->second;
-  const auto computing = *working.held.begin();
+  const Working::Held computing = working.held.begin()->first;
   working.held.erase(working.held.upper_bound({received, std::numeric_limits<uint64_t>::max()}),
                      working.held.end());
   if (working.held.empty()) {
     working_.erase(found);
-  } else if (*working.held.begin() != computing) {
-    working.since = now;
+  } else if (working.held.begin()->first != computing) {
+    working.restart(now);
     working.late = false;
   }
 }
 
 void LeaseDeadlines::grant_time(Time now) {
-  for (auto& [worker, working] : working_) working.since = now;
+  for (auto& [worker, working] : working_) working.restart(now);
 }
 
 LeaseDeadlines::Duration LeaseDeadlines::limit() const {
@@ -81,7 +100,7 @@ std::vector<LeaseDeadlines::Late> LeaseDeadlines::newly_late(Time now) {
   std::vector<Late> late;
   const Duration limit = this->limit();
   for (auto& [worker, working] : working_)
-    if (!working.late && !working.waits && now - working.since > limit) {
+    if (!working.late && now - working.since > limit && !(working.asks && !working.computes())) {
       working.late = true;
       late.push_back(working.describe(worker, now));
     }

@@ -2,9 +2,12 @@
 
 #include <absl/container/flat_hash_map.h>
 
+#include <boost/container/flat_map.hpp>
+#include <boost/container/small_vector.hpp>
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,7 +18,8 @@ namespace embers {
 // How long a worker may take over a minibatch before others may compute it, too. A worker computes what it
 // holds one after another, so the work on a minibatch begins when the worker was given it, or finished the
 // one before it, whichever is later: a lease that waits in a pipeline or a loader has not begun. A worker
-// with a window says itself when it begins. Plain state, owned by the master; moments come from the caller.
+// with a window asks before it begins another, and may do so while it computes: then it has just come to the
+// last one that it has begun. Plain state, owned by the master; moments come from the caller.
 //
 // The time is `setting` if that is not 0. Otherwise it is found out: kFirst until kKnown minibatches are
 // done, since the first ones also warm caches and create rows, then kTimes the slowest of the last kRecent,
@@ -32,10 +36,13 @@ class LeaseDeadlines {
   explicit LeaseDeadlines(Duration setting = Duration(0)) : setting_(setting) {}
 
   void granted(uint64_t worker, const LeaseBook::Lease& lease, Time now);
-  // It wants to begin a minibatch that it holds, and waits for that; it does not become late meanwhile.
-  void waits(uint64_t worker);
-  // It begins the next minibatch that it holds. It is not late any more.
-  void goes_on(uint64_t worker, Time now);
+  // It asks to begin a minibatch that it holds. It is not late any more, and does not become so until it is
+  // answered, unless it has begun another that it has not finished.
+  void asks(uint64_t worker, Time now);
+  // It may begin that minibatch, or (`begins` is false) is to look for another. If it is late, it stays so.
+  void answered(uint64_t worker, uint64_t lease, uint64_t minibatch, bool begins, Time now);
+  // It is out of reach, and asks for nothing any more. It is not late, but has its whole time anew.
+  void disconnected(uint64_t worker, Time now);
   // It finished a minibatch of a lease (`computed`), or gave it back. False, and nothing changes, if it does
   // not hold it.
   bool finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now);
@@ -67,12 +74,18 @@ class LeaseDeadlines {
 
  private:
   struct Working {
-    FewInOrder<std::pair<uint64_t, uint64_t>> held;  // lease, minibatch; the first one is being computed
-    Time since;                                      // the begin of that
-    bool late = false, waits = false;
+    using Held = std::pair<uint64_t, uint64_t>;  // lease, minibatch
+    using Begun = std::optional<Time>;           // when it said so; it may have computed another then
+    using Room = boost::container::small_vector<std::pair<Held, Begun>, 2>;
+    boost::container::flat_map<Held, Begun, std::less<Held>, Room> held;  // the first one is being computed
+    Time from;   // the end of what it computed before
+    Time since;  // what it has last said about its work
+    bool late = false, asks = false;
 
+    bool computes() const;  // it has begun something
+    void restart(Time now) { from = since = now; }
     Late describe(uint64_t worker, Time now) const {
-      return {worker, held.begin()->second, held.size(), now - since};
+      return {worker, held.begin()->first.second, held.size(), now - since};
     }
   };
 
