@@ -148,7 +148,7 @@ Plan redis(const OwnServers::Options& o, const storage::ServerLogin& login, cons
       port, quoted(socket), quoted(folder), o.memory_mb, o.threads);
   if (o.place) config += fmt::format("bind {}\n", quoted(o.place->listen));
   // What storage/external/redis_server.cc sends.
-  constexpr char kRights[] = "~* resetchannels -@all +get +mget +set +info +ping";
+  constexpr char kRights[] = "~* resetchannels -@all +get +mget +set +mset +info +ping";
   config += o.place
                 ? fmt::format("user default off\nuser {} on >{} {}\n", login.user, login.password, kRights)
                 : fmt::format("user default on nopass {}\n", kRights);

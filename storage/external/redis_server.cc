@@ -1,11 +1,14 @@
 // The one file that knows hiredis.
 //
-// Commands are pipelined: appended to the connection's buffer, sent together, and every reply is read.
+// Commands are pipelined: appended to the connection's buffer, sent together, and every reply is read. Values
+// that are set are sent as soon as there are enough for an MSET, so that the server works meanwhile.
 #include <hiredis/hiredis.h>
 
 #include <cerrno>
 #include <charconv>
 #include <deque>
+#include <exception>
+#include <iterator>
 #include <utility>
 
 #include "base/errors.h"
@@ -16,6 +19,8 @@ namespace embers::storage {
 namespace {
 
 constexpr uint64_t kLongestString = 512 << 20;  // Redis' own limit
+constexpr size_t kMostSetBytes = 32 << 10;      // that wait for an MSET
+constexpr size_t kSetHead = 32;                 // room for the begin of one
 
 struct FreeContext {
   void operator()(redisContext* context) const { redisFree(context); }
@@ -30,6 +35,60 @@ timeval to_timeval(std::chrono::milliseconds time) {
 }
 
 std::string_view text(const redisReply& reply) { return {reply.str, reply.len}; }
+
+// Hands the strings of an array to `visit` where they lie in the connection's buffer: a reply that owns them
+// would take two pieces of memory for each.
+class ArrayReader {
+ public:
+  ArrayReader(redisReader& reader, const KeyValueServer::Visit& visit) : reader_(reader), visit_(visit) {
+    static redisReplyObjectFunctions functions{string, array, number, nil, free};
+    reader_.fn = &functions;
+    reader_.privdata = this;
+  }
+  ArrayReader(const ArrayReader&) = delete;
+  ArrayReader& operator=(const ArrayReader&) = delete;
+  ~ArrayReader() {
+    reader_.fn = fn_;
+    reader_.privdata = nullptr;
+    reader_.reply = nullptr;  // of an array that broke off; hiredis would free it
+  }
+
+  // What visit() threw is thrown again. Returns what is wrong with the reply, or "".
+  std::string end(size_t elements) const {
+    if (thrown_) std::rethrow_exception(thrown_);
+    if (!error_.empty()) return error_;
+    return elements_ == elements ? "" : "an answer of the wrong length";
+  }
+
+ private:
+  static ArrayReader& of(const redisReadTask* task) { return *static_cast<ArrayReader*>(task->privdata); }
+  static void* string(const redisReadTask* task, char* text, size_t size) {
+    ArrayReader& self = of(task);
+    const std::string_view value(text, size);
+    if (task->parent == nullptr && task->type == REDIS_REPLY_ERROR) self.error_ = value;
+    if (task->parent == nullptr || task->type != REDIS_REPLY_STRING || self.thrown_) return &self;
+    try {
+      self.visit_(static_cast<size_t>(task->idx), value);
+    } catch (...) {  // hiredis is C
+      self.thrown_ = std::current_exception();
+    }
+    return &self;
+  }
+  static void* array(const redisReadTask* task, int elements) {
+    if (task->parent == nullptr) of(task).elements_ = static_cast<size_t>(elements);
+    return task->privdata;
+  }
+  static void* number(const redisReadTask* task, long long) { return task->privdata; }
+  static void* nil(const redisReadTask* task) { return task->privdata; }
+  static void free(void*) {}
+
+  redisReader& reader_;
+  redisReplyObjectFunctions* const fn_ = reader_.fn;
+  const KeyValueServer::Visit& visit_;
+  std::string error_;
+  std::exception_ptr thrown_;
+  size_t elements_ = SIZE_MAX;
+};
 
 class RedisServer final : public KeyValueServer {
  public:
@@ -69,18 +128,31 @@ class RedisServer final : public KeyValueServer {
     asked_.pop_front();
     if (asked == 0) return;
     read_writes();
-    const Reply reply = read();
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != asked)
-      fail(ErrorCode::kUnavailable, "Redis server {}: MGET: {}", address_,
-           reply->type == REDIS_REPLY_ERROR ? text(*reply) : "an answer of the wrong length");
-    for (size_t i = 0; i < reply->elements; ++i)
-      if (reply->element[i]->type == REDIS_REPLY_STRING) visit(i, text(*reply->element[i]));
+    const ArrayReader reader(*context_->reader, visit);
+    void* reply = nullptr;
+    if (redisGetReply(context_.get(), &reply) != REDIS_OK) fail_unavailable();
+    if (const std::string why = reader.end(asked); !why.empty())
+      fail(ErrorCode::kUnavailable, "Redis server {}: MGET: {}", address_, why);
   }
 
-  void set(std::string_view name, std::string_view value) override { write({"SET", name, value}); }
-  void add(std::string_view name, std::string_view value) override { write({"SET", name, value, "NX"}); }
+  void set(std::string_view name, std::string_view value) override {
+    if (sets_ > 0 && set_words_.size() + name.size() + value.size() > kMostSetBytes) {
+      append_sets();
+      flush();
+    }
+    if (sets_++ == 0) set_words_.assign(kSetHead, ' ');
+    for (const std::string_view word : {name, value}) {
+      fmt::format_to(std::back_inserter(set_words_), "${}\r\n", word.size());
+      set_words_.append(word).append("\r\n");
+    }
+  }
+  void add(std::string_view name, std::string_view value) override {
+    append({"SET", name, value, "NX"});
+    ++writes_;
+  }
 
   void flush() override {
+    append_sets();
     for (int done = 0; done == 0;)
       if (redisBufferWrite(context_.get(), &done) != REDIS_OK) fail_unavailable();
   }
@@ -104,7 +176,7 @@ class RedisServer final : public KeyValueServer {
 
   void reconnect() override {
     asked_.clear();
-    writes_ = 0;
+    writes_ = sets_ = 0;
     refused_.clear();
     if (redisReconnect(context_.get()) != REDIS_OK) fail_unavailable();
     if (const std::string why = greet(); !why.empty()) fail_unavailable(why);
@@ -143,6 +215,7 @@ class RedisServer final : public KeyValueServer {
 
   void append(std::initializer_list<std::string_view> words) { append(Words(words.begin(), words.size())); }
   void append(Words words) {
+    append_sets();
     pointers_.clear();
     lengths_.clear();
     for (const std::string_view word : words) {
@@ -153,8 +226,14 @@ class RedisServer final : public KeyValueServer {
                                lengths_.data()) != REDIS_OK)
       fail_unavailable();
   }
-  void write(std::initializer_list<std::string_view> words) {
-    append(words);
+  // What is set comes before what is appended next.
+  void append_sets() {
+    if (sets_ == 0) return;
+    const std::string head = fmt::format("*{}\r\n$4\r\nMSET\r\n", 1 + 2 * std::exchange(sets_, 0));
+    char* const begin = set_words_.data() + kSetHead - head.size();
+    head.copy(begin, head.size());
+    const size_t size = set_words_.size() - kSetHead + head.size();
+    if (redisAppendFormattedCommand(context_.get(), begin, size) != REDIS_OK) fail_unavailable();
     ++writes_;
   }
 
@@ -181,7 +260,9 @@ class RedisServer final : public KeyValueServer {
   const ServerLogin login_;
   std::unique_ptr<redisContext, FreeContext> context_;
   std::deque<size_t> asked_;  // names in the requests under way
-  size_t writes_ = 0;         // writes whose replies are still to be read
+  size_t writes_ = 0;         // commands that write whose replies are still to be read
+  size_t sets_ = 0;           // values of the next MSET
+  std::string set_words_;     // of those, in Redis' protocol, behind kSetHead
   std::string refused_;       // its answer to the first write that it refused since the last barrier
   std::vector<std::string_view> words_;
   std::vector<const char*> pointers_;

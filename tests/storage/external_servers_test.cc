@@ -1,7 +1,11 @@
 // Servers that cannot be used, and servers that are full.
 #include "storage/external/external_store.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <numeric>
+#include <thread>
 
 #include "tests/storage/external_testing.h"
 #include "tests/storage/store_testing.h"
@@ -149,6 +153,93 @@ TEST(Full, ARedisThatEvictsIsNoticed) {
   store->add_table(spec("t", 256), {});
   const std::string said = fill(*store);
   EXPECT_NE(said.find(servers[0].address()), std::string::npos) << said;
+}
+
+// Says "PONG" to each connection, and then `answer` to whatever it is asked, before it hangs up.
+class BrokenRedis {
+ public:
+  BrokenRedis(int connections, const std::string& answer) {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = testing_support::loopback(0);
+    socklen_t size = sizeof address;
+    if (bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener_, 8) != 0 ||
+        getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+      throw std::runtime_error("no socket");
+    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    thread_ = std::thread([this, connections, answer] {
+      for (int i = 0; i < connections; ++i) {
+        const int client = accept(listener_, nullptr, nullptr);
+        for (const std::string& text : {std::string("+PONG\r\n"), answer}) {
+          char request[4096];
+          if (recv(client, request, sizeof request, 0) <= 0) break;
+          send(client, text.data(), text.size(), MSG_NOSIGNAL);
+        }
+        close(client);
+      }
+    });
+  }
+  ~BrokenRedis() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  int listener_;
+  std::string address_;
+  std::thread thread_;
+};
+
+TEST(BrokenServer, ARedisWhoseAnswerIsNotWholeIsUnavailableAndCanBeAskedAgain) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"*2\r\n$3\r\none\r\n$3\r\nt", "closed"},
+      {"*2\r\n", "closed"},
+      {"*2\r\n$3\r\none\r\n?", "Protocol error"},
+      {"*1\r\n$3\r\none\r\n", "an answer of the wrong length"},
+      {"-LOADING it is not ready\r\n", "LOADING it is not ready"},
+      {"$3\r\none\r\n", "an answer of the wrong length"},
+  };
+  for (const auto& [answer, why] : cases) {
+    const BrokenRedis redis(2, answer);
+    const KeyValueServers servers = connect_redis({redis.address()});
+    KeyValueServer& server = *servers.all[0];
+    const std::vector<std::string_view> names{"a", "b"};
+    for (int time = 0; time < 2; ++time) {
+      std::vector<std::string> seen;
+      server.request(names);
+      expect_error(ErrorCode::kUnavailable, {redis.address(), why}, [&] {
+        server.receive([&](size_t, std::string_view value) { seen.emplace_back(value); });
+      });
+      EXPECT_LE(seen.size(), 1u);
+      if (time == 0) server.reconnect();
+    }
+  }
+}
+
+// What a visitor throws leaves nothing of the answer behind.
+TEST(BrokenServer, ARedisIsNotToBlameForWhatAVisitorThrows) {
+  const ServerProcess redis = ServerProcess::redis();
+  const KeyValueServers servers = connect_redis({redis.address()});
+  KeyValueServer& server = *servers.all[0];
+  const std::vector<std::string_view> names{"a", "none", "b"};
+  server.set("a", "1");
+  server.set("b", std::string(100'000, 'b'));  // longer than an MSET's share
+  server.set("a", "2");
+  server.add("a", "3");
+  const auto read = [&](bool throws) {
+    std::vector<std::pair<size_t, size_t>> seen;
+    server.request(names);
+    server.receive([&](size_t i, std::string_view value) {
+      if (throws) throw std::runtime_error("not this one");
+      seen.emplace_back(i, value.size());
+    });
+    return seen;
+  };
+  EXPECT_THROW(read(true), std::runtime_error);
+  EXPECT_EQ(read(false), (std::vector<std::pair<size_t, size_t>>{{0, 1}, {2, 100'000}}));
+  EXPECT_EQ(server.barrier("a").mark, "2");
+  EXPECT_EQ(server.barrier("a").refused_writes, "");
 }
 
 }  // namespace
