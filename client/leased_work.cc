@@ -278,6 +278,11 @@ void Core::give_back_waiting() {
   for (const LeasedWorkPtr& work : waiting) give_back(work);
 }
 
+void Core::go_on() {
+  const MutexLock lock(mutex_);
+  if (window == 0 && session_) caf::anon_send(session_, go_on_atom::value);
+}
+
 void Core::look(uint32_t map_version) {
   const MutexLock lock(mutex_);
   if (session_) caf::anon_send(session_, look_atom::value, map_version);

@@ -31,6 +31,16 @@ struct LeasedWork : embers::Work {
   bool has_own_steps = false;  // its dense parameters have those that were taken by their first reading
   std::vector<float> scores, labels;
   std::vector<uint64_t> records;
+  StopWatch since_read;
+  bool is_computed = false;
+
+  // From the first look at what was pulled.
+  void begin_to_compute() {
+    if (!std::exchange(is_computed, true)) since_read.lap();
+  }
+  void end_computing() {
+    if (is_computed) times[StageTimes::kTrain] = since_read.lap();
+  }
 };
 using LeasedWorkPtr = std::shared_ptr<LeasedWork>;
 
@@ -100,6 +110,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void give_back(const LeasedWorkPtr& work);
   // Without a window: what is leased and not with a caller yet. The session asks for more.
   void give_back_waiting();
+  // Leases are asked for again.
+  void go_on();
   // The session is to look for owners again, since one was not found where this version of the map says.
   void look(uint32_t map_version);
   // The session is to leave: gives back what callers have and what comes from now on. False if it had not

@@ -1,5 +1,6 @@
 #include "client/session.h"
 
+#include <absl/cleanup/cleanup.h>
 #include <unistd.h>
 
 #include "base/suggest.h"
@@ -138,7 +139,14 @@ std::optional<Minibatch> Session::lease_for(std::chrono::duration<double> time) 
 
 void Session::save(const std::string& directory) {
   impl_->core->check_process();
-  Admin({impl_->options}).checkpoint(directory, [this] { impl_->core->give_back_waiting(); });
+  const absl::Cleanup go_on = [this] { impl_->core->go_on(); };
+  try {
+    Admin({impl_->options}).checkpoint(directory, [this] { impl_->core->give_back_waiting(); });
+  } catch (const Error& e) {  // the session may know why the master is gone
+    if (e.code() == ErrorCode::kUnavailable || e.code() == ErrorCode::kUnreachable)
+      impl_->core->throw_end_within(kVerdict);
+    throw;
+  }
 }
 
 void Session::fail_job(const Error& why) {

@@ -56,6 +56,7 @@ struct SessionState {
   uint64_t last_pipeline = 0;
   bool lease_pending = false;
   bool draws = false;              // window: a lease is to be asked for
+  bool rests = false;              // no window: nothing is to be leased for the time being
   uint64_t last_lease = 0;         // received
   uint64_t last_order = 0;         // received, and carried out
   uint64_t pulls = 0, pushes = 0;  // minibatches, for people
@@ -269,8 +270,8 @@ struct SessionState {
 
   void request_lease() {
     if (config->window > 0 && !draws) return;
-    if (!is_worker() || lease_pending || all_leased || leaving || over || moving() || !queue.empty() ||
-        !may_read())
+    if (!is_worker() || lease_pending || all_leased || leaving || over || rests || moving() ||
+        !queue.empty() || !may_read())
       return;
     lease_pending = true;
     draws = false;
@@ -310,6 +311,7 @@ struct SessionState {
       o.version = reply.getVersion();
       queue.push_back(work);
     }
+    if (rests) return give_back_unread();
     feed();
   }
 
@@ -355,6 +357,16 @@ struct SessionState {
   void pushed() {
     --unpushed;
     feed();
+  }
+
+  void rest() {
+    rests = true;
+    give_back_unread();
+  }
+
+  void go_on() {
+    rests = false;
+    if (!pipelines.empty()) feed();
   }
 
   void give_back_unread() {
@@ -563,7 +575,8 @@ SessionImpl::behavior_type session_behavior(SessionState::Self self,
         state.draws = true;
         state.request_lease();
       },
-      [&state](give_back_atom) { state.give_back_unread(); },
+      [&state](give_back_atom) { state.rest(); },
+      [&state](go_on_atom) { state.go_on(); },
       [&state](begin_work_atom, const WorkPtr& work) { state.begin(work); },
       [&state](pushed_atom) { state.pushed(); },
       [&state](const WorkPtr& work) { state.returned(work); },

@@ -83,6 +83,7 @@ using look_atom = caf::atom_constant<caf::atom("look")>;
 using draw_atom = caf::atom_constant<caf::atom("draw")>;
 using begin_work_atom = caf::atom_constant<caf::atom("beginwork")>;
 using give_back_atom = caf::atom_constant<caf::atom("giveback")>;
+using go_on_atom = caf::atom_constant<caf::atom("goon")>;
 using end_atom = caf::atom_constant<caf::atom("end")>;
 
 // A session as its own process sees it.
@@ -95,7 +96,7 @@ using end_atom = caf::atom_constant<caf::atom("end")>;
 using SessionActor =
     caf::typed_actor<caf::reacts_to<leave_atom>, caf::reacts_to<look_atom, uint32_t>,
                      caf::reacts_to<end_atom>, caf::reacts_to<draw_atom>, caf::reacts_to<give_back_atom>,
-                     caf::reacts_to<begin_work_atom, WorkPtr>>;
+                     caf::reacts_to<go_on_atom>, caf::reacts_to<begin_work_atom, WorkPtr>>;
 
 // Spawns a session: joins the master, and tells it regularly that this process lives. A worker's keeps a
 // pipeline of stages busy with leased minibatches, at most 1 + prefetch of them until their push is answered,

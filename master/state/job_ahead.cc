@@ -72,6 +72,7 @@ void JobState::take(const Event::Begin& e) {
   const bool was_late = deadlines_.is_late(e.incarnation);
   deadlines_.asks(e.incarnation, now_);
   if (was_late) no_longer_late(e.incarnation);
+  if (bounded() && trains()) clocks_.add(e.incarnation);
   wait(waiting_begins_, {e.ticket, e.incarnation, now_});
   begins_[e.incarnation] = e;
 }
@@ -82,11 +83,13 @@ void JobState::take(const Event::Begin& e) {
 void JobState::serve_begins() {
   if (begins_.size() != waiting_begins_.size())
     std::erase_if(begins_, [&](const auto& b) { return !waiting_begins_.contains(b.first); });
-  if (paused_ || phase_ == Phase::kFailed || begins_nothing()) return;
+  if (paused_ || phase_ == Phase::kFailed) return;
+  const bool works_now = trains() || phase_ == Phase::kEvaluating, begins_nothing = this->begins_nothing();
   waiting_begins_.take_if([&](const Waiting& w) {
     const Event::Begin& b = begins_.at(w.incarnation);
-    const bool works_now = phase_ == Phase::kTraining || phase_ == Phase::kEvaluating;
     bool begun = works_now && book().holds(b.lease, b.minibatch, b.attempt);
+    // It may ask again about what it has begun, where an answer was lost.
+    if (begun && begins_nothing && !book().has_begun(b.minibatch)) return false;
     if (begun && sync() && phase_ == Phase::kTraining && b.minibatch >= window_.limit()) {
       begun = false;
       const uint64_t below = window_.begin_of(b.minibatch);  // of earlier versions

@@ -97,13 +97,20 @@ Reply::Lease JobState::leased(LeaseBook::Lease lease) const {
           std::move(lease)};
 }
 
+// A worker with a window may pause while it holds what it has begun and pulled ahead.
+std::optional<LeaseDeadlines::Duration> JobState::said_of(const Event::Done& e) {
+  const double train = e.stages[StageTimes::kTrain];
+  if (member(e.incarnation).window == 0 || train <= 0) return std::nullopt;
+  return LeaseDeadlines::Duration(e.stages[StageTimes::kPull] + train + e.stages[StageTimes::kPush]);
+}
+
 void JobState::take(const Event::Done& e) {
   check_failed(e.incarnation);
   Member& worker = member(e.incarnation);
   worker.last_seen = now_;
   idle_.erase(e.incarnation);
   const bool was_late = deadlines_.is_late(e.incarnation);
-  const bool held = deadlines_.finished(e.incarnation, e.lease, e.minibatch, !e.returned, now_);
+  const bool held = deadlines_.finished(e.incarnation, e.lease, e.minibatch, !e.returned, now_, said_of(e));
   if (held && !e.returned) {
     ++worker.done;
     worker.examples += e.examples;
@@ -166,10 +173,7 @@ void JobState::check_late() {
                     deadlines_.limit().count(), minibatches(late.held)));
   }
   find_idle();
-  // For a checkpoint others finish what a late worker has begun. Those who wait for the checkpoint do nothing
-  // meanwhile, and hold nobody up (bounded).
-  if (bounded() && checkpoint_ && trains() && train_book_.contested())
-    for (const auto& [worker, since] : idle_) clocks_.remove(worker);
+  if (bounded() && checkpoint_ && trains() && train_book_.contested()) hold_nobody_up();
   const auto late = deadlines_.late(now_);
   const size_t workers = members_.workers();
   if (workers == 0 || late.size() + idle_.size() < workers) return;  // somebody computes, or waits for work
@@ -196,12 +200,27 @@ void JobState::check_late() {
                                                        "(--resume)")));
 }
 
+// For a checkpoint others finish what a late worker has begun. Those who wait for the checkpoint do nothing
+// meanwhile, though they may hold what they have not begun. They take part again when they ask for something.
+void JobState::hold_nobody_up() {
+  for (const auto& [incarnation, m] : members_.all()) {
+    const bool computes = m.window > 0 ? deadlines_.has_begun(incarnation) : deadlines_.holds(incarnation);
+    if (m.worker() && !computes && !waits(incarnation)) clocks_.remove(incarnation);
+  }
+}
+
+// For work, or to begin some.
+bool JobState::waits(uint64_t worker) const {
+  return waiting_leases_.contains(worker) || waiting_draws_.contains(worker) ||
+         waiting_begins_.contains(worker);
+}
+
 // A worker without work asks for some at once. One that does not will not take over from a late one either.
 void JobState::find_idle() {
   std::map<uint64_t, Time> idle;
   for (const auto& [incarnation, m] : members_.all()) {
     if (!m.worker() || !m.connected || deadlines_.holds(incarnation)) continue;
-    if (waiting_leases_.contains(incarnation) || waiting_draws_.contains(incarnation)) continue;
+    if (waits(incarnation)) continue;
     const auto known = idle_.find(incarnation);
     idle.emplace(incarnation, known == idle_.end() ? now_ : known->second);
   }

@@ -232,6 +232,9 @@ class JobState {
   void evaluated(const Event::Done& e);
   void check_late();
   void find_idle();
+  void hold_nobody_up();
+  bool waits(uint64_t worker) const;
+  std::optional<LeaseDeadlines::Duration> said_of(const Event::Done& e);
   void no_longer_late(uint64_t worker);
   size_t lease_to_others(uint64_t worker);
   void lease_to_it_alone(uint64_t worker);

@@ -29,7 +29,7 @@ struct JobOptions {
   std::string mode = "async";
   uint32_t shards = 2, workers = 1, minibatches = 4, test_minibatches = 0, epochs = 1;
   bool keeps_journal = false;  // a lost owner's next process takes its place
-  double heartbeat_timeout = 30;
+  double heartbeat_timeout = 30, lease_timeout = 0;
   Partition partition = Partition::kToken;  // of table "user"
   std::string secret_file = {};             // none: the job has no secret
   std::string server_password = {};
@@ -204,6 +204,7 @@ class RunningJob {
 
   std::string text() const {
     return "[job]\nname = \"live\"\nheartbeat_timeout = " + std::to_string(options_.heartbeat_timeout) +
+           "\nlease_timeout = " + std::to_string(options_.lease_timeout) +
            "\n[model]\nname = \"m\"\n[data]\ntrain = \"t.csv\"\ncolumns = [{ name = \"k\", type = \"int\" "
            "}]\n"
            "[features]\nk = { as = \"categorical\", keys = \"int64\" }\n"

@@ -6,6 +6,7 @@
 
 #include "tests/client/running_job.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/temp_dir.h"
 
 namespace embers {
 namespace {
@@ -245,6 +246,26 @@ TEST(WorkerSession, ThatIsClosedLeavesItsWorkToOthers) {
   ASSERT_FALSE(result.error) << result.error->what();
   EXPECT_EQ(result.report.total.examples, 16u);
   EXPECT_EQ(result.report.workers_lost, 0u);
+}
+
+// Else it would be leased, again and again, what it gives back, and never count as one that does nothing.
+TEST(WorkerSession, IsLeasedNothingWhileItSaves) {
+  RunningJob job({.workers = 2, .minibatches = 8, .lease_timeout = 1.5});
+  Session hangs = Session::join_as_worker(job.worker_options()),
+          saves = Session::join_as_worker(job.worker_options());
+  Minibatch held = hangs.lease(), given_back = saves.lease();
+  given_back.give_back();
+  const TempDir dir;
+  expect_error(ErrorCode::kJobFailed, {"no other worker can compute what is left", "asks for none"},
+               [&] { saves.save(dir / "saved"); });
+}
+
+TEST(WorkerSession, GoesOnWhenItIsNotSaved) {
+  RunningJob job({.minibatches = 8});
+  Session session = Session::join_as_worker(job.worker_options());
+  session.lease().give_back();
+  expect_error(ErrorCode::kInvalid, {"which directory"}, [&] { session.save(""); });
+  EXPECT_EQ(work(session), 8u);
 }
 
 TEST(WorkerSession, MayBeUsedByManyThreads) {

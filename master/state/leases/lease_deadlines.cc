@@ -50,14 +50,16 @@ void LeaseDeadlines::disconnected(uint64_t worker, Time now) {
   found->second.late = found->second.asks = false;
 }
 
-bool LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now) {
+bool LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now,
+                              std::optional<Duration> took) {
   const auto found = working_.find(worker);
   if (found == working_.end()) return false;
   Working& working = found->second;
   const auto held = working.held.find({lease, minibatch});
   if (held == working.held.end()) return false;
   if (computed) {
-    recent_.push_back(now - std::max(working.from, held->second.value_or(working.from)));
+    const Duration most = now - std::max(working.from, held->second.value_or(working.from));
+    recent_.push_back(std::min(took.value_or(most), most));
     if (recent_.size() > kRecent) recent_.pop_front();
   }
   working.held.erase(held);
@@ -112,6 +114,11 @@ std::vector<LeaseDeadlines::Late> LeaseDeadlines::late(Time now) const {
   for (const auto& [worker, working] : working_)
     if (working.late) late.push_back(working.describe(worker, now));
   return in_order(std::move(late));
+}
+
+bool LeaseDeadlines::has_begun(uint64_t worker) const {
+  const auto found = working_.find(worker);
+  return found != working_.end() && found->second.computes();
 }
 
 bool LeaseDeadlines::is_late(uint64_t worker) const {

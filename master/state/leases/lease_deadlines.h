@@ -43,9 +43,10 @@ class LeaseDeadlines {
   void answered(uint64_t worker, uint64_t lease, uint64_t minibatch, bool begins, Time now);
   // It is out of reach, and asks for nothing any more. It is not late, but has its whole time anew.
   void disconnected(uint64_t worker, Time now);
-  // It finished a minibatch of a lease (`computed`), or gave it back. False, and nothing changes, if it does
-  // not hold it.
-  bool finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now);
+  // It finished a minibatch of a lease (`computed`), or gave it back. `took`, if known: how long it says that
+  // took; pauses between two minibatches are not in it. False, and nothing changes, if it does not hold it.
+  bool finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now,
+                std::optional<Duration> took = std::nullopt);
   // Leases after `received` never reached it.
   void revoked(uint64_t worker, uint64_t received, Time now);
   // It left or was lost.
@@ -71,6 +72,7 @@ class LeaseDeadlines {
   std::vector<Late> late(Time now) const;
   bool is_late(uint64_t worker) const;
   bool holds(uint64_t worker) const { return working_.contains(worker); }  // anything
+  bool has_begun(uint64_t worker) const;  // with a window: something that it holds
 
  private:
   struct Working {

@@ -61,6 +61,7 @@ class LeaseBook {
   bool holds(uint64_t lease, uint64_t minibatch, uint32_t attempt) const {
     return find(lease, minibatch, attempt) != nullptr;
   }
+  bool has_begun(uint64_t minibatch) const { return held_.find(minibatch)->begun; }  // that somebody holds
   bool begin(uint64_t lease, uint64_t minibatch, uint32_t attempt);
   // The lowest minibatch that the worker holds and has not begun.
   std::optional<uint64_t> lowest_not_begun(uint64_t worker) const;
