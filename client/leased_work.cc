@@ -60,10 +60,19 @@ void Core::throw_end_within(Clock::duration time) {
   if (ended_) throw_end();
 }
 
+void Core::throw_failure_within(Clock::duration time) {
+  if (!wait_for_end(Clock::now() + time)) return;
+  const MutexLock lock(mutex_);
+  if (error_) throw_end();
+}
+
 std::optional<LeasedWorkPtr> Core::lease(std::optional<Clock::time_point> deadline) {
   MutexLock lock(mutex_);
+  go_on();
+  ++leasing_;
   while (queue_.empty() && !no_more_ && !closing_ && sleep(lock, deadline)) {
   }
+  --leasing_;
   if (ended_ && error_) throw_end();
   if (closing_) throw_end();
   if (queue_.empty()) return no_more_ ? std::optional<LeasedWorkPtr>(nullptr) : std::nullopt;
@@ -267,11 +276,23 @@ void Core::give_back(const LeasedWorkPtr& work) {
   caf::anon_send(hand_on(*work), WorkPtr(work));
 }
 
+void Core::begin_to_save() {
+  const MutexLock lock(mutex_);
+  ++saving_;
+}
+
+void Core::end_saving() {
+  const MutexLock lock(mutex_);
+  if (--saving_ == 0) go_on();
+}
+
+// What waits, nobody wants now: other threads of the program may.
 void Core::give_back_waiting() {
   std::deque<LeasedWorkPtr> waiting;
   {
     const MutexLock lock(mutex_);
-    if (window > 0 || !session_) return;
+    if (window > 0 || !session_ || leasing_ > 0) return;
+    rests_ = true;
     caf::anon_send(session_, give_back_atom::value);
     waiting.swap(queue_);
   }
@@ -279,8 +300,7 @@ void Core::give_back_waiting() {
 }
 
 void Core::go_on() {
-  const MutexLock lock(mutex_);
-  if (window == 0 && session_) caf::anon_send(session_, go_on_atom::value);
+  if (std::exchange(rests_, false) && session_) caf::anon_send(session_, go_on_atom::value);
 }
 
 void Core::look(uint32_t map_version) {

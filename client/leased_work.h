@@ -31,16 +31,6 @@ struct LeasedWork : embers::Work {
   bool has_own_steps = false;  // its dense parameters have those that were taken by their first reading
   std::vector<float> scores, labels;
   std::vector<uint64_t> records;
-  StopWatch since_read;
-  bool is_computed = false;
-
-  // From the first look at what was pulled.
-  void begin_to_compute() {
-    if (!std::exchange(is_computed, true)) since_read.lap();
-  }
-  void end_computing() {
-    if (is_computed) times[StageTimes::kTrain] = since_read.lap();
-  }
 };
 using LeasedWorkPtr = std::shared_ptr<LeasedWork>;
 
@@ -80,6 +70,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<const Owners> known_owners();  // without waiting; null before it has joined
   // Waits until the session has ended; throws why, unless time is up before.
   void throw_end_within(Clock::duration time);
+  void throw_failure_within(Clock::duration time);  // not if it has ended well
   // A work; null when there are none any more. Nothing when time is up.
   std::optional<LeasedWorkPtr> lease(std::optional<Clock::time_point> deadline);
   // With a window: a work, or null when there is nothing until others are done (`later` is set) or ever.
@@ -110,8 +101,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void give_back(const LeasedWorkPtr& work);
   // Without a window: what is leased and not with a caller yet. The session asks for more.
   void give_back_waiting();
-  // Leases are asked for again.
-  void go_on();
+  // For as long as somebody saves, give_back_waiting() also keeps the session from asking for more.
+  void begin_to_save();
+  void end_saving();
   // The session is to look for owners again, since one was not found where this version of the map says.
   void look(uint32_t map_version);
   // The session is to leave: gives back what callers have and what comes from now on. False if it had not
@@ -148,6 +140,7 @@ class Core : public std::enable_shared_from_this<Core> {
   [[noreturn]] void throw_end() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void leased(const LeasedWorkPtr& work, const StageActor& session);
   void pulled(const LeasedWorkPtr& work, const StageActor& pusher);
+  void go_on() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ask_for_lease() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ask_for_begin(const LeasedWorkPtr& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void pull_dense_again(LeasedWork& work);
@@ -159,6 +152,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<SessionSystem> system_ ABSL_GUARDED_BY(mutex_);
   SessionActor session_ ABSL_GUARDED_BY(mutex_);
   enum class Draw : uint8_t { kNone, kAsked, kLater };
+  bool rests_ ABSL_GUARDED_BY(mutex_) = false;  // the session asks for no leases
+  size_t saving_ ABSL_GUARDED_BY(mutex_) = 0, leasing_ ABSL_GUARDED_BY(mutex_) = 0;  // callers
   bool begins_ ABSL_GUARDED_BY(mutex_) = false;  // the master is asked whether the work on one may begin
   Draw draw_ ABSL_GUARDED_BY(mutex_) = Draw::kNone;
   bool is_unwanted_ ABSL_GUARDED_BY(mutex_) = false;  // what was asked for goes back when it comes

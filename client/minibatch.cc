@@ -219,10 +219,9 @@ bool Minibatch::wait_for(std::chrono::duration<double> time) {
 }
 
 std::span<const float> Minibatch::rows(size_t i) const {
-  LeasedWork& work = in_state(core_, work_, State::kPulled, "read the rows of");
+  const LeasedWork& work = in_state(core_, work_, State::kPulled, "read the rows of");
   if (i >= work.rows.bets.size())
     fail(ErrorCode::kInvalid, "there is no list {}: the pull had {}", i, work.rows.bets.size());
-  work.begin_to_compute();
   return work.rows.bets[i].span();
 }
 
@@ -231,7 +230,6 @@ std::span<const float> Minibatch::parameter(size_t i) const {
   if (i >= core_->places.size())
     fail(ErrorCode::kInvalid, "there is no parameter {}: the model has {}", i, core_->places.size());
   const detail::ParameterPlace& place = core_->places[i];
-  work.begin_to_compute();
   if (!place.buffer) core_->add_own_steps(work);
   return (place.buffer ? work.rows.buffers : work.rows.dense).span().subspan(place.begin, place.size);
 }
@@ -286,7 +284,6 @@ void Minibatch::push(std::span<const std::span<const float>> rows,
   }
   work.dense = work.dense_gradients.span();
   work.buffers = work.buffer_values.span();
-  work.end_computing();
   core_->take_own_step(work);
   core_->push(std::exchange(work_, nullptr));
 }
@@ -296,7 +293,6 @@ void Minibatch::finish(const Report& report) {
   if (!work.evaluate)
     fail(ErrorCode::kInvalid, "minibatch {} is for training: push its gradients", work.origin.minibatch);
   take_report(work, report);
-  work.end_computing();
   core_->push(std::exchange(work_, nullptr));
 }
 

@@ -139,12 +139,12 @@ std::optional<Minibatch> Session::lease_for(std::chrono::duration<double> time) 
 
 void Session::save(const std::string& directory) {
   impl_->core->check_process();
-  const absl::Cleanup go_on = [this] { impl_->core->go_on(); };
+  impl_->core->begin_to_save();
+  const absl::Cleanup end = [this] { impl_->core->end_saving(); };
   try {
     Admin({impl_->options}).checkpoint(directory, [this] { impl_->core->give_back_waiting(); });
   } catch (const Error& e) {  // the session may know why the master is gone
-    if (e.code() == ErrorCode::kUnavailable || e.code() == ErrorCode::kUnreachable)
-      impl_->core->throw_end_within(kVerdict);
+    if (e.code() == ErrorCode::kUnreachable) impl_->core->throw_failure_within(kVerdict);
     throw;
   }
 }

@@ -68,7 +68,7 @@ void JobState::take(const Event::Begin& e) {
   check_failed(e.incarnation);
   Member& worker = member(e.incarnation);
   worker.last_seen = now_;
-  idle_.erase(e.incarnation);
+  quiet_.erase(e.incarnation);
   const bool was_late = deadlines_.is_late(e.incarnation);
   deadlines_.asks(e.incarnation, now_);
   if (was_late) no_longer_late(e.incarnation);

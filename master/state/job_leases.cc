@@ -8,7 +8,8 @@
 namespace embers {
 namespace {
 
-constexpr uint32_t kEvaluationLease = 4;  // minibatches
+constexpr uint32_t kEvaluationLease = 4;          // minibatches
+constexpr auto kQuiet = std::chrono::seconds(1);  // longer than it takes between two questions
 
 std::string minibatches(size_t count) { return fmt::format("{} minibatch{}", count, count == 1 ? "" : "es"); }
 
@@ -16,7 +17,7 @@ std::string minibatches(size_t count) { return fmt::format("{} minibatch{}", cou
 
 void JobState::take(const Event::Lease& e) {
   check_failed(e.incarnation);
-  idle_.erase(e.incarnation);
+  quiet_.erase(e.incarnation);
   Member& worker = member(e.incarnation);
   if (worker.token != 0) take_back_lost(e.incarnation, e.received);
   if (worker.draining) return effect(Effect::Answer{e.ticket, Reply::Lease{}});
@@ -30,7 +31,7 @@ void JobState::take(const Event::Lease& e) {
 void JobState::take_back_lost(uint64_t worker, uint64_t received) {
   const bool was_late = deadlines_.is_late(worker);
   report_.released += train_book_.revoke(worker, received) + eval_book_.revoke(worker, received);
-  deadlines_.revoked(worker, received, now_);
+  deadlines_.revoked(worker, received);
   if (was_late && !deadlines_.is_late(worker)) no_longer_late(worker);
 }
 
@@ -97,20 +98,13 @@ Reply::Lease JobState::leased(LeaseBook::Lease lease) const {
           std::move(lease)};
 }
 
-// A worker with a window may pause while it holds what it has begun and pulled ahead.
-std::optional<LeaseDeadlines::Duration> JobState::said_of(const Event::Done& e) {
-  const double train = e.stages[StageTimes::kTrain];
-  if (member(e.incarnation).window == 0 || train <= 0) return std::nullopt;
-  return LeaseDeadlines::Duration(e.stages[StageTimes::kPull] + train + e.stages[StageTimes::kPush]);
-}
-
 void JobState::take(const Event::Done& e) {
   check_failed(e.incarnation);
   Member& worker = member(e.incarnation);
   worker.last_seen = now_;
-  idle_.erase(e.incarnation);
+  quiet_.erase(e.incarnation);
   const bool was_late = deadlines_.is_late(e.incarnation);
-  const bool held = deadlines_.finished(e.incarnation, e.lease, e.minibatch, !e.returned, now_, said_of(e));
+  const bool held = deadlines_.finished(e.incarnation, e.lease, e.minibatch, !e.returned, now_);
   if (held && !e.returned) {
     ++worker.done;
     worker.examples += e.examples;
@@ -161,7 +155,7 @@ void JobState::evaluated(const Event::Done& e) {
 // late worker is given no more work until it finishes something.
 void JobState::check_late() {
   if (paused_ || (phase_ != Phase::kTraining && phase_ != Phase::kEvaluating)) {
-    idle_.clear();
+    quiet_.clear();
     return;
   }
   for (const LeaseDeadlines::Late& late : deadlines_.newly_late(now_)) {
@@ -172,12 +166,14 @@ void JobState::check_late() {
                     members_.find(late.worker)->describe(), late.minibatch, late.taken.count(),
                     deadlines_.limit().count(), minibatches(late.held)));
   }
-  find_idle();
+  find_quiet();
   if (bounded() && checkpoint_ && trains() && train_book_.contested()) hold_nobody_up();
   const auto late = deadlines_.late(now_);
+  auto idle = quiet_;
+  std::erase_if(idle, [this](const auto& worker) { return deadlines_.holds(worker.first); });
   const size_t workers = members_.workers();
-  if (workers == 0 || late.size() + idle_.size() < workers) return;  // somebody computes, or waits for work
-  if (late.empty() && config_->job.from_worker) return;              // programs may have something else to do
+  if (workers == 0 || late.size() + idle.size() < workers) return;  // somebody computes, or waits for work
+  if (late.empty() && config_->job.from_worker) return;             // programs may have something else to do
   std::vector<std::string> all;
   LeaseDeadlines::Duration least = LeaseDeadlines::Duration::max();
   for (const LeaseDeadlines::Late& l : late) {
@@ -186,7 +182,7 @@ void JobState::check_late() {
                               minibatches(l.held)));
     least = std::min(least, l.taken);
   }
-  for (const auto& [worker, since] : idle_) {
+  for (const auto& [worker, since] : idle) {
     all.push_back(fmt::format("{} has had no work for {:.1f} s and asks for none",
                               members_.find(worker)->describe(), seconds_since(since)));
     least = std::min<LeaseDeadlines::Duration>(least, now_ - since);
@@ -203,28 +199,22 @@ void JobState::check_late() {
 // For a checkpoint others finish what a late worker has begun. Those who wait for the checkpoint do nothing
 // meanwhile, though they may hold what they have not begun. They take part again when they ask for something.
 void JobState::hold_nobody_up() {
-  for (const auto& [incarnation, m] : members_.all()) {
-    const bool computes = m.window > 0 ? deadlines_.has_begun(incarnation) : deadlines_.holds(incarnation);
-    if (m.worker() && !computes && !waits(incarnation)) clocks_.remove(incarnation);
-  }
-}
-
-// For work, or to begin some.
-bool JobState::waits(uint64_t worker) const {
-  return waiting_leases_.contains(worker) || waiting_draws_.contains(worker) ||
-         waiting_begins_.contains(worker);
+  for (const auto& [worker, since] : quiet_)
+    if (now_ - since >= kQuiet) clocks_.remove(worker);
 }
 
 // A worker without work asks for some at once. One that does not will not take over from a late one either.
-void JobState::find_idle() {
-  std::map<uint64_t, Time> idle;
+void JobState::find_quiet() {
+  std::map<uint64_t, Time> quiet;
   for (const auto& [incarnation, m] : members_.all()) {
-    if (!m.worker() || !m.connected || deadlines_.holds(incarnation)) continue;
-    if (waits(incarnation)) continue;
-    const auto known = idle_.find(incarnation);
-    idle.emplace(incarnation, known == idle_.end() ? now_ : known->second);
+    const bool computes = m.window > 0 ? deadlines_.has_begun(incarnation) : deadlines_.holds(incarnation);
+    if (!m.worker() || !m.connected || computes || waiting_leases_.contains(incarnation) ||
+        waiting_draws_.contains(incarnation) || waiting_begins_.contains(incarnation))
+      continue;
+    const auto known = quiet_.find(incarnation);
+    quiet.emplace(incarnation, known == quiet_.end() ? now_ : known->second);
   }
-  idle_ = std::move(idle);
+  quiet_ = std::move(quiet);
 }
 
 void JobState::no_longer_late(uint64_t worker) {

@@ -197,7 +197,7 @@ void JobState::take(const Event::Tick&) {
   if (seconds_since(std::exchange(last_tick_, now_)) > silence / 2) {
     members_.grant_time(now_);
     deadlines_.grant_time(now_);
-    idle_.clear();
+    quiet_.clear();
   }
   answer_orders();
   check_checkpoint();

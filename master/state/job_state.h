@@ -231,10 +231,8 @@ class JobState {
   void trained(const Event::Done& e);
   void evaluated(const Event::Done& e);
   void check_late();
-  void find_idle();
+  void find_quiet();
   void hold_nobody_up();
-  bool waits(uint64_t worker) const;
-  std::optional<LeaseDeadlines::Duration> said_of(const Event::Done& e);
   void no_longer_late(uint64_t worker);
   size_t lease_to_others(uint64_t worker);
   void lease_to_it_alone(uint64_t worker);
@@ -358,7 +356,7 @@ class JobState {
   VersionWindow window_;          // sync
   Clocks clocks_;                 // bounded
   LeaseDeadlines deadlines_;
-  std::map<uint64_t, Time> idle_;  // workers that neither hold nor ask for work, and since when
+  std::map<uint64_t, Time> quiet_;  // workers that neither compute nor ask for anything, and since when
   bool committing_ = false;
   bool stats_pending_ = false;
   bool saves_ = true;       // at its end

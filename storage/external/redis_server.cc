@@ -40,7 +40,8 @@ std::string_view text(const redisReply& reply) { return {reply.str, reply.len}; 
 // would take two pieces of memory for each.
 class ArrayReader {
  public:
-  ArrayReader(redisReader& reader, const KeyValueServer::Visit& visit) : reader_(reader), visit_(visit) {
+  ArrayReader(redisReader& reader, size_t asked, const KeyValueServer::Visit& visit)
+      : reader_(reader), asked_(asked), visit_(visit) {
     static redisReplyObjectFunctions functions{string, array, number, nil, free};
     reader_.fn = &functions;
     reader_.privdata = this;
@@ -54,10 +55,10 @@ class ArrayReader {
   }
 
   // What visit() threw is thrown again. Returns what is wrong with the reply, or "".
-  std::string end(size_t elements) const {
+  std::string end() const {
     if (thrown_) std::rethrow_exception(thrown_);
     if (!error_.empty()) return error_;
-    return elements_ == elements ? "" : "an answer of the wrong length";
+    return elements_ == asked_ ? "" : "an answer of the wrong length";
   }
 
  private:
@@ -65,10 +66,11 @@ class ArrayReader {
   static void* string(const redisReadTask* task, char* text, size_t size) {
     ArrayReader& self = of(task);
     const std::string_view value(text, size);
-    if (task->parent == nullptr && task->type == REDIS_REPLY_ERROR) self.error_ = value;
-    if (task->parent == nullptr || task->type != REDIS_REPLY_STRING || self.thrown_) return &self;
+    const bool is_reply = task->parent == nullptr, is_element = !is_reply && task->parent->parent == nullptr;
     try {
-      self.visit_(static_cast<size_t>(task->idx), value);
+      if (is_reply && task->type == REDIS_REPLY_ERROR) self.error_ = value;
+      if (is_element && task->type == REDIS_REPLY_STRING && self.elements_ == self.asked_ && !self.thrown_)
+        self.visit_(static_cast<size_t>(task->idx), value);
     } catch (...) {  // hiredis is C
       self.thrown_ = std::current_exception();
     }
@@ -84,6 +86,7 @@ class ArrayReader {
 
   redisReader& reader_;
   redisReplyObjectFunctions* const fn_ = reader_.fn;
+  const size_t asked_;
   const KeyValueServer::Visit& visit_;
   std::string error_;
   std::exception_ptr thrown_;
@@ -128,10 +131,10 @@ class RedisServer final : public KeyValueServer {
     asked_.pop_front();
     if (asked == 0) return;
     read_writes();
-    const ArrayReader reader(*context_->reader, visit);
+    ArrayReader reader(*context_->reader, asked, visit);
     void* reply = nullptr;
     if (redisGetReply(context_.get(), &reply) != REDIS_OK) fail_unavailable();
-    if (const std::string why = reader.end(asked); !why.empty())
+    if (const std::string why = reader.end(); !why.empty())
       fail(ErrorCode::kUnavailable, "Redis server {}: MGET: {}", address_, why);
   }
 

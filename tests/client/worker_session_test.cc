@@ -260,6 +260,25 @@ TEST(WorkerSession, IsLeasedNothingWhileItSaves) {
                [&] { saves.save(dir / "saved"); });
 }
 
+TEST(WorkerSession, ComputesWhatASaveWaitsForIfAnotherThreadWantsIt) {
+  RunningJob job({.workers = 2, .minibatches = 8, .lease_timeout = 1.5});
+  Session hangs = Session::join_as_worker(job.worker_options()),
+          saves = Session::join_as_worker(job.worker_options());
+  Minibatch held = hangs.lease();
+  const TempDir dir;
+  std::string why;
+  std::thread saver([&] {
+    try {
+      saves.save(dir / "saved");
+    } catch (const Error& e) {
+      why = e.what();
+    }
+  });
+  EXPECT_EQ(work(saves), 8u);
+  saver.join();
+  EXPECT_EQ(why, "");
+}
+
 TEST(WorkerSession, GoesOnWhenItIsNotSaved) {
   RunningJob job({.minibatches = 8});
   Session session = Session::join_as_worker(job.worker_options());

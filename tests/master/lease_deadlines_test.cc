@@ -185,17 +185,6 @@ TEST_F(Deadlines, AMinibatchBeginsWhenItsWorkerSaysSo) {
   EXPECT_EQ(deadlines.limit(), LeaseDeadlines::kLeast);
 }
 
-TEST_F(Deadlines, AMinibatchTakesNoLongerThanItsWorkerSays) {
-  LeaseDeadlines deadlines;
-  deadlines.granted(1, lease(20), at(0));
-  for (uint64_t m = 0; m < 20; ++m) {
-    deadlines.asks(1, at(now_));
-    deadlines.answered(1, 1, m, true, at(now_));
-    deadlines.finished(1, 1, m, true, at(now_ += 60), m == 5 ? Duration(100) : Duration(1));
-  }
-  EXPECT_NEAR(deadlines.limit().count(), 600, 1e-3) << "nor longer than it was away";
-}
-
 TEST_F(Deadlines, AWorkerThatIsForgottenIsNeverLate) {
   LeaseDeadlines deadlines(Duration(5));
   deadlines.granted(1, lease(3), at(0));

@@ -197,6 +197,8 @@ TEST(BrokenServer, ARedisWhoseAnswerIsNotWholeIsUnavailableAndCanBeAskedAgain) {
       {"*2\r\n", "closed"},
       {"*2\r\n$3\r\none\r\n?", "Protocol error"},
       {"*1\r\n$3\r\none\r\n", "an answer of the wrong length"},
+      {"*3\r\n$3\r\none\r\n$3\r\none\r\n$3\r\none\r\n", "an answer of the wrong length"},
+      {"*1\r\n*3\r\n$3\r\none\r\n$3\r\none\r\n$3\r\none\r\n", "an answer of the wrong length"},
       {"-LOADING it is not ready\r\n", "LOADING it is not ready"},
       {"$3\r\none\r\n", "an answer of the wrong length"},
   };

@@ -50,16 +50,14 @@ void LeaseDeadlines::disconnected(uint64_t worker, Time now) {
   found->second.late = found->second.asks = false;
 }
 
-bool LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now,
-                              std::optional<Duration> took) {
+bool LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now) {
   const auto found = working_.find(worker);
   if (found == working_.end()) return false;
   Working& working = found->second;
   const auto held = working.held.find({lease, minibatch});
   if (held == working.held.end()) return false;
   if (computed) {
-    const Duration most = now - std::max(working.from, held->second.value_or(working.from));
-    recent_.push_back(std::min(took.value_or(most), most));
+    recent_.push_back(now - std::max(working.from, held->second.value_or(working.from)));
     if (recent_.size() > kRecent) recent_.pop_front();
   }
   working.held.erase(held);
@@ -69,19 +67,13 @@ bool LeaseDeadlines::finished(uint64_t worker, uint64_t lease, uint64_t minibatc
   return true;
 }
 
-void LeaseDeadlines::revoked(uint64_t worker, uint64_t received, Time now) {
+void LeaseDeadlines::revoked(uint64_t worker, uint64_t received) {
   const auto found = working_.find(worker);
   if (found == working_.end()) return;
   Working& working = found->second;
-  const Working::Held computing = working.held.begin()->first;
   working.held.erase(working.held.upper_bound({received, std::numeric_limits<uint64_t>::max()}),
                      working.held.end());
-  if (working.held.empty()) {
-    working_.erase(found);
-  } else if (working.held.begin()->first != computing) {
-    working.restart(now);
-    working.late = false;
-  }
+  if (working.held.empty()) working_.erase(found);
 }
 
 void LeaseDeadlines::grant_time(Time now) {

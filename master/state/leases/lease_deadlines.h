@@ -43,12 +43,11 @@ class LeaseDeadlines {
   void answered(uint64_t worker, uint64_t lease, uint64_t minibatch, bool begins, Time now);
   // It is out of reach, and asks for nothing any more. It is not late, but has its whole time anew.
   void disconnected(uint64_t worker, Time now);
-  // It finished a minibatch of a lease (`computed`), or gave it back. `took`, if known: how long it says that
-  // took; pauses between two minibatches are not in it. False, and nothing changes, if it does not hold it.
-  bool finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now,
-                std::optional<Duration> took = std::nullopt);
+  // It finished a minibatch of a lease (`computed`), or gave it back. False, and nothing changes, if it does
+  // not hold it.
+  bool finished(uint64_t worker, uint64_t lease, uint64_t minibatch, bool computed, Time now);
   // Leases after `received` never reached it.
-  void revoked(uint64_t worker, uint64_t received, Time now);
+  void revoked(uint64_t worker, uint64_t received);
   // It left or was lost.
   void forget(uint64_t worker) { working_.erase(worker); }
   // Nobody is late for what happened while the job was held up, as by an owner that was away.
