@@ -139,10 +139,7 @@ class RedisServer final : public KeyValueServer {
   }
 
   void set(std::string_view name, std::string_view value) override {
-    if (sets_ > 0 && set_words_.size() + name.size() + value.size() > kMostSetBytes) {
-      append_sets();
-      flush();
-    }
+    if (sets_ > 0 && set_words_.size() + name.size() + value.size() > kMostSetBytes) flush();
     if (sets_++ == 0) set_words_.assign(kSetHead, ' ');
     for (const std::string_view word : {name, value}) {
       fmt::format_to(std::back_inserter(set_words_), "${}\r\n", word.size());
