@@ -160,11 +160,8 @@ void JobState::check_late() {
   }
   for (const LeaseDeadlines::Late& late : deadlines_.newly_late(now_)) {
     lease_to_others(late.worker);
-    say(
-        fmt::format("{} has worked on minibatch {} for {:.1f} s (job.lease_timeout: {:.1f} s); what it holds "
-                    "({}) is leased to others, too",
-                    members_.find(late.worker)->describe(), late.minibatch, late.taken.count(),
-                    deadlines_.limit().count(), minibatches(late.held)));
+    say(fmt::format("{} (job.lease_timeout: {:.1f} s); what it holds ({}) is leased to others, too",
+                    describe(late), deadlines_.limit().count(), minibatches(late.held)));
   }
   find_quiet();
   if (bounded() && checkpoint_ && trains() && train_book_.contested()) hold_nobody_up();
@@ -177,9 +174,7 @@ void JobState::check_late() {
   std::vector<std::string> all;
   LeaseDeadlines::Duration least = LeaseDeadlines::Duration::max();
   for (const LeaseDeadlines::Late& l : late) {
-    all.push_back(fmt::format("{} has worked on minibatch {} for {:.1f} s (it holds {})",
-                              members_.find(l.worker)->describe(), l.minibatch, l.taken.count(),
-                              minibatches(l.held)));
+    all.push_back(fmt::format("{} (it holds {})", describe(l), minibatches(l.held)));
     least = std::min(least, l.taken);
   }
   for (const auto& [worker, since] : idle) {
@@ -194,6 +189,14 @@ void JobState::check_late() {
                              config_->output.empty() ? ""
                                                      : ", the last checkpoint is where to go on from "
                                                        "(--resume)")));
+}
+
+// With a window it may have begun nothing: its program does something else.
+std::string JobState::describe(const LeaseDeadlines::Late& late) const {
+  const Member& worker = *members_.find(late.worker);
+  const bool begun = worker.window == 0 || deadlines_.has_begun(late.worker);
+  return fmt::format("{} has {} minibatch {} for {:.1f} s", worker.describe(),
+                     begun ? "worked on" : "held, but not begun,", late.minibatch, late.taken.count());
 }
 
 // For a checkpoint others finish what a late worker has begun. Those who wait for the checkpoint do nothing

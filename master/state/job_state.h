@@ -232,6 +232,7 @@ class JobState {
   void evaluated(const Event::Done& e);
   void check_late();
   void find_quiet();
+  std::string describe(const LeaseDeadlines::Late& late) const;
   void hold_nobody_up();
   void no_longer_late(uint64_t worker);
   size_t lease_to_others(uint64_t worker);

@@ -120,6 +120,7 @@ TEST_F(Begins, WhoWaitsForACheckpointHoldsNobodyUp) {
   const Ticket wants = ask_for_work(c, lease_of(of_c));
   EXPECT_EQ(minibatches(wants), Numbers()) << "it is two ahead of the first";
   pass(302s, all());
+  EXPECT_TRUE(has_said("worker 0 (pid 0 on here) has worked on minibatch 0 for")) << said_;
   EXPECT_EQ(minibatches(wants), Numbers{0}) << said_;
   EXPECT_EQ(begun(ask_to_begin(c, wants)), true);
   EXPECT_TRUE(done(c, wants, 0));
@@ -131,6 +132,13 @@ TEST_F(Begins, WhoWaitsForACheckpointHoldsNobodyUp) {
   c_computes(4);
   c_computes(5);
   EXPECT_EQ(minibatches(ask_for_work(c, lease_of(of_c))), Numbers()) << "the second one takes part again";
+}
+
+TEST_F(Begins, WhoHoldsWhatItDoesNotBeginIsSaidToDoSo) {
+  begin(2);
+  ask_for_work(workers_[0], 0);
+  pass(602s, all());
+  EXPECT_TRUE(has_said("worker 0 (pid 0 on here) has held, but not begun, minibatch 0 for")) << said_;
 }
 
 }  // namespace
