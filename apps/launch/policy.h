@@ -61,9 +61,10 @@ struct PolicyOptions {
 // leaves
 //   says so over a connection; one that is lost has none any more.
 // - A shard that ended comes back only where the master misses one: some jobs need none.
-// - A shard that has joined a job which cannot do without it is not started again: its master ends the job.
-// - A worker that holds rows is not either, unless the job has a journal. Where it is given up on, so is the
-//   job.
+// - Once the job has begun, a shard that has joined it is not started again, and neither is a worker that
+// holds
+//   rows, unless the job has a journal: the master ends the job. Where such a worker is given up on, so is
+//   the job.
 class Policy {
  public:
   static constexpr Seconds kFirstDelay = 1, kLongestDelay = 30;

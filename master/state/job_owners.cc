@@ -230,6 +230,11 @@ bool JobState::waits_for(uint32_t number) const {
   return pauses && keeps_journal() && config_->job.storage.owner_timeout > 0 && number >= local_owners_;
 }
 
+// Before the job has begun nothing is lost with an owner of another process.
+bool JobState::is_replaceable(uint32_t number) const {
+  return phase_ == Phase::kGathering && number >= local_owners_;
+}
+
 void JobState::lose_holder(uint32_t number, const std::string& why) {
   places_[number].unproven() ? turn_away(number, Error(ErrorCode::kUnreachable, why))
                              : lose_owner(number, why);
@@ -244,6 +249,7 @@ void JobState::lose_owner(uint32_t number, const std::string& why) {
       "lost {}: {}", member != nullptr ? member->describe() : fmt::format("shard {}", number), why);
   const bool connecting = place.holder == Place::Holder::kConnecting;
   if (connecting) refuse(place.join, Error(ErrorCode::kUnavailable, lost));
+  if (!connecting && is_replaceable(number)) return vacate(place, Error(ErrorCode::kFenced, lost), lost);
   if (!connecting && !waits_for(number)) return fail_job(Error(ErrorCode::kLost, lost));
   if (member != nullptr) remove(member->incarnation, Error(ErrorCode::kFenced, lost));
   place.holder = Place::Holder::kNobody;
@@ -256,8 +262,8 @@ void JobState::lose_owner(uint32_t number, const std::string& why) {
                   std::max(-seconds_since(place.away->deadline), 0.0)));
 }
 
-// The master does not reach an owner that has joined before the job has begun: nothing is lost with it, and
-// another one may take its place. It is told why when it is heard of next.
+// The master does not reach an owner that has joined before the job has begun: another one may take its
+// place. It is told why when it is heard of next.
 void JobState::turn_away(uint32_t number, const Error& why) {
   if (phase_ != Phase::kGathering) return;
   Place& place = places_[number];

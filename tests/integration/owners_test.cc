@@ -93,17 +93,31 @@ TEST(Owners, AKilledProcessOfTwoEndsTheJobNamingOneOfThem) {
 
 TEST(Owners, ALostOwnerEndsAllOfAnotherProcess) {
   JobFolder folder;
-  Cluster cluster(folder, 3, 0, kSync, false, kTwo);
+  Cluster cluster(folder, 3, 0, folder.probe("slow") + set({"model.sleep_ms=20"}), false, kTwo);
   ASSERT_TRUE(have_joined(*cluster.shards[0])) << cluster.shards[0]->output();
   Process& third = cluster.add_shard();
-  ASSERT_TRUE(wait_until([&] {
-    return folder.run({"status", "--json", "--master", cluster.address}) == 0 &&
-           nlohmann::json::parse(folder.output())["shards"]["joined"] == 3;
-  })) << third.output();
+  ASSERT_TRUE(folder.hold(cluster.add_worker()));
   third.signal(SIGKILL);
+  folder.release();
   EXPECT_EQ(cluster.shards[0]->wait(20), 1) << cluster.shards[0]->output();
   EXPECT_TRUE(cluster.shards[0]->has_printed("lost shard 2")) << cluster.shards[0]->output();
   EXPECT_EQ(cluster.master->wait(20), 1) << cluster.master->output();
+}
+
+TEST(Owners, AreReplacedWhereTheyAreKilledBeforeTheJobHasBegun) {
+  JobFolder folder;
+  Cluster cluster(folder, 3, 1, kSync, false, kTwo);
+  ASSERT_TRUE(have_joined(*cluster.shards[0])) << cluster.shards[0]->output();
+  cluster.shards[0]->signal(SIGKILL);
+  cluster.shards[0]->wait(20);
+  for (const char* const lost : {"lost shard 0", "lost shard 1"})
+    ASSERT_TRUE(wait_until([&] { return cluster.master->has_printed(lost); })) << cluster.master->output();
+  Process& next = cluster.add_shard(kTwo);
+  Process& third = cluster.add_shard();
+  EXPECT_EQ(cluster.master->wait(), 0) << cluster.master->output();
+  EXPECT_EQ(next.wait(), 0) << next.output();
+  EXPECT_EQ(third.wait(), 0) << third.output();
+  EXPECT_EQ(cluster.workers[0]->wait(), 0) << cluster.workers[0]->output();
 }
 
 TEST(Owners, ADeadMasterEndsThemAll) {

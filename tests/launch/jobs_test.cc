@@ -142,6 +142,21 @@ TEST(Launch, WithoutAJournalTheLossOfAShardEndsTheJob) {
   EXPECT_TRUE(launcher.leaves_nothing());
 }
 
+TEST(Launch, AShardThatIsKilledBeforeTheJobHasBegunIsStartedAgain) {
+  JobFolder folder;
+  const std::string script = "until [ -e " + folder.path("go") + " ]; do sleep 0.1; done; exec " +
+                             path_of(EMBERS_COMMAND) + " worker";
+  Launcher launcher(folder, kTwoByTwo + Words{"--", "sh", "-c", script});
+  ASSERT_TRUE(launcher.becomes([](const Status& s) { return s.shards.joined == 2; })) << launcher.output();
+  ::kill(launcher.pid("s1"), SIGKILL);
+  EXPECT_TRUE(wait_until([&] { return launcher.process().has_printed("starting s1 again"); }, 20))
+      << launcher.output();
+  folder.write("go", "");
+  EXPECT_EQ(launcher.process().wait(), 0) << launcher.output();
+  EXPECT_EQ(folder.report()["examples"], 2 * JobFolder::kRecords);
+  EXPECT_TRUE(launcher.leaves_nothing());
+}
+
 TEST(Launch, WithoutAJournalTheLossOfAWorkersRowsEndsTheJob) {
   JobFolder folder;
   Launcher launcher(folder, Words{"--owner", "--workers", "2"} + endless(folder));

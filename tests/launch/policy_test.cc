@@ -325,6 +325,33 @@ TEST_F(PolicyTest, AShardThatHasJoinedAJobWithoutAJournalIsLeftToItsMaster) {
   EXPECT_FALSE(policy_->hopeless());
 }
 
+TEST_F(PolicyTest, AShardThatIsLostBeforeTheJobHasBegunIsStartedAgain) {
+  launch({.shards = 2, .workers = 1});
+  view_.begun = false;
+  due();
+  joins("s0", false);
+  joins("s1", false);
+  ends(shard(1), kKilled);
+  ASSERT_EQ(wait(5).size(), 1);
+  EXPECT_EQ(restarts_.at("s1"), 1);
+  EXPECT_FALSE(policy_->hopeless());
+}
+
+// The last answer was from before that.
+TEST_F(PolicyTest, AShardThatIsLostJustWhenTheJobBeginsIsLeftToItsMaster) {
+  launch({.shards = 1, .workers = 1});
+  view_.begun = false;
+  due();
+  joins("s0", false);
+  ends(shard(0), kKilled);
+  view_.begun = true;
+  view_.misses_shards = false;
+  EXPECT_EQ(wait(60).size(), 0) << "its master does not know it yet";
+  view_.ending = true;
+  EXPECT_EQ(wait(60).size(), 0);
+  EXPECT_FALSE(policy_->hopeless());
+}
+
 TEST_F(PolicyTest, AWorkerWhoseRowsAreLostIsLeftToItsMaster) {
   launch({.shards = 0, .workers = 3, .owners = 2});
   EXPECT_EQ(due(), (Labels{"w0", "w1", "w2"}));

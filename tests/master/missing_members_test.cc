@@ -166,9 +166,41 @@ TEST_F(MissingMembers, AShardThatCannotOpenItsStoreLeavesItsPlaceToAnotherOne) {
   EXPECT_TRUE(prepares_);
 }
 
-TEST_F(MissingMembers, AShardThatIsLostOnceItWasReachedEndsTheJob) {
+// --- a shard that is lost before the job has begun -----------------------------------------------------
+
+TEST_F(MissingMembers, AShardThatIsLostBeforeTheJobHasBegunLeavesItsPlaceToAnotherOne) {
+  const uint64_t lost = join_owner();
+  ask(worker(1));
+  give(Event::OwnerDown{0, lost, "the connection ended"});
+  ASSERT_FALSE(state_.error()) << state_.error()->what();
+  EXPECT_TRUE(has_said("lost shard 0")) << said_;
+  EXPECT_TRUE(has_said("the job waits for another shard process")) << said_;
+  EXPECT_EQ(refusals_.at(ask(Event::Heartbeat{0, lost})).code(), ErrorCode::kFenced);
+  ask(worker(2));
+  EXPECT_FALSE(prepares_) << "a shard is missing";
+  const Ticket next = ask(owner(200));
+  give(Event::Connected{connects_.back().incarnation});
+  EXPECT_FALSE(joined(next).takes_over) << "there is nothing to take over";
+  EXPECT_FALSE(prepares_);
+  answer_owner();
+  EXPECT_TRUE(prepares_);
+}
+
+TEST_F(MissingMembers, AShardThatIsSilentBeforeTheJobHasBegunLeavesItsPlaceToAnotherOne) {
   join_owner();
-  give(Event::OwnerDown{0, connects_.back().incarnation, "the connection ended"});
+  pass(11s, {});
+  ASSERT_FALSE(state_.error()) << state_.error()->what();
+  EXPECT_TRUE(has_said("the job waits for another shard process")) << said_;
+  ask(owner(200));
+  EXPECT_EQ(connects_.size(), 2u) << said_;
+}
+
+TEST_F(MissingMembers, AShardThatIsLostWhileTheJobIsPreparedEndsIt) {
+  const uint64_t lost = join_owner();
+  ask(worker(1));
+  ask(worker(2));
+  ASSERT_TRUE(prepares_);
+  give(Event::OwnerDown{0, lost, "the connection ended"});
   ASSERT_TRUE(state_.error());
   EXPECT_NE(std::string(state_.error()->what()).find("lost shard 0"), std::string::npos)
       << state_.error()->what();
