@@ -117,7 +117,7 @@ class LookupWorkspace {
   struct Memory {
     Scratch<uint64_t> sorted, other;
     Scratch<IdShare> shares, sorted_shares;
-    Scratch<uint32_t> begin, clipped, kept, counts;
+    Scratch<uint32_t> begins, begin, clipped, kept, counts;
     Scratch<int64_t> rows, places;
     Scratch<float> values;
     std::vector<size_t> part_begin;

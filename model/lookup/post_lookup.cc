@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/errors.h"
 
@@ -13,23 +12,17 @@ constexpr int64_t kBagsPerRange = 256;
 constexpr int64_t kBagsAhead = 512;
 constexpr int64_t kCachedFloats = 192 << 10;  // 768 KiB of a second-level cache
 
+// Of a bag of ids with weights, and sqrtn; or of ids without.
 float divisor(Combiner combiner, const float* weight, int64_t begin, int64_t end) {
-  float sum = 0;
-  if (weight == nullptr) {
-    sum = static_cast<float>(end - begin);
-  } else if (combiner == Combiner::kMean) {
-    for (int64_t p = begin; p < end; ++p) sum += weight[p];
-  } else {
+  auto sum = static_cast<float>(end - begin);
+  if (weight != nullptr) {
+    sum = 0;
     for (int64_t p = begin; p < end; ++p) sum += weight[p] * weight[p];
   }
   return combiner == Combiner::kMean ? sum : std::sqrt(sum);
 }
 
-float scale_of(float divisor) {
-  // An infinite one divides an infinite sum.
-  return divisor == 0 ? 0 : std::isinf(divisor) ? std::numeric_limits<float>::quiet_NaN() : 1 / divisor;
-}
-
+// But of means with weights, which are found while rows are added up.
 void find_scales(Combiner combiner, const LookupPass& pass, std::span<float> scale) {
   if (pass.width > 0 && pass.weight == nullptr)
     return std::fill(scale.begin(), scale.end(), scale_of(divisor(combiner, nullptr, 0, pass.width)));
@@ -87,10 +80,14 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
     fail(ErrorCode::kInvalid, "the result has room for {} numbers, but {} bags of dim {} need {}", out.size(),
          bags, dim, bags * dim);
   pass.scale = nullptr;
+  float* found_scale = nullptr;
   if (!has_no_scale(combiner, pass)) {
     const std::span<float> scale = pass.memory.scale.take(bags);
-    find_scales(combiner, pass, scale);
     pass.scale = scale.data();
+    if (combiner == Combiner::kMean && pass.weight != nullptr)
+      found_scale = scale.data();  // added up with the rows: the end of a bag cannot be guessed
+    else
+      find_scales(combiner, pass, scale);
   }
   pass.max_norm = pass.clips == nullptr ? max_norm.value_or(0) : 0;
   float* norm = pass.max_norm > 0 ? pass.memory.norm.take(pass.ids()).data() : nullptr;
@@ -103,11 +100,12 @@ void post_lookup(Combiner combiner, std::optional<float> max_norm, LookupPass& p
                          pass.width,
                          static_cast<int64_t>(pass.ids()),
                          pass.weight,
-                         pass.scale,
+                         found_scale == nullptr ? pass.scale : nullptr,
                          pass.max_norm,
                          norm,
                          pass.table->dim(),
-                         out.data()};
+                         out.data(),
+                         found_scale};
   if (pass.find_clips) {
     clip_and_combine(task, pass, kernels);
   } else {

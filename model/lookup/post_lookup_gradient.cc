@@ -2,7 +2,9 @@
 #include <bit>
 
 #include "base/errors.h"
+#include "model/lookup/kernels/id_words.h"
 #include "model/lookup/kernels/radix_sort.h"
+#include "model/lookup/kernels/unique_rows.h"
 #include "model/lookup/post_lookup.h"
 
 namespace embers {
@@ -11,82 +13,15 @@ namespace {
 constexpr int64_t kRowsPerRange = 512;
 constexpr size_t kStreamingFloats = size_t{1} << 18;  // from here on a result is written around the caches
 
-// Each id as one word: its row in the high bits, then whether that was clipped, which is the same for all ids
-// of a row, and in the low bits the number of its bag; or its own, where ids have weights.
-struct Packing {
-  unsigned low;  // number of low bits
-  unsigned shift() const { return low + 1; }
-  uint64_t low_bits() const { return (uint64_t{1} << low) - 1; }
-  uint64_t pack(int64_t row, bool clipped, uint64_t rest) const {
-    return static_cast<uint64_t>(row) << shift() | static_cast<uint64_t>(clipped) << low | rest;
-  }
-};
-
-Packing packing_of(const LookupPass& pass) {
+WordLayout layout_of(const LookupPass& pass) {
   const auto most = std::max(pass.ids(), static_cast<size_t>(pass.bags()) + 1);
   const auto low = static_cast<unsigned>(std::bit_width(most));
   const auto high = std::bit_width(static_cast<uint64_t>(pass.table->rows()));
-  if (most >= (size_t{1} << 31) || Packing{low}.shift() + static_cast<unsigned>(high) > 64)
+  if (most >= (size_t{1} << 31) || WordLayout{low}.shift() + static_cast<unsigned>(high) > 64)
     fail(ErrorCode::kInvalid, "{} ids of a table of {} rows are too many for one lookup: use smaller batches",
          most, pass.table->rows());
   return {low};
 }
-
-template <class Row>
-void pack_bags(const LookupPass& pass, std::span<const Row> row, Packing packing, std::span<uint64_t> out) {
-  const float* const norm = pass.norm;
-  for (int64_t b = 0; b < pass.bags(); ++b)
-    for (int64_t p = pass.first_of(b), end = pass.first_of(b + 1); p < end; ++p)
-      out[p] = packing.pack(row[p], norm != nullptr && norm[p] != 0, static_cast<uint64_t>(b));
-}
-
-template <class Row>
-void pack_ids(const LookupPass& pass, std::span<const Row> row, Packing packing, std::span<uint64_t> out,
-              std::span<IdShare> shares) {
-  const float* const norm = pass.norm;
-  for (int64_t b = 0; b < pass.bags(); ++b) {
-    const float scale = pass.scale == nullptr ? 1 : pass.scale[b];
-    for (int64_t p = pass.first_of(b), end = pass.first_of(b + 1); p < end; ++p) {
-      out[p] = packing.pack(row[p], norm != nullptr && norm[p] != 0, static_cast<uint64_t>(p));
-      shares[p] = {static_cast<int32_t>(b), scale * pass.weight[p]};
-    }
-  }
-}
-
-// The unique rows of sorted ids. Arrays have room for one more than there are ids.
-struct UniqueRows {
-  uint32_t* begin;  // where each begins
-  int64_t* rows;    // their numbers
-  IdShare* shares;  // of the ids
-  uint32_t *clipped, *kept;
-  size_t count = 0, clipped_count = 0;
-
-  // What is written for an id that is not the first of its row is overwritten by the next one that is.
-  template <bool kClips, class ShareOf>
-  void find(std::span<const uint64_t> sorted, const Packing packing, const ShareOf& share_of) {
-    UniqueRows to = *this;  // a copy, so that it stays in registers
-    const uint64_t low_bits = packing.low_bits();
-    uint64_t before = ~uint64_t{0};
-    size_t kept_count = 0;
-    for (size_t i = 0; i < sorted.size(); ++i) {
-      const uint64_t row = sorted[i] >> packing.shift();
-      to.shares[i] = share_of(sorted[i] & low_bits);
-      to.begin[to.count] = static_cast<uint32_t>(i);
-      to.rows[to.count] = static_cast<int64_t>(row);
-      const bool is_new = row != before;
-      if (kClips) {
-        const auto is_clipped = static_cast<size_t>(sorted[i] >> packing.low & 1);
-        to.clipped[to.clipped_count] = to.kept[kept_count] = static_cast<uint32_t>(to.count);
-        to.clipped_count += is_new & is_clipped;
-        kept_count += is_new & ~is_clipped;
-      }
-      to.count += is_new;
-      before = row;
-    }
-    to.begin[to.count] = static_cast<uint32_t>(sorted.size());
-    *this = to;
-  }
-};
 
 // Where the rows of each partition begin among ascending ones.
 void find_partitions(const LocalTable& table, std::span<const int64_t> rows,
@@ -122,37 +57,25 @@ RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float>
     fail(ErrorCode::kInvalid, "the gradient has {} numbers, but the result of {} bags of dim {} has {}",
          out_gradient.size(), pass.bags(), dim, static_cast<size_t>(pass.bags()) * dim);
   auto& memory = workspace.memory;
-  const Packing packing = packing_of(pass);
+  const WordLayout layout = layout_of(pass);
   const size_t ids = pass.ids();
-  const std::span<uint64_t> packed = memory.sorted.take(ids);
-  const IdShare* shares = nullptr;
-  if (pass.weight != nullptr) {
-    const std::span<IdShare> of_ids = memory.shares.take(ids);
-    pass.row.empty() ? pack_ids(pass, pass.row32, packing, packed, of_ids)
-                     : pack_ids(pass, pass.row, packing, packed, of_ids);
-    shares = of_ids.data();
-  } else {
-    pass.row.empty() ? pack_bags(pass, pass.row32, packing, packed)
-                     : pack_bags(pass, pass.row, packing, packed);
-  }
   const auto row_bits = static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(pass.table->rows())));
-  const std::span<const uint64_t> sorted =
-      radix_sort(packed, memory.other.take(ids), memory.counts, packing.shift(), packing.shift() + row_bits);
-  const bool clips = pass.norm != nullptr;
-  const std::span<int64_t> all_rows = memory.rows.take(ids + 1);
-  UniqueRows found{memory.begin.take(ids + 1).data(), all_rows.data(), memory.sorted_shares.take(ids).data(),
-                   memory.clipped.take(clips ? ids + 1 : 0).data(),
-                   memory.kept.take(clips ? ids + 1 : 0).data()};
-  const auto find = [&](const auto& share_of) {
-    clips ? found.find<true>(sorted, packing, share_of) : found.find<false>(sorted, packing, share_of);
+  const RadixSort sort(ids, layout.shift(), layout.shift() + row_bits, memory.counts);
+  const std::span<uint64_t> words = memory.sorted.take(ids);
+  IdShare* const shares = pass.weight != nullptr ? memory.shares.take(ids).data() : nullptr;
+  const auto pack = [&](const auto& row) {
+    pack_ids({row, pass.offset, pass.width, pass.weight, pass.scale, pass.norm}, layout, sort, words, shares,
+             memory.begins);
   };
-  const float* const scale = pass.scale;
-  if (shares != nullptr)
-    find([shares](uint64_t p) { return shares[p]; });
-  else if (scale != nullptr)
-    find([scale](uint64_t b) { return IdShare{static_cast<int32_t>(b), scale[b]}; });
-  else
-    find([](uint64_t b) { return IdShare{static_cast<int32_t>(b), 1}; });
+  pass.row.empty() ? pack(pass.row32) : pack(pass.row);
+  const std::span<const uint64_t> sorted = sort.sort(words, memory.other.take(ids));
+  const bool clips = pass.norm != nullptr;
+  const size_t room = ids + UniqueRows::kMore;
+  const std::span<int64_t> all_rows = memory.rows.take(room);
+  UniqueRows found{memory.begin.take(room).data(), all_rows.data(), memory.sorted_shares.take(ids).data(),
+                   clips ? memory.clipped.take(room).data() : nullptr,
+                   clips ? memory.kept.take(room).data() : nullptr};
+  found.find(sorted, layout, shares, pass.scale);
   const size_t unique = found.count;
   const std::span<int64_t> rows = all_rows.first(unique);
   find_partitions(*pass.table, rows, memory.part_begin);

@@ -10,31 +10,32 @@ constexpr unsigned kMostDigitBits = 12;
 
 }  // namespace
 
-std::span<uint64_t> radix_sort(std::span<uint64_t> words, std::span<uint64_t> other,
-                               Scratch<uint32_t>& counts, unsigned low, unsigned high) {
-  if (words.size() < kFew) {
+RadixSort::RadixSort(size_t words, unsigned low, unsigned high, Scratch<uint32_t>& counts) : low_(low) {
+  if (words < kFew) return;
+  const unsigned bits = high - low;
+  digits_ = std::max(1u, (bits + kMostDigitBits - 1) / kMostDigitBits);
+  bits_ = (bits + digits_ - 1) / digits_;
+  mask_ = (uint64_t{1} << bits_) - 1;
+  const std::span<uint32_t> all = counts.take(size_t{digits_} << bits_);
+  std::fill(all.begin(), all.end(), 0);
+  counts_ = all.data();
+}
+
+std::span<uint64_t> RadixSort::sort(std::span<uint64_t> words, std::span<uint64_t> other) const {
+  if (digits_ == 0) {
     std::sort(words.begin(), words.end());
     return words;
   }
-  const unsigned bits = high - low;
-  const unsigned passes = std::max(1u, (bits + kMostDigitBits - 1) / kMostDigitBits);
-  const unsigned digit = (bits + passes - 1) / passes;
-  const size_t values = size_t{1} << digit;
-  const std::span<uint32_t> all = counts.take(values * passes);
-  std::fill(all.begin(), all.end(), 0);
-  const uint64_t mask = values - 1;
-  for (const uint64_t word : words)
-    for (unsigned i = 0; i < passes; ++i) ++all[i * values + (word >> (low + i * digit) & mask)];
-  for (unsigned i = 0; i < passes; ++i) {
-    uint32_t* next = all.data() + i * values;
+  for (unsigned i = 0; i < digits_; ++i) {
+    uint32_t* const next = counts_ + (size_t{i} << bits_);
     uint32_t sum = 0;
-    for (size_t v = 0; v < values; ++v) {
-      const uint32_t count = next[v];
-      next[v] = sum;
+    for (size_t value = 0; value <= mask_; ++value) {
+      const uint32_t count = next[value];
+      next[value] = sum;
       sum += count;
     }
-    const unsigned shift = low + i * digit;
-    for (const uint64_t word : words) other[next[word >> shift & mask]++] = word;
+    const unsigned shift = low_ + i * bits_;
+    for (const uint64_t word : words) other[next[word >> shift & mask_]++] = word;
     std::swap(words, other);
   }
   return words;

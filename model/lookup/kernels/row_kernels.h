@@ -8,6 +8,13 @@
 // machine that lacks the instructions.
 namespace embers {
 
+// Of a bag, from its divisor. An infinite one divides an infinite sum.
+namespace {
+[[maybe_unused]] inline float scale_of(float divisor) {
+  return divisor == 0 ? 0 : __builtin_isinf(divisor) ? __builtin_nanf("") : 1 / divisor;
+}
+}  // namespace
+
 // Places of rows are int64 where tables are large, or int32: of each task that has both, one is given.
 
 // out[b] = scale[b] * sum over the ids p of bag b of weight[p] * min(1, max_norm / |row p|) * row p.
@@ -26,6 +33,8 @@ struct CombineTask {
   float* norm;          // of each id, written if max_norm > 0: |row| where that is >= max_norm, else 0
   int64_t dim;
   float* out;  // bags x dim
+  // Of each bag, written, unless it is null: the scale, 1 / the sum of its weights. Then `scale` is null.
+  float* found_scale = nullptr;
 };
 
 // An id's part in the result: its bag, and the product of the bag's scale and its own weight. One struct, so
