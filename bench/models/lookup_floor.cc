@@ -127,11 +127,12 @@ struct Forward {
   float* out;
 };
 
-enum class Norms { kNone, kOne, kTogether };
+enum class Norms { kNone, kOne, kTogether, kTogetherAskedWithSums };
 
 template <int64_t dim, bool second_level, Norms norms>
 EMBERS_INLINE void forward_of(const Forward& task) {
   const Forward f = task;  // so that what it says stays in registers: stores may be to anywhere
+  constexpr bool together = norms == Norms::kTogether || norms == Norms::kTogetherAskedWithSums;
   const float most = f.max_norm * f.max_norm;
   float times[kNormsTogether<dim>];  // of the ids from `group` on
   int64_t group = 0, found = 0;
@@ -140,8 +141,9 @@ EMBERS_INLINE void forward_of(const Forward& task) {
   };
   const auto find_norms = [&](int64_t first) __attribute__((always_inline)) {
     Line squares[kNorms];
+#pragma GCC unroll 16
     for (int64_t i = 0; i < kNorms; ++i) {
-      ask(first + i + f.ahead);
+      if (norms == Norms::kTogether) ask(first + i + f.ahead);
       const Row<dim> row = Row<dim>::read(f.table + f.ids[std::min(first + i, f.count - 1)] * dim);
       row.multiply(row, squares[i]);
     }
@@ -154,19 +156,24 @@ EMBERS_INLINE void forward_of(const Forward& task) {
   };
   for (int64_t b = 0; b < f.bags; ++b) {
     Row<dim> sum{};
-    for (int64_t p = f.offsets[b]; p < f.offsets[b + 1]; ++p) {
-      if (norms == Norms::kTogether && p == found) {
-        group = p;
-        for (found = p; found < std::min(p + kNormsTogether<dim>, f.count); found += kNorms)
-          find_norms(found);
-      }
-      if (norms != Norms::kTogether) ask(p + f.ahead);
+    const auto add = [&](int64_t p) __attribute__((always_inline)) {
+      if (norms != Norms::kTogether) ask(p + f.ahead + (together ? kNormsTogether<dim> : 0));
       const Row<dim> row = Row<dim>::read(f.table + f.ids[p] * dim);
       float by = 1;
       if (norms == Norms::kOne) by = f.weights[p] * f.max_norm / std::sqrt(std::max(row.dot(row), most));
-      if (norms == Norms::kTogether) by = times[p - group];
+      if (together) by = times[p - group];
       sum.add(row, by);
+    };
+    int64_t p = f.offsets[b];
+    const int64_t end = f.offsets[b + 1];
+    while (together && end > found) {
+      for (; p < found; ++p) add(p);
+      group = found;
+      for (found += kNormsTogether<dim>, p = group; p < found; p += kNorms) find_norms(p);
+      found = std::min(found, f.count);
+      p = group;
     }
+    for (; p < end; ++p) add(p);
     Row<dim> mean{};
     mean.add(sum, f.scale[b]);
     mean.template write<Writes::kCached>(f.out + b * dim);
@@ -237,10 +244,13 @@ EMBERS_INLINE void forward_of(const Forward& f, const LookupFloor::Way& way) {
   const auto run = [&]<Norms norms>() __attribute__((always_inline)) {
     way.second_level ? forward_of<dim, true, norms>(f) : forward_of<dim, false, norms>(f);
   };
+  using Way = LookupFloor::Way;
   if (f.weights == nullptr)
     run.template operator()<Norms::kNone>();
-  else if (way.norms_together)
+  else if (way.norms == Way::Norms::kTogether)
     run.template operator()<Norms::kTogether>();
+  else if (way.norms == Way::Norms::kTogetherAskedWithSums)
+    run.template operator()<Norms::kTogetherAskedWithSums>();
   else
     run.template operator()<Norms::kOne>();
 }
@@ -300,18 +310,21 @@ std::vector<LookupFloor::Way> LookupFloor::ways(bool with_norms) {
       for (const int ahead : {4, 8, 16, 24, 32, 48, 64, 96})
         if (!with_norms) ways.push_back({ahead, second_level, streaming});
       for (const int ahead : {16, 32, 64})
-        for (const bool together : {false, true})
+        for (const auto norms : {Way::Norms::kOne, Way::Norms::kTogether, Way::Norms::kTogetherAskedWithSums})
           for (const bool asked_together : {false, true})
             for (const bool ascending : {false, true})
               if (with_norms)
-                ways.push_back({ahead, second_level, streaming, together, asked_together, ascending});
+                ways.push_back({ahead, second_level, streaming, norms, asked_together, ascending});
     }
   return ways;
 }
 
 std::string LookupFloor::Way::name() const {
+  const char* const of_norms = norms == Norms::kOne        ? ""
+                               : norms == Norms::kTogether ? ", norms together"
+                                                           : ", norms together, rows asked for with sums";
   return fmt::format("{} ahead, into the {} cache{}{}{}{}", ahead, second_level ? "second" : "first",
-                     streaming ? ", streaming" : "", norms_together ? ", norms together" : "",
+                     streaming ? ", streaming" : "", of_norms,
                      asked_together ? ", clipped rows asked for together" : "",
                      ascending ? ", rows ascending" : "");
 }

@@ -22,10 +22,12 @@ namespace embers {
 class LookupFloor final : public LookupPeer {
  public:
   struct Way {
-    int ahead;                    // ids between the prefetch of a row, or of a gradient, and its use
-    bool second_level;            // that cache is what it is prefetched into, or the first
-    bool streaming;               // gradients are written around the caches
-    bool norms_together = false;  // found of some dozens of rows, which are then read again, or row by row
+    int ahead;          // ids between the prefetch of a row, or of a gradient, and its use
+    bool second_level;  // that cache is what it is prefetched into, or the first
+    bool streaming;     // gradients are written around the caches
+    // Norms are found row by row, or of some dozens of rows, which are then read again: rows are asked for
+    // while norms are found, or while rows are added up.
+    enum class Norms : uint8_t { kOne, kTogether, kTogetherAskedWithSums } norms = Norms::kOne;
     bool asked_together = false;  // clipped rows of 32 unique ones, or each while another is worked on
     bool ascending = false;       // backward goes through rows as the table has them
     std::string name() const;

@@ -70,11 +70,10 @@ RowGradients post_lookup_gradient(const LookupPass& pass, std::span<const float>
   pass.row.empty() ? pack(pass.row32) : pack(pass.row);
   const std::span<const uint64_t> sorted = sort.sort(words, memory.other.take(ids));
   const bool clips = pass.norm != nullptr;
-  const size_t room = ids + UniqueRows::kMore;
-  const std::span<int64_t> all_rows = memory.rows.take(room);
-  UniqueRows found{memory.begin.take(room).data(), all_rows.data(), memory.sorted_shares.take(ids).data(),
-                   clips ? memory.clipped.take(room).data() : nullptr,
-                   clips ? memory.kept.take(room).data() : nullptr};
+  const std::span<int64_t> all_rows = memory.rows.take(ids);
+  UniqueRows found{memory.begin.take(ids + 1).data(), all_rows.data(), memory.sorted_shares.take(ids).data(),
+                   clips ? memory.clipped.take(ids).data() : nullptr,
+                   clips ? memory.kept.take(ids).data() : nullptr};
   found.find(sorted, layout, shares, pass.scale);
   const size_t unique = found.count;
   const std::span<int64_t> rows = all_rows.first(unique);

@@ -48,9 +48,8 @@ void expect_unique_rows(const Batch& batch, int64_t rows) {
                            data(batch.norm)},
            layout, sort, words, weighted ? of_ids.data() : nullptr, begins);
   const auto sorted = sort.sort(words, other);
-  const size_t room = ids + UniqueRows::kMore;
-  std::vector<uint32_t> begin(room), clipped(room), kept(room);
-  std::vector<int64_t> unique(room);
+  std::vector<uint32_t> begin(ids + 1), clipped(ids), kept(ids);
+  std::vector<int64_t> unique(ids);
   UniqueRows found{begin.data(), unique.data(), shares.data(), clips ? clipped.data() : nullptr,
                    clips ? kept.data() : nullptr};
   found.find(sorted, layout, weighted ? of_ids.data() : nullptr, data(batch.scale));
@@ -89,13 +88,11 @@ Batch make_batch(size_t ids, int64_t rows, int64_t width, bool weighted, bool sc
                  std::mt19937& random) {
   Batch batch;
   batch.width = width;
-  std::vector<float> norm_of(static_cast<size_t>(rows));
-  for (float& norm : norm_of) norm = random() % 3 == 0 ? 0 : 1.5f;
   for (size_t i = 0; i < ids; ++i) {
     const auto draw = static_cast<int64_t>(random()) % rows;
     batch.row.push_back(random() % 2 == 0 ? draw : draw % 5 % rows);  // some often
     if (weighted) batch.weight.push_back(0.25f * static_cast<float>(random() % 8));
-    if (clips) batch.norm.push_back(norm_of[static_cast<size_t>(batch.row.back())]);
+    if (clips) batch.norm.push_back(batch.row.back() % 3 == 0 ? 0 : 1.5f);
   }
   if (width == 0) {
     batch.offset = {0};

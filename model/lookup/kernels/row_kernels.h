@@ -8,7 +8,7 @@
 // machine that lacks the instructions.
 namespace embers {
 
-// Of a bag, from its divisor. An infinite one divides an infinite sum.
+// Of a bag, from its divisor. An infinite one divides an infinite sum. In each file its own: see above.
 namespace {
 [[maybe_unused]] inline float scale_of(float divisor) {
   return divisor == 0 ? 0 : __builtin_isinf(divisor) ? __builtin_nanf("") : 1 / divisor;
@@ -39,7 +39,7 @@ struct CombineTask {
 
 // An id's part in the result: its bag, and the product of the bag's scale and its own weight. One struct, so
 // that both are read at once.
-struct IdShare {
+struct alignas(8) IdShare {
   int32_t bag;
   float factor;
 };

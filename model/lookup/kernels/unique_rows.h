@@ -8,10 +8,8 @@
 
 namespace embers {
 
-// The unique rows of sorted ids. Each array has room for kMore more than there are ids.
+// The unique rows of sorted ids. Each array has room for as many as there are ids; `begin` for one more.
 struct UniqueRows {
-  static constexpr size_t kMore = 8;
-
   uint32_t* begin;           // where each begins among the ids, and where the last one ends
   int64_t* rows;             // their numbers
   IdShare* shares;           // of the ids, in their order
