@@ -73,12 +73,12 @@ void Policy::on_end(const Member& member, const Ending& ending, Seconds now) {
   const bool worker = member.kind == Kind::kWorker;
   Place& place = (worker ? workers_ : shards_).places[member.number];
   if (worker) worker_left_ = now;
-  if (place.useful) place.restarts = 0;
+  if (place.useful && view_.begun) place.restarts = 0;
   place.ended = now;
   place.ending = ending;
   if (worker && ending.status == 0 && place.useful)
     place = Place();
-  else if (holds_rows(member) && place.joined && !options_.shards_return && view_.begun)
+  else if (holds_rows(member) && place.joined && !options_.shards_return && (worker || view_.begun))
     place.state = State::kGivenUp;
   else
     place.state = State::kWaiting;

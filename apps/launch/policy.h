@@ -58,12 +58,10 @@ struct PolicyOptions {
 // - The job is given up on when a shard is, or when a worker is and no other is left to do its work. Until a
 //   job has begun, it needs all of them.
 // - A member that the master has lost is to be ended, so that another process takes its place. One that
-// leaves
-//   says so over a connection; one that is lost has none any more.
+//   leaves says so over a connection; one that is lost has none any more.
 // - A shard that ended comes back only where the master misses one: some jobs need none.
-// - Once the job has begun, a shard that has joined it is not started again, and neither is a worker that
-// holds
-//   rows, unless the job has a journal: the master ends the job. Where such a worker is given up on, so is
+// - A shard that has joined a job which has begun is not started again, unless the job has a journal, and
+//   neither is a worker that holds rows: the master ends the job. Where such a worker is given up on, so is
 //   the job.
 class Policy {
  public:

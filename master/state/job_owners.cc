@@ -230,9 +230,15 @@ bool JobState::waits_for(uint32_t number) const {
   return pauses && keeps_journal() && config_->job.storage.owner_timeout > 0 && number >= local_owners_;
 }
 
-// Before the job has begun nothing is lost with an owner of another process.
-bool JobState::is_replaceable(uint32_t number) const {
-  return phase_ == Phase::kGathering && number >= local_owners_;
+// Before the job has begun nothing is lost with an owner of another process. But a worker that was let in
+// looks for it, and one of the same process would stay.
+bool JobState::is_replaceable(const Member& owner) const {
+  return phase_ == Phase::kGathering && owner.number >= local_owners_ &&
+         std::ranges::all_of(members_.all(), [&](const auto& entry) {
+           const Member& member = entry.second;
+           return member.owner ||
+                  (waiting_joins_.contains(member.incarnation) && !of_one_process(member, owner));
+         });
 }
 
 void JobState::lose_holder(uint32_t number, const std::string& why) {
@@ -249,7 +255,8 @@ void JobState::lose_owner(uint32_t number, const std::string& why) {
       "lost {}: {}", member != nullptr ? member->describe() : fmt::format("shard {}", number), why);
   const bool connecting = place.holder == Place::Holder::kConnecting;
   if (connecting) refuse(place.join, Error(ErrorCode::kUnavailable, lost));
-  if (!connecting && is_replaceable(number)) return vacate(place, Error(ErrorCode::kFenced, lost), lost);
+  if (!connecting && member != nullptr && is_replaceable(*member))
+    return vacate(place, Error(ErrorCode::kFenced, lost), lost);
   if (!connecting && !waits_for(number)) return fail_job(Error(ErrorCode::kLost, lost));
   if (member != nullptr) remove(member->incarnation, Error(ErrorCode::kFenced, lost));
   place.holder = Place::Holder::kNobody;

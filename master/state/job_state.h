@@ -256,7 +256,7 @@ class JobState {
   void answered(const Questions::Open& question);
   void lose_holder(uint32_t number, const std::string& why);
   void lose_owner(uint32_t number, const std::string& why);
-  bool is_replaceable(uint32_t number) const;
+  bool is_replaceable(const Member& owner) const;
   void turn_away(uint32_t number, const Error& why);
   void leaves(uint32_t number, const std::string& why);
   void vacate(Place& place, const Error& reason, const std::string& what);

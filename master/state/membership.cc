@@ -13,7 +13,12 @@ namespace {
 
 bool is_active(const Member& m) { return m.worker() && m.connected && !m.draining; }
 
+using Process = std::tuple<std::string_view, std::string_view, uint64_t>;
+Process process(const Member& m) { return {m.host, m.boot_id, m.pid}; }
+
 }  // namespace
+
+bool of_one_process(const Member& a, const Member& b) { return process(a) == process(b); }
 
 const char* Member::role() const { return owner ? "shard" : reader ? "reader" : "worker"; }
 
@@ -111,8 +116,6 @@ void Membership::grant_time(Time now) {
 }
 
 size_t Membership::kept_from(const Member& joining) const {
-  using Process = std::tuple<std::string_view, std::string_view, uint64_t>;
-  const auto process = [](const Member& m) { return Process(m.host, m.boot_id, m.pid); };
   std::map<Process, uint32_t> to_come;  // each owner of a process announces fewer than the one before
   for (const auto& [incarnation, member] : members_)
     if (member.owner && process(member) != process(joining)) {

@@ -49,6 +49,8 @@ struct Member {
   std::string describe() const;  // "worker 2 (w1, pid 4711 on host)"; w1 is its label
 };
 
+bool of_one_process(const Member& a, const Member& b);
+
 // Who is in the job. Plain state, owned by the master.
 class Membership {
  public:

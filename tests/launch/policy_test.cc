@@ -337,6 +337,19 @@ TEST_F(PolicyTest, AShardThatIsLostBeforeTheJobHasBegunIsStartedAgain) {
   EXPECT_FALSE(policy_->hopeless());
 }
 
+TEST_F(PolicyTest, AShardThatDiesAgainAndAgainBeforeTheJobHasBegunIsGivenUpOn) {
+  launch({.shards = 1, .workers = 1, .max_restarts = 2});
+  view_.begun = false;
+  due();
+  for (int i = 0; i < 3; ++i) {
+    joins("s0", true);
+    ends(shard(0), kKilled);
+    EXPECT_EQ(wait(30).size(), i < 2 ? 1 : 0);
+  }
+  ASSERT_TRUE(policy_->hopeless());
+  EXPECT_EQ(policy_->hopeless()->member.label(), "s0");
+}
+
 // The last answer was from before that.
 TEST_F(PolicyTest, AShardThatIsLostJustWhenTheJobBeginsIsLeftToItsMaster) {
   launch({.shards = 1, .workers = 1});

@@ -13,12 +13,14 @@ inline constexpr double kTimeout = 4;  // seconds: job.heartbeat_timeout
 
 class MembersTest : public testing::Test {
  protected:
-  static std::shared_ptr<JobConfig> make_config() {
+  explicit MembersTest(uint32_t shards = 1) : config_(make_config(shards)) {}
+
+  static std::shared_ptr<JobConfig> make_config(uint32_t shards) {
     auto config = std::make_shared<JobConfig>();
     config->job.job.heartbeat_timeout = kTimeout;
     config->job.training.minibatches_per_lease = 2;
     config->job.storage.buckets = 16;
-    config->shards = 1;
+    config->shards = shards;
     config->workers = 2;
     config->train_minibatches = 4;
     return config;
@@ -114,7 +116,7 @@ class MembersTest : public testing::Test {
   }
   bool has_said(const std::string& part) const { return said_.find(part) != std::string::npos; }
 
-  const std::shared_ptr<JobConfig> config_ = make_config();
+  const std::shared_ptr<JobConfig> config_;
   Time now_{std::chrono::hours(1)};
   JobState state_{config_, 0, false, now_};
   Ticket last_ticket_ = 0;

@@ -9,6 +9,7 @@ using namespace std::chrono_literals;
 
 class MissingMembers : public MembersTest {
  protected:
+  using MembersTest::MembersTest;
   void keep_a_journal() {
     config_->job.storage.backend = "redis";
     config_->job.storage.journal = "journal";
@@ -170,12 +171,12 @@ TEST_F(MissingMembers, AShardThatCannotOpenItsStoreLeavesItsPlaceToAnotherOne) {
 
 TEST_F(MissingMembers, AShardThatIsLostBeforeTheJobHasBegunLeavesItsPlaceToAnotherOne) {
   const uint64_t lost = join_owner();
-  ask(worker(1));
   give(Event::OwnerDown{0, lost, "the connection ended"});
   ASSERT_FALSE(state_.error()) << state_.error()->what();
   EXPECT_TRUE(has_said("lost shard 0")) << said_;
   EXPECT_TRUE(has_said("the job waits for another shard process")) << said_;
   EXPECT_EQ(refusals_.at(ask(Event::Heartbeat{0, lost})).code(), ErrorCode::kFenced);
+  ask(worker(1));
   ask(worker(2));
   EXPECT_FALSE(prepares_) << "a shard is missing";
   const Ticket next = ask(owner(200));
@@ -193,6 +194,49 @@ TEST_F(MissingMembers, AShardThatIsSilentBeforeTheJobHasBegunLeavesItsPlaceToAno
   EXPECT_TRUE(has_said("the job waits for another shard process")) << said_;
   ask(owner(200));
   EXPECT_EQ(connects_.size(), 2u) << said_;
+}
+
+class MissingOfTwo : public MissingMembers {
+ protected:
+  MissingOfTwo() : MissingMembers(2) {}
+};
+
+TEST_F(MissingOfTwo, AWorkerThatWaitsIsNotTroubledByIt) {
+  const Ticket waits = ask(worker(1));
+  const uint64_t lost = join_owner();
+  EXPECT_TRUE(is_open(waits));
+  give(Event::OwnerDown{0, lost, "the connection ended"});
+  ASSERT_FALSE(state_.error()) << state_.error()->what();
+  EXPECT_TRUE(is_open(waits));
+  join_owner();
+  ask(owner(200));
+  give(Event::Connected{connects_.back().incarnation});
+  answer_owner();
+  EXPECT_FALSE(is_open(waits));
+}
+
+// It looks for that one.
+TEST_F(MissingMembers, AShardThatAWorkerWasToldOfEndsTheJobWhenItIsLost) {
+  const uint64_t lost = join_owner();
+  joined(ask(worker(1)));
+  ASSERT_EQ(state_.phase(), Phase::kGathering);
+  give(Event::OwnerDown{0, lost, "the connection ended"});
+  ASSERT_TRUE(state_.error());
+  EXPECT_EQ(state_.error()->code(), ErrorCode::kLost);
+}
+
+// The worker would stay, and nobody would start its shard again.
+TEST_F(MissingOfTwo, AShardOfAProcessThatIsAWorkerTooEndsTheJobWhenItAloneIsLost) {
+  Event::Join first = owner(100), second = worker(1);
+  second.host = first.host;
+  first.pid = second.pid = 7;
+  ask(first);
+  const uint64_t lost = connects_.back().incarnation;
+  give(Event::Connected{lost});
+  answer_owner();
+  EXPECT_TRUE(is_open(ask(second)));
+  give(Event::OwnerDown{0, lost, "the connection ended"});
+  ASSERT_TRUE(state_.error());
 }
 
 TEST_F(MissingMembers, AShardThatIsLostWhileTheJobIsPreparedEndsIt) {

@@ -473,10 +473,10 @@ class SimulatedJob {
       caf::anon_send_exit(owner.handles.shard, caf::exit_reason::kill);
       owner.handles = {};
     }
-    if (shape_.rows_in_servers) start_owner_later();
+    start_owner_later();
   }
-  // One that has joined: the job waits for those that have not. With a journal, only from the first minibatch
-  // to the last: the job waits for a lost owner then.
+  // One that was started. With a journal, only from the first minibatch to the last: the job waits for a lost
+  // owner then.
   Owner* some_owner() {
     std::vector<Owner*> joined;
     for (Owner& owner : owners_)
