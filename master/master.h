@@ -70,10 +70,10 @@ using LocalMasterActor = MasterActor::extend<caf::reacts_to<stop_atom, std::stri
 //   evaluating ──► saving      stopped
 //
 // A job fails when it loses an owner for which it cannot wait, or when a worker reports an error. While
-// members gather, it waits for another owner, unless a worker was let in. In preparing, settling, scoring and
-// saving the job waits for an answer: of a helper that reads or writes files, of owners that say what they
-// have applied, of whoever computes the metrics. In closing, owners are told to end; in failed, everybody is
-// told why.
+// members gather, it waits for another owner, unless a worker was let in, or waits in the same process. In
+// preparing, settling, scoring and saving the job waits for an answer: of a helper that reads or writes
+// files, of owners that say what they have applied, of whoever computes the metrics. In closing, owners are
+// told to end; in failed, everybody is told why.
 //
 // A lost owner that has a journal stops only the leases, in any phase from training to saving:
 //

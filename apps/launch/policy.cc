@@ -78,7 +78,7 @@ void Policy::on_end(const Member& member, const Ending& ending, Seconds now) {
   place.ending = ending;
   if (worker && ending.status == 0 && place.useful)
     place = Place();
-  else if (holds_rows(member) && place.joined && !options_.shards_return && (worker || view_.begun))
+  else if (holds_rows(member) && place.joined && !options_.shards_return && view_.begun)
     place.state = State::kGivenUp;
   else
     place.state = State::kWaiting;

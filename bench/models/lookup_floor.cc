@@ -309,7 +309,7 @@ std::vector<LookupFloor::Way> LookupFloor::ways(bool with_norms) {
     for (const bool streaming : {false, true}) {
       for (const int ahead : {4, 8, 16, 24, 32, 48, 64, 96})
         if (!with_norms) ways.push_back({ahead, second_level, streaming});
-      for (const int ahead : {16, 32, 64})
+      for (const int ahead : {16, 24, 48, 64})
         for (const auto norms : {Way::Norms::kOne, Way::Norms::kTogether, Way::Norms::kTogetherAskedWithSums})
           for (const bool asked_together : {false, true})
             for (const bool ascending : {false, true})

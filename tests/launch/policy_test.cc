@@ -350,6 +350,18 @@ TEST_F(PolicyTest, AShardThatDiesAgainAndAgainBeforeTheJobHasBegunIsGivenUpOn) {
   EXPECT_EQ(policy_->hopeless()->member.label(), "s0");
 }
 
+// Where the master has not ended the job: its worker was refused, say.
+TEST_F(PolicyTest, AWorkerWithRowsThatDiesBeforeTheJobHasBegunIsStartedAgain) {
+  launch({.shards = 0, .workers = 2, .owners = 2});
+  view_.begun = false;
+  view_.misses_shards = true;
+  due();
+  joins("w1", false);
+  ends(worker(1), kKilled);
+  EXPECT_EQ(wait(5).size(), 1);
+  EXPECT_FALSE(policy_->hopeless());
+}
+
 // The last answer was from before that.
 TEST_F(PolicyTest, AShardThatIsLostJustWhenTheJobBeginsIsLeftToItsMaster) {
   launch({.shards = 1, .workers = 1});
