@@ -60,9 +60,8 @@ struct PolicyOptions {
 // - A member that the master has lost is to be ended, so that another process takes its place. One that
 //   leaves says so over a connection; one that is lost has none any more.
 // - A shard that ended comes back only where the master misses one: some jobs need none.
-// - Once the job has begun, no shard that has joined it is started again, unless the job has a journal, and
-// no
-//   worker that holds rows: the master ends the job. Where such a worker is given up on, so is the job.
+// - Once the job has begun, no shard that has joined it, and no worker that holds rows, is started again,
+//   unless the job has a journal: the master ends the job. Where such a worker is given up on, so is the job.
 class Policy {
  public:
   static constexpr Seconds kFirstDelay = 1, kLongestDelay = 30;

@@ -254,6 +254,7 @@ void JobState::lose_owner(uint32_t number, const std::string& why) {
   const std::string lost = fmt::format(
       "lost {}: {}", member != nullptr ? member->describe() : fmt::format("shard {}", number), why);
   const bool connecting = place.holder == Place::Holder::kConnecting;
+  owners_lost_ += !connecting;
   if (connecting) refuse(place.join, Error(ErrorCode::kUnavailable, lost));
   if (!connecting && member != nullptr && is_replaceable(*member))
     return vacate(place, Error(ErrorCode::kFenced, lost), lost);

@@ -175,6 +175,8 @@ TEST_F(MissingMembers, AShardThatIsLostBeforeTheJobHasBegunLeavesItsPlaceToAnoth
   ASSERT_FALSE(state_.error()) << state_.error()->what();
   EXPECT_TRUE(has_said("lost shard 0")) << said_;
   EXPECT_TRUE(has_said("the job waits for another shard process")) << said_;
+  EXPECT_EQ(state_.status(now_).shards.lost, 1u);
+  EXPECT_EQ(state_.status(now_).shards.joined, 0u);
   EXPECT_EQ(refusals_.at(ask(Event::Heartbeat{0, lost})).code(), ErrorCode::kFenced);
   ask(worker(1));
   ask(worker(2));

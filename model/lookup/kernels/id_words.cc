@@ -7,8 +7,8 @@
 namespace embers {
 namespace {
 
-constexpr size_t kTogether =
-    512;  // ids whose words are made, and then counted, while they are in a near cache
+// Ids whose words are made, and then counted while they are in the nearest cache.
+constexpr size_t kTogether = 512;
 
 // How many bags begin with each id, so that a loop over ids has no end of a bag in it, which cannot be
 // guessed. The first bag is left out.
